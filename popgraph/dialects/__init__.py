@@ -1,0 +1,1 @@
+"""The IR: one dialect per level, and `pg`, the frame that the two lower levels share."""

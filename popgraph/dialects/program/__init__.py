@@ -1,0 +1,38 @@
+"""The `pg` dialect: graphs with named inputs and outputs, constants, variables and their updates."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
+from popgraph.dialects.program.ops import (
+    ConstantOp,
+    GraphOp,
+    PrepareOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+    YieldOp,
+)
+from popgraph.dialects.program.weights import WeightStore
+
+PG = Dialect(
+    "pg",
+    [ConstantOp, GraphOp, PrepareOp, ReturnOp, UpdateOp, VariableOp, YieldOp],
+    [BlobAttr, BytesAttr, DataAttr],
+)
+
+__all__ = [
+    "PG",
+    "BlobAttr",
+    "BytesAttr",
+    "ConstantOp",
+    "DataAttr",
+    "GraphOp",
+    "PrepareOp",
+    "ReturnOp",
+    "UpdateOp",
+    "VariableOp",
+    "WeightStore",
+    "YieldOp",
+]

@@ -1,0 +1,133 @@
+"""How do names and numbers stand in IR text without losing a bit?"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Data, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.support import dtypes
+
+Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+_PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
+
+
+@irdl_attr_definition
+class BytesAttr(Data[bytes]):
+    """
+    Any string or bytes: `#pg.bytes<"caf%C3%A9">`.
+
+    Builtin strings come back from text as another attribute when they are not ASCII; names of
+    ONNX tensors and string attributes can be anything, so they are kept here, percent-encoded.
+    """
+
+    name = "pg.bytes"
+
+    @staticmethod
+    def of(value: str | bytes) -> BytesAttr:
+        return BytesAttr(value.encode() if isinstance(value, str) else value)
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f'"{quote_from_bytes(self.data, safe=_PLAIN)}"')
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> bytes:
+        with parser.in_angle_brackets():
+            return unquote_to_bytes(parser.parse_str_literal())
+
+
+@irdl_attr_definition
+class HexAttr(Data[bytes]):
+    """The payload of `DataAttr`; never stands alone."""
+
+    name = "pg.hex"
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f'"{self.data.hex()}"')
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> bytes:
+        return bytes.fromhex(parser.parse_str_literal())
+
+
+@irdl_attr_definition
+class DataAttr(ParametrizedAttribute):
+    """
+    The exact elements of a small tensor: `#pg.data<"0000803f" : tensor<1xf32>>`.
+
+    The payload is the array's bytes, little-endian, C order. Builtin `dense` is not used because
+    its text form changes infinities, NaNs, negative zeros and many whole numbers.
+    """
+
+    name = "pg.data"
+    payload: HexAttr
+    type: TensorType[Attribute]
+
+    @staticmethod
+    def of(array: Array) -> DataAttr:
+        """The attribute for an array (made contiguous, native types only)."""
+        element = dtypes.from_numpy(array.dtype).ir
+        return DataAttr(
+            HexAttr(np.ascontiguousarray(array).tobytes()), TensorType(element, array.shape)
+        )
+
+    @property
+    def array(self) -> Array:
+        """The elements, read-only, without a copy."""
+        dtype = dtypes.from_ir(self.type.element_type).numpy
+        return np.frombuffer(self.payload.data, dtype).reshape(self.type.get_shape())
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            self.payload.print_parameter(printer)
+            printer.print_string(" : ")
+            printer.print_attribute(self.type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            payload = HexAttr.parse_parameter(parser)
+            parser.parse_punctuation(":")
+            return [HexAttr(payload), parser.parse_type()]
+
+    def verify(self) -> None:
+        if self.type.element_type not in dtypes._BY_IR:
+            raise VerifyException(f"no element type {self.type.element_type}")
+
+
+@irdl_attr_definition
+class BlobAttr(ParametrizedAttribute):
+    """
+    A large tensor, by key: `#pg.blob<"3f2a..." : tensor<64x3x7x7xf32>>`.
+
+    The elements live in the `WeightStore` that belongs to the compilation.
+    """
+
+    name = "pg.blob"
+    key: BytesAttr
+    type: TensorType[Attribute]
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f'"{self.key.text}" : ')
+            printer.print_attribute(self.type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            key = parser.parse_str_literal()
+            parser.parse_punctuation(":")
+            return [BytesAttr.of(key), parser.parse_type()]

@@ -1,0 +1,65 @@
+"""Where do the elements of large tensors live? In a store that belongs to one compilation."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+
+from popgraph.dialects.program.attributes import Array, BlobAttr, BytesAttr, DataAttr
+from popgraph.support import dtypes
+from popgraph.support.errors import ModelError
+
+INLINE_BYTES = 1024
+"""Tensors up to this size stand in the IR itself."""
+
+
+class WeightStore:
+    """Arrays by content key; a value may be a function that loads the array when it is needed."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array | Callable[[], Array]] = {}
+
+    def attribute(self, array: Array) -> DataAttr | BlobAttr:
+        """The attribute that stands for `array`: inline when small, else kept here by content."""
+        if array.nbytes <= INLINE_BYTES:
+            return DataAttr.of(array)
+        array = np.ascontiguousarray(array)
+        digest = hashlib.sha256(array.view(np.uint8).data if array.ndim else array.tobytes())
+        digest.update(str((array.dtype, array.shape)).encode())
+        return self.defer(digest.hexdigest(), array.shape, array.dtype, array)
+
+    def defer(
+        self,
+        key: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[np.generic],
+        source: Array | Callable[[], Array],
+    ) -> BlobAttr:
+        """The attribute of an array that `source` is, or brings when asked (a file's mapping)."""
+        self._arrays.setdefault(key, source)
+        return BlobAttr(BytesAttr.of(key), TensorType(dtypes.from_numpy(dtype).ir, shape))
+
+    def array(self, attribute: DataAttr | BlobAttr) -> Array:
+        """The elements; read-only by convention."""
+        if isinstance(attribute, DataAttr):
+            return attribute.array
+        key = attribute.key.text
+        found = self._arrays.get(key)
+        if found is None:
+            raise ModelError(
+                f"the weights of {attribute.type} are not at hand",
+                f"blob {key[:12]}",
+                "large tensors are not part of IR text; give the model they came from",
+            )
+        if callable(found):
+            found = self._arrays[key] = found()
+        return found
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)

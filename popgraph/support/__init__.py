@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, debug settings, element types, shape arithmetic."""

@@ -1,0 +1,68 @@
+"""What does a user see when something is wrong? One exception family: what, where, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class PopgraphError(Exception):
+    """
+    A mistake the user can mend.
+
+    `what` says what is wrong, `where` names the place in the user's own terms (a `.pgraph` line,
+    a Builder call, an ONNX node), `hint` says what to do about it.
+    """
+
+    def __init__(self, what: str, where: str = "", hint: str = "") -> None:
+        super().__init__(what, where, hint)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  at: {self.where}")
+        if self.hint:
+            lines.append(f"  try: {self.hint}")
+        return "\n".join(lines)
+
+
+class ModelError(PopgraphError):
+    """The model itself is unusable: damaged bytes, a cycle, an unknown operator, a bad file."""
+
+
+class TypeMismatchError(PopgraphError):
+    """A shape or an element type does not fit."""
+
+
+class UnsupportedError(PopgraphError):
+    """A correct model asks for something that PopGraph cannot do (yet)."""
+
+
+class PassError(PopgraphError):
+    """A pass was asked for something impossible: an unknown name, a bad option."""
+
+
+class DifferentiationError(PopgraphError):
+    """No gradient exists where training needs one."""
+
+
+class BackendError(PopgraphError):
+    """Code could not be generated, compiled or loaded."""
+
+
+class RunError(PopgraphError):
+    """The arrays given to a run do not fit the model."""
+
+
+class ParseError(PopgraphError):
+    """A `.pgraph` text or an IR text is not well formed."""
+
+
+class ErrorGroup(PopgraphError):
+    """Several independent mistakes, reported together."""
+
+    def __init__(self, errors: Sequence[PopgraphError]) -> None:
+        super().__init__("\n\n".join(str(error) for error in errors))
+        self.errors = tuple(errors)

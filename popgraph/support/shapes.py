@@ -1,0 +1,46 @@
+"""How do shapes combine? Broadcasting, windows and reductions, on plain tuples of ints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from popgraph.support.errors import TypeMismatchError
+
+Shape = tuple[int, ...]
+
+__all__ = ["Shape", "broadcast", "prod", "reduced", "text", "window_output"]
+
+
+def text(shape: Sequence[int]) -> str:
+    """`2x3x4`, or `scalar`."""
+    return "x".join(str(dim) for dim in shape) or "scalar"
+
+
+def broadcast(*shapes: Sequence[int]) -> Shape:
+    """The shape that NumPy's rule gives, or an error that names the shapes."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result = []
+    for dims in zip(*padded, strict=True):
+        wide = {dim for dim in dims if dim != 1}
+        if len(wide) > 1:
+            listed = " and ".join(text(shape) for shape in shapes)
+            raise TypeMismatchError(
+                f"shapes {listed} do not broadcast together",
+                hint="dimensions must be equal, or 1, counted from the right",
+            )
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def reduced(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> Shape:
+    """The shape after reducing `axes` (already non-negative)."""
+    if keepdims:
+        return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
+    return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
+
+
+def window_output(size: int, kernel: int, stride: int, dilation: int, low: int, high: int) -> int:
+    """How many windows fit along one axis (floor)."""
+    return (size + low + high - (dilation * (kernel - 1) + 1)) // stride + 1
