@@ -1,10 +1,10 @@
-"""The `pg` dialect: graphs with named inputs and outputs, constants, variables and their updates."""
+"""The `pg` dialect: graphs with named inputs and outputs, constants, variables, updates."""
 
 from __future__ import annotations
 
 from xdsl.ir import Dialect
 
-from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
+from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, IntsAttr
 from popgraph.dialects.program.ops import (
     ConstantOp,
     GraphOp,
@@ -19,7 +19,7 @@ from popgraph.dialects.program.weights import WeightStore
 PG = Dialect(
     "pg",
     [ConstantOp, GraphOp, PrepareOp, ReturnOp, UpdateOp, VariableOp, YieldOp],
-    [BlobAttr, BytesAttr, DataAttr],
+    [BlobAttr, BytesAttr, DataAttr, IntsAttr],
 )
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "ConstantOp",
     "DataAttr",
     "GraphOp",
+    "IntsAttr",
     "PrepareOp",
     "ReturnOp",
     "UpdateOp",

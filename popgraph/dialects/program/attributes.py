@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
@@ -47,6 +48,32 @@ class BytesAttr(Data[bytes]):
     def parse_parameter(cls, parser: AttrParser) -> bytes:
         with parser.in_angle_brackets():
             return unquote_to_bytes(parser.parse_str_literal())
+
+
+@irdl_attr_definition
+class IntsAttr(Data[tuple[int, ...]]):
+    """A list of whole numbers: `#pg.ints[4, 8]`, and just `[4, 8]` in most operations."""
+
+    name = "pg.ints"
+
+    @staticmethod
+    def of(values: Iterable[int]) -> IntsAttr:
+        return IntsAttr(tuple(int(value) for value in values))
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def print_parameter(self, printer: Printer) -> None:
+        printer.print_string(f"[{', '.join(map(str, self.data))}]")
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[int, ...]:
+        return tuple(
+            parser.parse_comma_separated_list(parser.Delimiter.SQUARE, parser.parse_integer)
+        )
 
 
 @irdl_attr_definition

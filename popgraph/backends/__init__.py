@@ -1,0 +1,1 @@
+"""What runs a module: NumPy at every level, C at the lowest."""

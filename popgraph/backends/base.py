@@ -1,0 +1,57 @@
+"""What can be done with a compiled program, whatever runs it?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import RunError
+from popgraph.support.shapes import Shape, text
+
+
+class Executable(ABC):
+    """A program for known shapes: named inputs and outputs, and named variables that persist."""
+
+    inputs: dict[str, tuple[DType, Shape]]
+    outputs: dict[str, tuple[DType, Shape]]
+    variables: dict[str, tuple[DType, Shape]]
+
+    @abstractmethod
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One step: the outputs for these inputs; variables move on to their next values."""
+
+    @abstractmethod
+    def read(self, variable: str) -> Array:
+        """A copy of a variable's value."""
+
+    @abstractmethod
+    def write(self, variable: str, value: Array) -> None:
+        """Gives a variable a value."""
+
+    def check(self, inputs: Mapping[str, Array]) -> None:
+        """RunError unless `inputs` are exactly the inputs, with their shapes and dtypes."""
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing:
+            raise RunError(
+                f"input {', '.join(map(repr, missing))} is missing",
+                hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
+            )
+        unknown = [name for name in inputs if name not in self.inputs]
+        if unknown:
+            raise RunError(
+                f"the model has no input {', '.join(map(repr, unknown))}",
+                hint=f"the model's inputs are {', '.join(map(repr, self.inputs)) or 'none'}",
+            )
+        for name, (dtype, shape) in self.inputs.items():
+            array = inputs[name]
+            if array.shape != shape:
+                raise RunError(
+                    f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
+                )
+            if array.dtype != dtype.numpy:
+                raise RunError(
+                    f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
+                    hint=f"pass {name}.astype(np.{dtype.numpy})",
+                )

@@ -1,0 +1,68 @@
+"""The tile dialect: how things are computed, from index maps to kernels in one arena."""
+
+from __future__ import annotations
+
+from xdsl.ir import Dialect
+
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
+from popgraph.dialects.tile.structured import (
+    AssembleOp,
+    ContractOp,
+    ElementOp,
+    IndexOp,
+    MapOp,
+    PackOp,
+    ReduceOp,
+    ScatterOp,
+    Structured,
+    UnpackOp,
+    ViewOp,
+    YieldOp,
+)
+
+TILE = Dialect(
+    "tile",
+    [
+        AssembleOp,
+        BufferOp,
+        CallOp,
+        ContractOp,
+        ElementOp,
+        IndexOp,
+        KernelOp,
+        LaunchOp,
+        MapOp,
+        PackOp,
+        ProgramOp,
+        ReduceOp,
+        ScatterOp,
+        UnpackOp,
+        ViewOp,
+        YieldOp,
+    ],
+    [LayoutAttr, ScheduleAttr],
+)
+
+__all__ = [
+    "TILE",
+    "AssembleOp",
+    "BufferOp",
+    "CallOp",
+    "ContractOp",
+    "ElementOp",
+    "IndexOp",
+    "KernelOp",
+    "LaunchOp",
+    "LayoutAttr",
+    "MapOp",
+    "PackOp",
+    "ProgramOp",
+    "ReduceOp",
+    "ScatterOp",
+    "ScheduleAttr",
+    "Structured",
+    "UnpackOp",
+    "ViewOp",
+    "YieldOp",
+]

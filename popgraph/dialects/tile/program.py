@@ -1,0 +1,215 @@
+"""What runs? Kernels with loops written out, first on tensors, then on buffers in an arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    StringAttr,
+    SymbolNameConstraint,
+    SymbolRefAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
+from popgraph.dialects.tile.attributes import physical_shape
+
+
+def memory_type(value: SSAValue) -> MemRefType[Attribute]:
+    """The memref behind a tensor value."""
+    assert isinstance(value.type, TensorType)
+    return MemRefType(value.type.element_type, physical_shape(value.type))
+
+
+def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> list[Attribute]:
+    """The chunk number, then the memory of every operand and every result."""
+    return [IndexType(), *map(memory_type, operands), *map(memory_type, results)]
+
+
+@irdl_op_definition
+class KernelOp(IRDLOperation):
+    """
+    A structured operation with its loops written out (scf, arith, math, memref, vector).
+
+    The body runs once for every chunk number in `0 .. chunks`; chunks write disjoint memory, so
+    they may run in any order and at once. It reads the operands' memory and writes every element
+    of the results' memory. `inplace` lists pairs (operand, result) that may share memory because
+    each element of the operand is last read before that of the result is written.
+    """
+
+    name = "tile.kernel"
+    inputs = var_operand_def(base(TensorType))
+    chunks = prop_def(IntegerAttr)
+    inplace = prop_def(IntsAttr)
+    body = region_def("single_block")
+    outputs = var_result_def(TensorType)
+    traits = traits_def(IsolatedFromAbove(), NoTerminator(), Pure())
+    assembly_format = (
+        "`chunks` $chunks `inplace` $inplace `ins` `(` $inputs `:` type($inputs) `)` "
+        "$body attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        result_types: Sequence[TensorType[Attribute]],
+        chunks: int = 1,
+        inplace: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={
+                "chunks": IntegerAttr(chunks, i64),
+                "inplace": IntsAttr.of([i for pair in inplace for i in pair]),
+            },
+            result_types=[result_types],
+            regions=[Region()],
+        )
+        self.body.add_block(Block(arg_types=kernel_arguments(self.inputs, self.outputs)))
+
+    def verify_(self) -> None:
+        expected = kernel_arguments(self.inputs, self.outputs)
+        if [argument.type for argument in self.body.block.args] != expected:
+            raise VerifyException("the body takes the chunk number and the memory of all values")
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """Runs a kernel that stands as a function of the module, on tensors; see `tile.kernel`."""
+
+    name = "tile.launch"
+    callee = prop_def(SymbolRefAttr)
+    inputs = var_operand_def(base(TensorType))
+    chunks = prop_def(IntegerAttr)
+    inplace = prop_def(IntsAttr)
+    outputs = var_result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$callee `chunks` $chunks `inplace` $inplace `(` $inputs `)` attr-dict "
+        "`:` functional-type($inputs, $outputs)"
+    )
+
+    def __init__(
+        self,
+        callee: str,
+        inputs: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        chunks: IntegerAttr,
+        inplace: IntsAttr,
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={"callee": SymbolRefAttr(callee), "chunks": chunks, "inplace": inplace},
+            result_types=[result_types],
+        )
+
+
+@irdl_op_definition
+class BufferOp(IRDLOperation):
+    """
+    A piece of memory, by where it is.
+
+    `space` is "arena" (at byte `offset` of the scratch memory, which has no meaning between
+    steps), "persistent" (at byte `offset` of memory that `prepare` fills once), or "input",
+    "output", "variable" (the array of that name), or "constant" (`literal`).
+    """
+
+    name = "tile.buffer"
+    space = prop_def(StringAttr)
+    offset = prop_def(IntegerAttr)
+    label = prop_def(BytesAttr)
+    literal = opt_prop_def()
+    memory = result_def(MemRefType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$space `at` $offset `named` $label (`holding` $literal^)? attr-dict `:` type($memory)"
+    )
+
+    def __init__(
+        self,
+        space: str,
+        memory: MemRefType[Attribute],
+        *,
+        offset: int = 0,
+        label: str = "",
+        literal: Attribute | None = None,
+    ) -> None:
+        super().__init__(
+            properties={
+                "space": StringAttr(space),
+                "offset": IntegerAttr(offset, i64),
+                "label": BytesAttr.of(label),
+                "literal": literal,
+            },
+            result_types=[memory],
+        )
+
+
+@irdl_op_definition
+class CallOp(IRDLOperation):
+    """Runs a kernel on memory: its inputs, then the results that it writes."""
+
+    name = "tile.call"
+    callee = prop_def(SymbolRefAttr)
+    chunks = prop_def(IntegerAttr)
+    arguments = var_operand_def(base(MemRefType))
+    assembly_format = "$callee `chunks` $chunks `(` $arguments `)` `:` type($arguments) attr-dict"
+
+    def __init__(self, callee: str, arguments: Sequence[SSAValue], chunks: IntegerAttr) -> None:
+        super().__init__(
+            operands=[arguments], properties={"callee": SymbolRefAttr(callee), "chunks": chunks}
+        )
+
+
+@irdl_op_definition
+class ProgramOp(IRDLOperation):
+    """
+    A graph after memory planning: buffers, then calls in order.
+
+    `prepare` runs once after constants and variables are in place, `body` in every step.
+    `arena` and `persistent` are sizes in bytes; `lower_bound` is the largest set of arena bytes
+    alive at once, which no plan can beat.
+    """
+
+    name = "tile.program"
+    sym_name = prop_def(SymbolNameConstraint())
+    arena = prop_def(IntegerAttr)
+    persistent = prop_def(IntegerAttr)
+    lower_bound = prop_def(IntegerAttr)
+    prepare = region_def("single_block")
+    body = region_def("single_block")
+    traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
+    assembly_format = (
+        "$sym_name `arena` $arena `persistent` $persistent `lower_bound` $lower_bound "
+        "`prepare` $prepare `body` $body attr-dict"
+    )
+
+    def __init__(self, name: str, arena: int, persistent: int, lower_bound: int) -> None:
+        super().__init__(
+            properties={
+                "sym_name": StringAttr(name),
+                "arena": IntegerAttr(arena, i64),
+                "persistent": IntegerAttr(persistent, i64),
+                "lower_bound": IntegerAttr(lower_bound, i64),
+            },
+            regions=[Region(Block()), Region(Block())],
+        )

@@ -1,0 +1,506 @@
+"""What is computed, as loops that are not written out: index maps over a domain, and a body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    AffineMapAttr,
+    ArrayAttr,
+    IndexType,
+    IntegerAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.support.shapes import Shape, prod
+
+
+def maps_attribute(maps: Sequence[AffineMap]) -> ArrayAttr[AffineMapAttr]:
+    return ArrayAttr([AffineMapAttr(map_) for map_ in maps])
+
+
+def element(value: SSAValue) -> Attribute:
+    """The element type of a tensor value."""
+    assert isinstance(value.type, TensorType)
+    element_: Attribute = value.type.element_type
+    return element_
+
+
+@irdl_op_definition
+class YieldOp(IRDLOperation):
+    """Ends a body with its scalars."""
+
+    name = "tile.yield"
+    values = var_operand_def()
+    traits = traits_def(IsTerminator(), Pure())
+    assembly_format = "$values `:` type($values) attr-dict"
+
+    def __init__(self, *values: SSAValue | Operation) -> None:
+        super().__init__(operands=[values])
+
+
+@irdl_op_definition
+class IndexOp(IRDLOperation):
+    """In a body: the current index along one dimension of the domain."""
+
+    name = "tile.index"
+    dim = prop_def(IntegerAttr)
+    result = result_def(IndexType)
+    traits = traits_def(Pure())
+    assembly_format = "$dim attr-dict"
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(properties={"dim": IntegerAttr(dim, i64)}, result_types=[IndexType()])
+
+
+@irdl_op_definition
+class ElementOp(IRDLOperation):
+    """In a body: the element of a whole tensor (a table) at computed indices in its range."""
+
+    name = "tile.element"
+    table = operand_def(TensorType)
+    indices = var_operand_def(IndexType)
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$table `[` $indices `]` `:` type($table) `->` type($result) attr-dict"
+
+    def __init__(self, table: SSAValue, indices: Sequence[SSAValue | Operation]) -> None:
+        super().__init__(operands=[table, indices], result_types=[element(table)])
+
+
+class Structured(IRDLOperation):
+    """
+    An operation over a `domain` (the sizes of its loops, parallel dimensions first).
+
+    Every input has a map from the domain to its own (logical) index. The reference backend runs
+    these operations as they stand; `tile-loops` writes their loops out.
+    """
+
+    @property
+    def sizes(self) -> Shape:
+        """The extent of every loop."""
+        sizes: Shape = self.domain.data  # type: ignore[attr-defined]
+        return sizes
+
+    @property
+    def parallel_rank(self) -> int:
+        """How many leading loops are parallel; the others reduce."""
+        raise AssertionError
+
+    @property
+    def input_maps(self) -> tuple[AffineMap, ...]:
+        return tuple(attribute.data for attribute in self.maps)  # type: ignore[attr-defined]
+
+    def check_maps(
+        self, operands: Sequence[SSAValue], maps: Sequence[AffineMap], dims: int
+    ) -> None:
+        """Each operand has a map of `dims` dimensions with one result per operand dimension."""
+        if len(operands) != len(maps):
+            raise VerifyException("one map per input")
+        for operand, map_ in zip(operands, maps, strict=True):
+            assert isinstance(operand.type, TensorType)
+            if map_.num_dims != dims or len(map_.results) != operand.type.get_num_dims():
+                raise VerifyException(f"map {map_} does not fit {operand.type}")
+
+    def check_results(self) -> None:
+        """Results have the shape of the parallel dimensions."""
+        shape = self.sizes[: self.parallel_rank]
+        for result in self.results:
+            assert isinstance(result.type, TensorType)
+            if result.type.get_shape() != shape:
+                raise VerifyException(f"the result's shape must be {shape}")
+
+
+def check_block(name: str, block: Block, expected: Sequence[Attribute]) -> None:
+    if [argument.type for argument in block.args] != list(expected):
+        listed = ", ".join(str(type_) for type_ in expected)
+        raise VerifyException(f"the {name} takes ({listed})")
+
+
+@irdl_op_definition
+class MapOp(Structured):
+    """
+    Every element of the results from elements of the inputs: `y[d] = body(x0[map0(d)], ...)`.
+
+    `tables` are whole tensors for `tile.element`. The body takes one scalar per input, then the
+    tables; it yields one scalar per result. Transposes, slices and broadcasts are maps with an
+    identity body, so they fuse like arithmetic.
+    """
+
+    name = "tile.map"
+    inputs = var_operand_def(base(TensorType))
+    tables = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    body = region_def("single_block")
+    outputs = var_result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
+        "(`tables` `(` $tables^ `:` type($tables) `)`)? "
+        "`domain` $domain `maps` $maps $body attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        domain: Sequence[int],
+        body: Region,
+        elements: Sequence[Attribute],
+        tables: Sequence[SSAValue] = (),
+    ) -> None:
+        super().__init__(
+            operands=[inputs, tables],
+            properties={"domain": IntsAttr.of(domain), "maps": maps_attribute(maps)},
+            regions=[body],
+            result_types=[[TensorType(element_, domain) for element_ in elements]],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return len(self.domain)
+
+    def verify_(self) -> None:
+        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        self.check_results()
+        expected = [*map(element, self.inputs), *(table.type for table in self.tables)]
+        check_block("body", self.body.block, expected)
+
+
+@irdl_op_definition
+class ReduceOp(Structured):
+    """
+    Reductions of any kind, in index order.
+
+    For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
+    yields the next accumulators for each reduction index; `finish(accumulators..., extras...)`
+    yields the results. Maps of `extras` cover the parallel dimensions only.
+    """
+
+    name = "tile.reduce"
+    inputs = var_operand_def(base(TensorType))
+    extras = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    parallel = prop_def(IntegerAttr)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    initial = prop_def(ArrayAttr)
+    body = region_def("single_block")
+    finish = region_def("single_block")
+    outputs = var_result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
+        "(`extras` `(` $extras^ `:` type($extras) `)`)? "
+        "`domain` $domain `parallel` $parallel `maps` $maps `extra_maps` $extra_maps "
+        "`initial` $initial $body `finish` $finish attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        domain: Sequence[int],
+        parallel: int,
+        initial: Sequence[Attribute],
+        body: Region,
+        finish: Region,
+        elements: Sequence[Attribute],
+        extras: Sequence[SSAValue] = (),
+        extra_maps: Sequence[AffineMap] = (),
+    ) -> None:
+        super().__init__(
+            operands=[inputs, extras],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "parallel": IntegerAttr(parallel, i64),
+                "maps": maps_attribute(maps),
+                "extra_maps": maps_attribute(extra_maps),
+                "initial": ArrayAttr(initial),
+            },
+            regions=[body, finish],
+            result_types=[[TensorType(element_, domain[:parallel]) for element_ in elements]],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return self.parallel.value.data
+
+    def verify_(self) -> None:
+        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        extra_maps = [attribute.data for attribute in self.extra_maps]
+        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_results()
+        accumulators = [attribute.type for attribute in self.initial]
+        check_block("body", self.body.block, [*map(element, self.inputs), *accumulators])
+        check_block("finish", self.finish.block, [*accumulators, *map(element, self.extras)])
+
+
+@irdl_op_definition
+class ContractOp(Structured):
+    """
+    Sums of products: `y[p] = finish(sum over r of lhs[map0(p, r)] * rhs[map1(p, r)], extras...)`.
+
+    Matrix products, convolutions and their gradients are all of this form; a convolution's maps
+    contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
+    it is computed by plain loops.
+    """
+
+    name = "tile.contract"
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    extras = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    parallel = prop_def(IntegerAttr)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    schedule = opt_prop_def(ScheduleAttr)
+    finish = region_def("single_block")
+    outputs = var_result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$lhs `,` $rhs `:` type($lhs) `,` type($rhs) "
+        "(`extras` `(` $extras^ `:` type($extras) `)`)? "
+        "`domain` $domain `parallel` $parallel `maps` $maps `extra_maps` $extra_maps "
+        "(`schedule` $schedule^)? `finish` $finish attr-dict `->` type($outputs)"
+    )
+
+    def __init__(
+        self,
+        lhs: SSAValue,
+        rhs: SSAValue,
+        maps: Sequence[AffineMap],
+        domain: Sequence[int],
+        parallel: int,
+        finish: Region,
+        elements: Sequence[Attribute],
+        extras: Sequence[SSAValue] = (),
+        extra_maps: Sequence[AffineMap] = (),
+        schedule: ScheduleAttr | None = None,
+    ) -> None:
+        super().__init__(
+            operands=[lhs, rhs, extras],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "parallel": IntegerAttr(parallel, i64),
+                "maps": maps_attribute(maps),
+                "extra_maps": maps_attribute(extra_maps),
+                "schedule": schedule,
+            },
+            regions=[finish],
+            result_types=[[TensorType(element_, domain[:parallel]) for element_ in elements]],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return self.parallel.value.data
+
+    def verify_(self) -> None:
+        self.check_maps([self.lhs, self.rhs], self.input_maps, len(self.domain))
+        extra_maps = [attribute.data for attribute in self.extra_maps]
+        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_results()
+        if element(self.lhs) != element(self.rhs):
+            raise VerifyException("both factors have one element type")
+        expected = [element(self.lhs), *map(element, self.extras)]
+        check_block("finish", self.finish.block, expected)
+
+
+@irdl_op_definition
+class ScatterOp(Structured):
+    """
+    Sums at computed places: the result starts at zero, then for every domain index in order
+    `y[indices] += value`, where `body(inputs...)` yields the indices, then the value.
+
+    The first `parallel` indices that the body yields are the domain's own leading indices, so
+    those loops may run in parallel.
+    """
+
+    name = "tile.scatter"
+    inputs = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    parallel = prop_def(IntegerAttr)
+    maps = prop_def(ArrayAttr[AffineMapAttr])
+    body = region_def("single_block")
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "`ins` `(` $inputs `:` type($inputs) `)` `domain` $domain `parallel` $parallel "
+        "`maps` $maps $body attr-dict `->` type($output)"
+    )
+
+    def __init__(
+        self,
+        inputs: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        domain: Sequence[int],
+        parallel: int,
+        body: Region,
+        result_type: TensorType[Attribute],
+    ) -> None:
+        super().__init__(
+            operands=[inputs],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "parallel": IntegerAttr(parallel, i64),
+                "maps": maps_attribute(maps),
+            },
+            regions=[body],
+            result_types=[result_type],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return self.parallel.value.data
+
+    def verify_(self) -> None:
+        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        check_block("body", self.body.block, [*map(element, self.inputs)])
+
+
+@irdl_op_definition
+class AssembleOp(IRDLOperation):
+    """
+    A tensor put together from pieces: concatenation, padding, spreading with gaps.
+
+    Piece `i` stands at `offsets[i]`, its neighbours `steps[i]` apart along each dimension; both
+    attributes hold one number per dimension and piece, piece after piece. Everything that no piece
+    covers is `fill`. Pieces do not overlap.
+    """
+
+    name = "tile.assemble"
+    pieces = var_operand_def(base(TensorType))
+    offsets = prop_def(IntsAttr)
+    steps = prop_def(IntsAttr)
+    fill = prop_def()
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "`(` $pieces `:` type($pieces) `)` `offsets` $offsets `steps` $steps `fill` $fill "
+        "attr-dict `->` type($output)"
+    )
+
+    def __init__(
+        self,
+        pieces: Sequence[SSAValue],
+        offsets: Sequence[Sequence[int]],
+        steps: Sequence[Sequence[int]],
+        fill: Attribute,
+        result_type: TensorType[Attribute],
+    ) -> None:
+        super().__init__(
+            operands=[pieces],
+            properties={
+                "offsets": IntsAttr.of([offset for piece in offsets for offset in piece]),
+                "steps": IntsAttr.of([step for piece in steps for step in piece]),
+                "fill": fill,
+            },
+            result_types=[result_type],
+        )
+
+    def placements(self) -> list[tuple[SSAValue, Shape, Shape]]:
+        """(piece, its offsets, its steps), one per piece."""
+        assert isinstance(self.output.type, TensorType)
+        rank = self.output.type.get_num_dims()
+        offsets, steps = self.offsets.data, self.steps.data
+        return [
+            (
+                piece,
+                tuple(offsets[number * rank : (number + 1) * rank]),
+                tuple(steps[number * rank : (number + 1) * rank]),
+            )
+            for number, piece in enumerate(self.pieces)
+        ]
+
+    def verify_(self) -> None:
+        assert isinstance(self.output.type, TensorType)
+        shape = self.output.type.get_shape()
+        if not len(self.offsets) == len(self.steps) == len(shape) * len(self.pieces):
+            raise VerifyException("one offset and one step per piece and dimension")
+        for piece, offsets, steps in self.placements():
+            assert isinstance(piece.type, TensorType)
+            for size, offset, step, limit in zip(
+                piece.type.get_shape(), offsets, steps, shape, strict=True
+            ):
+                if offset < 0 or step < 1 or (size and offset + (size - 1) * step >= limit):
+                    raise VerifyException(f"a piece of {piece.type} leaves the result")
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """The same memory under another shape (dense row-major on both sides)."""
+
+    name = "tile.view"
+    source = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
+
+    def __init__(self, source: SSAValue | Operation, shape: Sequence[int]) -> None:
+        super().__init__(
+            operands=[source],
+            result_types=[TensorType(element(SSAValue.get(source)), shape)],
+        )
+
+    def verify_(self) -> None:
+        source, output = self.source.type, self.output.type
+        assert isinstance(source, TensorType) and isinstance(output, TensorType)
+        if prod(source.get_shape()) != prod(output.get_shape()):
+            raise VerifyException("a view keeps the number of elements")
+
+
+class _Relayout(IRDLOperation):
+    """Shared by pack and unpack: the value stays, the memory order changes."""
+
+    source = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
+
+    def __init__(self, source: SSAValue | Operation, result_type: TensorType[Attribute]) -> None:
+        super().__init__(operands=[source], result_types=[result_type])
+
+    def verify_(self) -> None:
+        source, output = self.source.type, self.output.type
+        assert isinstance(source, TensorType) and isinstance(output, TensorType)
+        if source.get_shape() != output.get_shape() or source.element_type != output.element_type:
+            raise VerifyException("packing changes the layout only")
+
+
+@irdl_op_definition
+class PackOp(_Relayout):
+    """From dense row-major to the layout of the result; unreached elements become zero."""
+
+    name = "tile.pack"
+
+
+@irdl_op_definition
+class UnpackOp(_Relayout):
+    """From the layout of the source to dense row-major."""
+
+    name = "tile.unpack"

@@ -1,0 +1,1 @@
+"""The passes: each file is one, `pipeline.py` is their order."""

@@ -1,0 +1,43 @@
+"""What is a pass, and what does it know besides the module?"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+
+from popgraph.dialects.program import WeightStore
+
+
+class Compilation(Context):
+    """One compilation: the dialects that its text may use and the weights that it holds."""
+
+    def __init__(self, weights: WeightStore | None = None) -> None:
+        super().__init__()
+        self.weights = weights if weights is not None else WeightStore()
+
+
+@dataclass(frozen=True)
+class Pass(ModulePass):
+    """
+    One step of the compiler: takes a module to one that means the same.
+
+    The docstring's first line is what `popgraph passes` prints. `TOLERANCE` is how much the
+    results may change, relative to the largest value: 0 promises the same bits.
+    """
+
+    TOLERANCE: ClassVar[float] = 0.0
+
+    @abstractmethod
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        """Changes `module` in place."""
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """xDSL's entry: a plain context gets an empty weight store."""
+        if not isinstance(ctx, Compilation):
+            ctx = Compilation()
+        self.run(ctx, op)
