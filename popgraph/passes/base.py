@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from popgraph.dialects.program import WeightStore
+from popgraph.dialects.registry import register
 
 
 class Compilation(Context):
@@ -18,6 +19,7 @@ class Compilation(Context):
 
     def __init__(self, weights: WeightStore | None = None) -> None:
         super().__init__()
+        register(self)
         self.weights = weights if weights is not None else WeightStore()
 
 

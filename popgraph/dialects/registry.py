@@ -1,0 +1,69 @@
+"""Which dialects may IR text use? Ours and the stock ones that kernels are made of, on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.context import Context
+from xdsl.ir import Dialect
+
+
+def _pg() -> Dialect:
+    from popgraph.dialects.program import PG
+
+    return PG
+
+
+def _onnx() -> Dialect:
+    from popgraph.dialects.onnx import ONNX
+
+    return ONNX
+
+
+def _graphcore() -> Dialect:
+    from popgraph.dialects.graphcore import GRAPHCORE
+
+    return GRAPHCORE
+
+
+def _tile() -> Dialect:
+    from popgraph.dialects.tile import TILE
+
+    return TILE
+
+
+OWN: dict[str, Callable[[], Dialect]] = {
+    "pg": _pg,
+    "onnx": _onnx,
+    "graphcore": _graphcore,
+    "tile": _tile,
+}
+
+
+def _stock() -> dict[str, Callable[[], Dialect]]:
+    def load(module: str, name: str) -> Callable[[], Dialect]:
+        def factory() -> Dialect:
+            from importlib import import_module
+
+            dialect = getattr(import_module(f"xdsl.dialects.{module}"), name)
+            assert isinstance(dialect, Dialect)
+            return dialect
+
+        return factory
+
+    names = {
+        "builtin": "Builtin",
+        "func": "Func",
+        "arith": "Arith",
+        "math": "Math",
+        "memref": "MemRef",
+        "scf": "Scf",
+        "vector": "Vector",
+    }
+    return {module: load(module, name) for module, name in names.items()}
+
+
+def register(context: Context) -> None:
+    """Lets `context` parse every dialect; each is imported when its first operation is met."""
+    for name, factory in (_stock() | OWN).items():
+        context.register_dialect(name, factory)
