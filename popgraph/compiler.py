@@ -1,0 +1,218 @@
+"""How does a model become a program? The whole compiler, on one screen."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError as IRParseError
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.backends.base import Executable
+from popgraph.backends.c import build as build_c
+from popgraph.backends.c.target import host_target
+from popgraph.backends.reference import ReferenceExecutable
+from popgraph.builder import dsl
+from popgraph.builder.builder import Builder
+from popgraph.builder.onnx_import import import_model
+from popgraph.dialects.onnx.graphs import input_types
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation
+from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.pipeline import LEVELS, Options, planned
+from popgraph.support.debug import Observer
+from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError
+from popgraph.support.shapes import Shape
+
+Model: TypeAlias = Any
+"""A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
+
+Signature: TypeAlias = tuple[tuple[str, Shape], ...]
+
+SPECIALISATIONS = 8
+"""How many shape signatures of one model are kept compiled (the least recently used goes)."""
+
+
+def load(model: Model) -> tuple[ModuleOp, Compilation]:
+    """The model as a module of the level it was written at, and the weights that belong to it."""
+    compilation = Compilation()
+    match model:
+        case ModuleOp():
+            return model.clone(), compilation
+        case Builder():
+            return model.module(), Compilation(model.weights)
+        case str() | Path() if Path(model).suffix == ".pgraph":
+            document = dsl.load(Path(model))
+            return document.module, Compilation(document.weights)
+        case str() | Path() if Path(model).suffix == ".mlir":
+            return parse_ir(Path(model).read_text(), compilation, str(model)), compilation
+        case _:
+            return import_model(model, compilation.weights), compilation
+
+
+def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
+    """IR text of any level, verified."""
+    try:
+        module = Parser(compilation, text, name).parse_module()
+        module.verify()
+    except (IRParseError, VerifyException, ValueError) as error:
+        raise ParseError(f"not valid IR: {error}", name) from error
+    return module
+
+
+def level_of(module: ModuleOp) -> str:
+    """The level of a module: that of the first operation in it that belongs to one."""
+    for op in module.walk():
+        level = op.name.split(".")[0].split("_")[0]
+        if level in LEVELS:
+            return level
+    return "graphcore"
+
+
+def lower(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options | None = None,
+    *,
+    level: str = "tile",
+    until: str | None = None,
+    observer: Observer | None = None,
+) -> ModuleOp:
+    """
+    Takes `module`, in place, from its own level down to the end of `level`.
+
+    `until` names the last pass to run instead. The environment's debug settings (see
+    `support/debug.py`) apply unless an `observer` is given.
+    """
+    observer = observer or Observer.from_environment()
+    until = until or observer.stop_after
+    first, last = LEVELS.index(level_of(module)), LEVELS.index(level)
+    steps = [
+        made
+        for step, made in planned(options or Options())
+        if first <= LEVELS.index(step.level) and LEVELS.index(step.result) <= last
+    ]
+    if until is not None and until not in {made.name for made in steps}:
+        raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
+    for made in steps:
+        with observer.watching(made, module, compilation.weights):
+            made.run(compilation, module)
+        if made.name == until:
+            break
+    return module
+
+
+def build(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options | None = None,
+    *,
+    backend: str = "c",
+    threads: int = 1,
+) -> Executable:
+    """The program of a module whose shapes are all known. The module is lowered in place."""
+    if backend == "reference":
+        lower(module, compilation, options, level="graphcore")
+        return ReferenceExecutable(module, compilation.weights)
+    if backend != "c":
+        raise PopgraphError(f"no backend {backend!r}", hint="there are 'c' and 'reference'")
+    target = host_target()
+    options = replace(
+        options or Options(), vector_bytes=target.vector_bytes, registers=target.registers
+    )
+    lower(module, compilation, options)
+    return build_c(module, compilation.weights, threads=threads)
+
+
+class Runner:
+    """
+    A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
+
+    Unknown dimensions are taken from the arrays of a call; the program for each combination of
+    shapes is compiled once and kept.
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        compilation: Compilation,
+        options: Options,
+        backend: str,
+        threads: int,
+    ) -> None:
+        self._module = module
+        self._compilation = compilation
+        self._options = options
+        self._backend = backend
+        self._threads = threads
+        self._programs: OrderedDict[Signature, Executable] = OrderedDict()
+        self._static = None if self._is_open() else self._build({})
+
+    def __call__(
+        self, inputs: Mapping[str, Array] | None = None, /, **named: Array
+    ) -> dict[str, Array]:
+        given = named if inputs is None else {**inputs, **named}
+        program = self._static or self.program(given)
+        return program.run(given)
+
+    def program(self, inputs: Mapping[str, Array]) -> Executable:
+        """The executable for inputs of these shapes."""
+        if self._static is not None:
+            return self._static
+        self._check_names(inputs)
+        shapes = {name: np.shape(array) for name, array in inputs.items()}
+        signature = tuple(sorted(shapes.items()))
+        program = self._programs.pop(signature, None) or self._build(shapes)
+        self._programs[signature] = program
+        if len(self._programs) > SPECIALISATIONS:
+            self._programs.popitem(last=False)
+        return program
+
+    def _is_open(self) -> bool:
+        return level_of(self._module) == "onnx" and any(
+            not type_.has_static_shape() for type_ in input_types(self._module).values()
+        )
+
+    def _check_names(self, inputs: Mapping[str, Array]) -> None:
+        wanted = input_types(self._module)
+        missing = [name for name in wanted if name not in inputs]
+        if missing:
+            raise RunError(
+                f"input {', '.join(map(repr, missing))} is missing",
+                hint=f"the model's inputs are {', '.join(map(repr, wanted))}",
+            )
+
+    def _build(self, shapes: Mapping[str, Shape]) -> Executable:
+        module = self._module.clone()
+        if shapes:
+            specialise(module, shapes)
+        return build(
+            module,
+            self._compilation,
+            self._options,
+            backend=self._backend,
+            threads=self._threads,
+        )
+
+
+def compile(
+    model: Model,
+    *,
+    threads: int = 1,
+    backend: str = "c",
+    options: Options | None = None,
+) -> Runner:
+    """
+    Makes a model ready to run.
+
+    `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
+    `backend` is "c", or "reference" for NumPy.
+    """
+    module, compilation = load(model)
+    return Runner(module, compilation, options or Options(), backend, threads)

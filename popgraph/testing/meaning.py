@@ -1,0 +1,81 @@
+"""Do two modules mean the same? Run both on the same random arrays and compare everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
+
+from popgraph.backends.reference import evaluate, signature
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
+from popgraph.support.shapes import Shape
+
+SPECIALS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.0, 1e-30, -1e30)
+
+
+def random_array(
+    generator: np.random.Generator, shape: Shape, dtype: np.dtype[np.generic], *, limit: int = 4
+) -> Array:
+    """Small numbers that keep their exactness: halves for floats, `0 .. limit` for integers."""
+    kind = dtypes.from_numpy(dtype)
+    if kind.name == "bool":
+        return generator.integers(0, 2, shape).astype(np.bool_)
+    if kind.is_integer:
+        return generator.integers(0, limit, shape).astype(dtype)
+    return (generator.integers(-8, 9, shape) / 4).astype(dtype)
+
+
+def random_inputs(types: Mapping[str, TensorType[Attribute]], seed: int = 0) -> dict[str, Array]:
+    """One array per input."""
+    generator = np.random.default_rng(seed)
+    return {
+        name: random_array(generator, type_.get_shape(), dtypes.from_ir(type_.element_type).numpy)
+        for name, type_ in types.items()
+    }
+
+
+def assert_close(actual: Array, expected: Array, tolerance: float, name: str) -> None:
+    """Equal shapes and dtypes; values equal, or within `tolerance` of the largest finite one."""
+    assert actual.shape == expected.shape, f"{name}: shape {actual.shape}, not {expected.shape}"
+    assert actual.dtype == expected.dtype, f"{name}: {actual.dtype}, not {expected.dtype}"
+    if tolerance == 0 or actual.dtype.kind not in "fV":
+        np.testing.assert_array_equal(actual, expected, err_msg=name)
+        return
+    wide, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    finite = wanted[np.isfinite(wanted)]
+    scale = float(np.abs(finite).max()) if finite.size else 1.0
+    np.testing.assert_allclose(
+        wide, wanted, rtol=tolerance, atol=tolerance * max(scale, 1e-30), err_msg=name
+    )
+
+
+def assert_same_meaning(
+    before: ModuleOp,
+    after: ModuleOp,
+    weights: WeightStore,
+    *,
+    tolerance: float = 0.0,
+    seed: int = 0,
+    steps: int = 2,
+) -> None:
+    """
+    Both modules give equal outputs and equal variables, for `steps` steps from the same start.
+
+    The modules may be at different levels. `tolerance` is relative to the largest value.
+    """
+    inputs = random_inputs(signature(before), seed)
+    states: list[Mapping[str, Array] | None] = [None, None]
+    for step in range(steps):
+        results = []
+        for index, module in enumerate((before, after)):
+            outputs, states[index] = evaluate(module, inputs, weights, states[index])
+            results.append(outputs | {f"variable {k}": v for k, v in (states[index] or {}).items()})
+        assert list(results[0]) == list(results[1]), (
+            f"outputs {list(results[1])}, not {list(results[0])}"
+        )
+        for name, expected in results[0].items():
+            assert_close(results[1][name], expected, tolerance, f"step {step}, {name}")

@@ -1,0 +1,88 @@
+"""What is a random network, as plain data? A list of nodes that shrinks and prints well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.onnx.writer import GraphWriter, tensor_type
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.shapes import Shape
+
+OPSET = 18
+
+
+@dataclass(frozen=True)
+class Constant:
+    """An initializer: every element `fill`, or small halves drawn from `seed`."""
+
+    shape: Shape
+    dtype: str = "f32"
+    values: tuple[int, ...] | None = None
+    fill: float | None = None
+    seed: int = 0
+
+    def array(self) -> Array:
+        dtype = {"f32": np.float32, "f64": np.float64, "i64": np.int64, "bool": np.bool_}[
+            self.dtype
+        ]
+        if self.values is not None:
+            return np.array(self.values, dtype).reshape(self.shape)
+        if self.fill is not None:
+            return np.full(self.shape, self.fill, dtype)
+        generator = np.random.default_rng(self.seed)
+        return (generator.integers(-4, 5, self.shape) / 4).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator; operands are numbers of earlier values, or constants of its own."""
+
+    op: str
+    operands: tuple[int | Constant | None, ...]
+    attributes: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Inputs of one element type, then nodes; values are numbered in that order."""
+
+    inputs: tuple[Shape, ...]
+    nodes: tuple[Node, ...]
+    dtype: str = "f32"
+    outputs: tuple[int, ...] = field(default=())
+    """Values that are outputs besides the last one."""
+
+
+def build_network(network: Network, weights: WeightStore) -> ModuleOp:
+    """The network as a module of the onnx level."""
+    writer = GraphWriter({"": OPSET}, weights)
+    values = [
+        writer.add_input(f"x{number}", tensor_type(network.dtype, shape))
+        for number, shape in enumerate(network.inputs)
+    ]
+    for number, node in enumerate(network.nodes):
+        operands = []
+        for position, operand in enumerate(node.operands):
+            match operand:
+                case None:
+                    operands.append(None)
+                case int():
+                    operands.append(values[operand])
+                case Constant():
+                    name = f"c{number}_{position}"
+                    operands.append(writer.add_initializer(name, operand.array()))
+        (result,) = writer.add_node(
+            node.op, operands, dict(node.attributes), outputs=[f"v{number}"], name=f"n{number}"
+        )
+        values.append(result)
+    chosen = sorted({*network.outputs, len(values) - 1} - set(range(len(network.inputs))))
+    writer.set_outputs([values[number] for number in chosen] or values[-1:])
+    return writer.module()
+
+
+Template = Callable[[Sequence[Shape]], Node]

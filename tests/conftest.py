@@ -1,0 +1,30 @@
+"""What every test gets: quiet reprs for Hypothesis, its profiles, a cache of its own, `--bless`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+from hypothesis import HealthCheck, settings
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+# Hypothesis would walk the whole IR graph to print one object, and never come back.
+for kind in (Operation, Block, Region, SSAValue):
+    kind._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))  # type: ignore[attr-defined]
+
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
+settings.register_profile(
+    "check", max_examples=20, deadline=None, suppress_health_check=_QUIET, derandomize=True
+)
+settings.register_profile("fuzz", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
+settings.load_profile(os.environ.get("POPGRAPH_PROFILE", "check"))
+
+# Kernels compiled by one test run are found again by the next, and never in the user's cache.
+os.environ.setdefault(
+    "POPGRAPH_CACHE_DIR", os.path.join(tempfile.gettempdir(), "popgraph-test-cache")
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")
