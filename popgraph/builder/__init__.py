@@ -1,0 +1,1 @@
+"""The ways in: `Builder` calls, ONNX models, `.pgraph` text."""

@@ -1,0 +1,94 @@
+"""Which exceptions does PopART's API promise, and how do ours arrive under those names?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from popgraph.support.errors import BackendError, PopgraphError, RunError, UnsupportedError
+
+
+class popart_exception(PopgraphError):
+    """What PopART calls an error of its own; `args[0]` is the message."""
+
+
+class popart_internal_exception(popart_exception):
+    """A broken promise inside."""
+
+
+class popart_runtime_error(popart_exception, RunError):
+    """A session was used wrongly."""
+
+
+class popart_unsupported_exception(popart_exception, UnsupportedError):
+    """PopART could do this; PopGraph cannot, and says so instead of computing something else."""
+
+
+class optimizer_replacement_error(popart_exception):
+    """An optimizer cannot take another's place."""
+
+
+class OutOfMemoryException(popart_exception):
+    """The model does not fit."""
+
+    @property
+    def error(self) -> str:
+        return self.what
+
+    def getSummaryReport(self) -> str:
+        return self.what
+
+    def getProfilePath(self) -> str:
+        return ""
+
+
+class poplibs_exception(PopgraphError):
+    """An error of the operator library."""
+
+
+class poplar_exception(PopgraphError):
+    """An error of what runs the program."""
+
+
+class poplar_runtime_error(poplar_exception):
+    """The run failed."""
+
+
+class poplar_application_runtime_error(poplar_runtime_error):
+    """The program itself failed."""
+
+
+class poplar_system_runtime_error(poplar_runtime_error):
+    """The device failed."""
+
+
+class poplar_recoverable_runtime_error(poplar_system_runtime_error):
+    """The device failed and a reset may help."""
+
+
+class poplar_unrecoverable_runtime_error(poplar_system_runtime_error):
+    """The device failed for good."""
+
+
+class poplar_unknown_runtime_error(poplar_system_runtime_error):
+    """The device failed, and nobody knows why."""
+
+
+@cache
+def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
+    base = poplar_exception if issubclass(kind, BackendError) else popart_exception
+    return type(kind.__name__, (base, kind), {"__doc__": kind.__doc__})
+
+
+@contextmanager
+def as_popart_errors() -> Iterator[None]:
+    """Within it, every error of ours is also a `popart_exception` (or `poplar_exception`)."""
+    try:
+        yield
+    except (popart_exception, poplar_exception, poplibs_exception):
+        raise
+    except PopgraphError as error:
+        raised = _joined(type(error)).__new__(_joined(type(error)))
+        PopgraphError.__init__(raised, error.what, error.where, error.hint)
+        raise raised from error

@@ -1,0 +1,1 @@
+"""PopART's sessions: what a program is told to do, step by step."""

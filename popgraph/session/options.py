@@ -1,0 +1,256 @@
+"""What can a user tell a session about how to run? Every option that PopART's sessions know."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from popgraph.builder.enums import (
+    Instrumentation,
+    MeanReductionStrategy,
+    MergeVarUpdateType,
+    RecomputationType,
+    ReductionType,
+    SubgraphCopyingStrategy,
+    SyntheticDataMode,
+    VirtualGraphMode,
+)
+from popgraph.builder.exceptions import (
+    popart_exception,
+    popart_unsupported_exception,
+    poplar_exception,
+)
+from popgraph.session.settings import (
+    AccumulateOuterFragmentSettings,
+    AutomaticLossScalingSettings,
+    BatchSerializationSettings,
+    ExecutionPhaseSettings,
+    ExperimentalSettings,
+    ReplicatedCollectivesSettings,
+    TensorLocation,
+    TensorLocationSettings,
+)
+
+
+@dataclass(slots=True)
+class SessionOptions:
+    """
+    The options of a session. An unknown name is an AttributeError.
+
+    Options that only place, order or instrument the work are accepted and change no result.
+    Those that would change results and are not implemented are refused when a session is made.
+    """
+
+    logDir: str = ""
+    exportPoplarComputationGraph: bool = False
+    exportPoplarVertexGraph: bool = False
+    syntheticDataMode: SyntheticDataMode = SyntheticDataMode.Off
+    instrumentWithHardwareCycleCounter: bool = False
+    hardwareInstrumentations: set[Instrumentation] = field(
+        default_factory=lambda: {Instrumentation.Outer}
+    )
+    disableGradAccumulationTensorStreams: bool = False
+    disableOptimizerStateTensorStreams: bool = False
+    enableOutlining: bool = True
+    enableOutliningCopyCostPruning: bool = True
+    outlineThreshold: float = 1.0
+    outlineSequenceBreakCost: float = 10000.0
+    accumulationFactor: int = 1
+    enableGradientAccumulation: bool = False
+    accumulationAndReplicationReductionType: ReductionType = ReductionType.Sum
+    meanAccumulationAndReplicationReductionStrategy: MeanReductionStrategy = (
+        MeanReductionStrategy.Post
+    )
+    enableNonStableSoftmax: bool = False
+    enablePipelining: bool = False
+    subgraphCopyingStrategy: SubgraphCopyingStrategy = SubgraphCopyingStrategy.OnEnterAndExit
+    autoRecomputation: RecomputationType = RecomputationType.NoRecompute
+    mergeVarUpdate: MergeVarUpdateType = MergeVarUpdateType.Off
+    mergeVarUpdateMemThreshold: int = 1000000
+    rearrangeAnchorsOnHost: bool = True
+    rearrangeStreamsOnHost: bool = False
+    executionPhaseSettings: ExecutionPhaseSettings = field(default_factory=ExecutionPhaseSettings)
+    numIOTiles: int = 0
+    explicitRecomputation: bool = False
+    experimentalSettings: ExperimentalSettings = field(default_factory=ExperimentalSettings)
+    batchSerializationSettings: BatchSerializationSettings = field(
+        default_factory=BatchSerializationSettings
+    )
+    aliasZeroCopy: bool = False
+    enablePrefetchDatastreams: bool = True
+    defaultBufferingDepth: int = 1
+    bufferingDepthMap: dict[str, int] = field(default_factory=dict)
+    virtualGraphMode: VirtualGraphMode = VirtualGraphMode.Off
+    virtualGraphSplitRatios: list[float] = field(default_factory=list)
+    enableReplicatedGraphs: bool = False
+    replicatedGraphCount: int = 1
+    compileEngine: bool = True
+    engineOptions: dict[str, str] = field(default_factory=dict)
+    convolutionOptions: dict[str, str] = field(default_factory=dict)
+    lstmOptions: dict[str, str] = field(default_factory=dict)
+    matmulOptions: dict[str, str] = field(default_factory=dict)
+    reportOptions: dict[str, str] = field(default_factory=dict)
+    gclOptions: dict[str, str] = field(default_factory=dict)
+    dotOpNames: bool = False
+    separateCallOpPdfs: bool = True
+    finalDotOp: int = 10000
+    firstDotOp: int = 0
+    constantWeights: bool = True
+    cachePath: str = "session_cache"
+    enableEngineCaching: bool = False
+    enableVariablesCaching: bool = True
+    enableFloatingPointChecks: bool = False
+    enableStochasticRounding: bool = False
+    _enableRngStateManagement: bool = False
+    enableFullyConnectedPass: bool = True
+    partialsTypeMatMuls: str = ""
+    enableStableNorm: bool = False
+    groupNormStridedChannelGrouping: bool = False
+    customCodelets: list[str] = field(default_factory=list)
+    updatableNamedBuffers: list[str] = field(default_factory=list)
+    customCodeletCompileFlags: str = ""
+    kahnTieBreaker: str = "greedy"
+    timeLimitScheduler: float = 1e9
+    swapLimitScheduler: int = 1000000000
+    transitiveClosureOptimizationThreshold: int = 100000
+    decomposeGradSum: bool = False
+    serializedPoprithmsShiftGraphsDir: str = ""
+    enableDistributedReplicatedGraphs: bool = False
+    globalReplicationFactor: int = 1
+    globalReplicaOffset: int = 0
+    groupHostSync: bool = False
+    strictOpVersions: bool = True
+    opxAliasChecking: bool = False
+    opxModifyChecking: bool = False
+    activationTensorLocationSettings: TensorLocationSettings = field(
+        default_factory=TensorLocationSettings
+    )
+    weightTensorLocationSettings: TensorLocationSettings = field(
+        default_factory=TensorLocationSettings
+    )
+    optimizerStateTensorLocationSettings: TensorLocationSettings = field(
+        default_factory=TensorLocationSettings
+    )
+    accumulatorTensorLocationSettings: TensorLocationSettings = field(
+        default_factory=TensorLocationSettings
+    )
+    tensorLocationSettingsOverride: dict[str, TensorLocation] = field(default_factory=dict)
+    accumulateOuterFragmentSettings: AccumulateOuterFragmentSettings = field(
+        default_factory=AccumulateOuterFragmentSettings
+    )
+    enableLoadAndOffloadRNGState: bool = False
+    automaticLossScalingSettings: AutomaticLossScalingSettings = field(
+        default_factory=AutomaticLossScalingSettings
+    )
+    replicatedCollectivesSettings: ReplicatedCollectivesSettings = field(
+        default_factory=ReplicatedCollectivesSettings
+    )
+    useHostCopyOps: bool = False
+    enableEfficientOverlapIOTopoCons: bool = False
+    enableSupportedDataTypeCasting: bool = True
+    enableExplicitMainLoops: bool = False
+    enableMergeExchange: bool = True
+    ensureFp32LossScaleTensor: bool = False
+    delayVarUpdates: bool = True
+    scheduleNonWeightUpdateGradientConsumersEarly: bool = False
+    dotChecks: set[str] = field(default_factory=set)
+    enableInplaceAmbiguityChecking: bool = False
+    createImplicitPipeliningFwdOnlyProgram: bool = False
+    throwIfLog2ScaleTensorNotInRange: bool = True
+    enableConstantFoldingOfMultipleConsumers: bool = True
+    useLoopCandidateCreator: bool = False
+    stashAllTensorsInferencePipeline: bool = False
+
+    def __post_init__(self) -> None:
+        directory = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
+        if directory:
+            self.enableEngineCaching, self.cachePath = True, directory
+
+    @property
+    def defaultPrefetchBufferingDepth(self) -> int:
+        return self.defaultBufferingDepth
+
+    @defaultPrefetchBufferingDepth.setter
+    def defaultPrefetchBufferingDepth(self, depth: int) -> None:
+        _deprecated("defaultPrefetchBufferingDepth", "defaultBufferingDepth")
+        self.defaultBufferingDepth = depth
+
+    @property
+    def prefetchBufferingDepthMap(self) -> dict[str, int]:
+        return self.bufferingDepthMap
+
+    @prefetchBufferingDepthMap.setter
+    def prefetchBufferingDepthMap(self, depths: dict[str, int]) -> None:
+        _deprecated("prefetchBufferingDepthMap", "bufferingDepthMap")
+        self.bufferingDepthMap = depths
+
+    @property
+    def serializedPoprithmsAnnealGraphsDir(self) -> str:
+        return self.serializedPoprithmsShiftGraphsDir
+
+    @serializedPoprithmsAnnealGraphsDir.setter
+    def serializedPoprithmsAnnealGraphsDir(self, directory: str) -> None:
+        self.serializedPoprithmsShiftGraphsDir = directory
+
+    def enableExplicitIR(self, enable: bool) -> None:
+        """PopART's switch for its newer IR; here it only sets the options it stands for."""
+        self.enableExplicitMainLoops = enable
+        self.useHostCopyOps = enable
+        self.explicitRecomputation = enable
+
+    def getGlobalReplicationFactor(self) -> int:
+        if self.enableDistributedReplicatedGraphs:
+            return self.globalReplicationFactor
+        return self.replicatedGraphCount if self.enableReplicatedGraphs else 1
+
+    def check(self, training: bool) -> None:
+        """Refuses combinations that PopART refuses, and what would change results unheard."""
+        if self.enableGradientAccumulation and not training:
+            raise popart_exception("Gradient Accumulation only available when training.")
+        if self.accumulationFactor > 1 and not self.enableGradientAccumulation:
+            raise popart_exception(
+                "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable "
+                "gradient accumulation, or set the accumulation factor to 1"
+            )
+        if self.enableExplicitMainLoops and not self.useHostCopyOps:
+            raise popart_exception("enableExplicitMainLoops requires useHostCopyOps.")
+        for name, asked in _NOT_IMPLEMENTED.items():
+            if asked(self):
+                raise popart_unsupported_exception(
+                    f"the session option {name} is not implemented",
+                    f"SessionOptions.{name}",
+                    "leave it at its default",
+                )
+
+    def check_engine_options(self) -> None:
+        """Refuses engine options that no version of Poplar ever knew."""
+        for option in self.engineOptions:
+            if option.split(".")[0] not in _ENGINE_OPTION_GROUPS:
+                raise poplar_exception(f"Unrecognised option '{option}'")
+
+
+def _deprecated(old: str, new: str) -> None:
+    warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
+
+
+_NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
+    "enableGradientAccumulation": lambda o: o.accumulationFactor > 1,
+    "enableReplicatedGraphs": lambda o: o.enableReplicatedGraphs and o.replicatedGraphCount > 1,
+    "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,
+    "enablePipelining": lambda o: o.enablePipelining,
+    "automaticLossScalingSettings": lambda o: o.automaticLossScalingSettings.enabled,
+    "syntheticDataMode": lambda o: o.syntheticDataMode is not SyntheticDataMode.Off,
+    "enableStochasticRounding": lambda o: o.enableStochasticRounding,
+    "enableFloatingPointChecks": lambda o: o.enableFloatingPointChecks,
+    "enableLoadAndOffloadRNGState": lambda o: o.enableLoadAndOffloadRNGState,
+    "customCodelets": lambda o: bool(o.customCodelets),
+    "updatableNamedBuffers": lambda o: bool(o.updatableNamedBuffers),
+    "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
+}
+"""Options that would change what is computed, and when they ask for it."""
+
+_ENGINE_OPTION_GROUPS = frozenset(
+    ["autoReport", "debug", "exchange", "opt", "prng", "profiler", "streamCallbacks", "target"]
+)

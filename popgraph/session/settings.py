@@ -1,0 +1,176 @@
+"""Which groups of settings do session options hold?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from popgraph.builder.enums import (
+    AccumulateOuterFragmentSchedule,
+    AutodiffStitchStrategy,
+    BatchSerializationBatchSchedule,
+    BatchSerializationMethod,
+    BatchSerializationTransformContext,
+    CommGroupType,
+    ExecutionPhaseIOSchedule,
+    ExecutionPhaseSchedule,
+    GradientTensorTrackingMethod,
+    ReplicatedTensorSharding,
+    TensorStorage,
+    TileSet,
+    VariableRetrievalMode,
+)
+
+
+@dataclass
+class CommGroup:
+    """A group of replicas."""
+
+    type: CommGroupType = CommGroupType.All
+    replicaGroupSize: int = 0
+
+
+class TensorLocation:
+    """
+    On or off chip, by which tiles, and whether spread over replicas.
+
+    `TensorLocation()`, `(storage)`, `(storage, sharding[, domain])` and
+    `(storage, load tiles, storage tiles, sharding[, domain])` are all accepted.
+    """
+
+    __slots__ = (
+        "loadTileSet",
+        "replicatedTensorSharding",
+        "shardingDomain",
+        "storage",
+        "storageTileSet",
+    )
+
+    def __init__(
+        self,
+        storage: TensorStorage = TensorStorage.OnChip,
+        *rest: TileSet | ReplicatedTensorSharding | CommGroup,
+        loadTileSet: TileSet = TileSet.Compute,
+        storageTileSet: TileSet = TileSet.Compute,
+        replicatedTensorSharding: ReplicatedTensorSharding = ReplicatedTensorSharding.Off,
+        shardingDomain: CommGroup | None = None,
+    ) -> None:
+        self.storage = storage
+        tiles = [value for value in rest if isinstance(value, TileSet)]
+        self.loadTileSet, self.storageTileSet = tiles or (loadTileSet, storageTileSet)
+        sharding = [value for value in rest if isinstance(value, ReplicatedTensorSharding)]
+        self.replicatedTensorSharding = (sharding or [replicatedTensorSharding])[0]
+        domain = [value for value in rest if isinstance(value, CommGroup)]
+        self.shardingDomain = (domain or [shardingDomain or CommGroup()])[0]
+
+    def _key(self) -> tuple[object, ...]:
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorLocation) and self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(slots=True)
+class TensorLocationSettings:
+    """A location and the sizes from which on it applies."""
+
+    location: TensorLocation = field(default_factory=TensorLocation)
+    minElementsForOffChip: int = 2
+    minElementsForReplicatedTensorSharding: int = 8192
+
+    def __post_init__(self) -> None:
+        if isinstance(self.location, TensorStorage):
+            self.location = TensorLocation(self.location)
+
+
+@dataclass
+class VariableSettings:
+    """How replicas share a variable. There is one replica here, so there is one value."""
+
+    sharedVariableDomain: CommGroup = field(default_factory=CommGroup)
+    retrievalMode: VariableRetrievalMode = VariableRetrievalMode.OnePerGroup
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sharedVariableDomain, VariableRetrievalMode):
+            self.retrievalMode = self.sharedVariableDomain
+            self.sharedVariableDomain = CommGroup()
+
+    def getSharedVariableDomain(self) -> CommGroup:
+        return self.sharedVariableDomain
+
+    def getRetrievalMode(self) -> VariableRetrievalMode:
+        return self.retrievalMode
+
+
+@dataclass(slots=True)
+class AutomaticLossScalingSettings:
+    """Loss scaling that follows the gradients' range."""
+
+    enabled: bool = False
+    toTrackTensors: list[str] | None = None
+    binEdgeLocation: float = 0.125
+    thresholdUpperCountProportion: float = 1e-7
+    updatePeriod: int = 1
+    gradientTensorTrackingMethod: GradientTensorTrackingMethod = (
+        GradientTensorTrackingMethod.AllNonViewChangingGradientTensors
+    )
+
+
+@dataclass(slots=True)
+class AutodiffSettings:
+    """How the backward graph gets forward values."""
+
+    stitchStrategy: AutodiffStitchStrategy = AutodiffStitchStrategy.RecomputeAllNonInputs
+
+
+@dataclass(slots=True)
+class BatchSerializationSettings:
+    """Cutting a batch into pieces that run one after the other."""
+
+    factor: int = 0
+    concatOnVirtualGraphChange: bool = True
+    concatOnExecutionPhaseChange: bool = True
+    concatOnPipelineStageChange: bool = True
+    transformContext: BatchSerializationTransformContext = BatchSerializationTransformContext.Fwd
+    method: BatchSerializationMethod = BatchSerializationMethod.UnrollDynamic
+    batchSchedule: BatchSerializationBatchSchedule = BatchSerializationBatchSchedule.Isomorphic
+
+
+@dataclass(slots=True)
+class ExecutionPhaseSettings:
+    """Running a model in phases, with weights loaded in between."""
+
+    phases: int = 0
+    stages: int = 2
+    weightIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
+    activationIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
+    optimizerStateIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.OnDemand
+    accumulatorIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload
+    schedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving
+
+
+@dataclass(slots=True)
+class AccumulateOuterFragmentSettings:
+    """The order of the operations outside the accumulation loop."""
+
+    schedule: AccumulateOuterFragmentSchedule = AccumulateOuterFragmentSchedule.Serial
+    excludedVirtualGraphs: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ReplicatedCollectivesSettings:
+    """Merging of collective operations."""
+
+    prepareScheduleForMergingCollectives: bool = False
+    mergeAllReduceCollectives: bool = False
+    mergeReduceScatterCollectives: bool = False
+    mergeAllGatherCollectives: bool = False
+
+
+@dataclass(slots=True)
+class ExperimentalSettings:
+    """Settings that PopART never promised to keep."""
+
+    _customTransformApplierSettings: dict[str, list[str]] = field(default_factory=dict)
+    createHostTransferableTensorWithOffset: bool = False
