@@ -32,12 +32,18 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
 from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.support.shapes import prod
 
 
 def memory_type(value: SSAValue) -> MemRefType[Attribute]:
-    """The memref behind a tensor value."""
+    """
+    The memref behind a tensor value: its physical elements in one row.
+
+    One-dimensional, so that a loop may run across rows, a vector may be loaded anywhere, and
+    kernels that differ in shape only are the same kernel.
+    """
     assert isinstance(value.type, TensorType)
-    return MemRefType(value.type.element_type, physical_shape(value.type))
+    return MemRefType(value.type.element_type, [prod(physical_shape(value.type))])
 
 
 def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> list[Attribute]:
