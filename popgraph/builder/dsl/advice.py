@@ -1,0 +1,423 @@
+"""What is said about text that is not well formed? A table of broken snippets, each with advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.transform import token_span
+from popgraph.builder.dsl.tree import Span
+
+
+@dataclass(frozen=True)
+class Advice:
+    """
+    What to say where the parser is stuck as it is at the end of one of `examples`.
+
+    Stuck the same way means: on the same kind of word, in the same state reached from the same
+    state; with `anywhere` the state before does not matter.
+    """
+
+    what: str
+    hint: str
+    examples: tuple[str, ...]
+    anywhere: bool = False
+
+
+_HEAD = "graph g(x: f32) -> y {\n"
+_EXPRESSIONS = ("a", "1", "1.5", "[1]", "f(a)", "(a)", "a + a", "a * a", "-a", "a ** a", "a < a")
+
+
+def _in_graph(*snippets: str) -> tuple[str, ...]:
+    return tuple(_HEAD + snippet for snippet in snippets)
+
+
+def _after_expressions(word: str, *frames: str) -> tuple[str, ...]:
+    return tuple(
+        frame.format(f"{expression} {word}") for expression in _EXPRESSIONS for frame in frames
+    )
+
+
+_FRAMES = (_HEAD.replace("{", "{{") + "y = {}", _HEAD.replace("{", "{{") + "y = f({}")
+_VALUE_FRAMES = (*_FRAMES, _FRAMES[0].replace("y = ", "weight w: f32 = "))
+_OPERATORS = ("+", "-", "*", "/", "@", "**", "<", "==")
+
+TABLE: tuple[Advice, ...] = (
+    Advice(
+        "statements stand inside a graph",
+        "`graph name(x: f32[N, 3]) -> y { ... }` around them",
+        ("y = x", "weight w", "const c", "(y, z) = x", "`y` = x"),
+    ),
+    Advice("this `}` closes nothing", "remove it, or look for a `{` that is missing", ("}",)),
+    Advice("a graph needs a name", "`graph name(x: f32[N, 3]) -> y { ... }`", ("graph (x",)),
+    Advice(
+        "a graph lists its inputs in parentheses",
+        "`graph name(x: f32[N, 3]) -> y { ... }`, or `()` when there are none",
+        ("graph g {", "graph g ->", "graph g\n"),
+    ),
+    Advice(
+        "an input needs a type",
+        "`x: f32[N, 3]`; `x: f32` is a scalar, `x: f32[...]` has any shape",
+        ("graph g(x)", "graph g(x,", "train (x)", "train (x,"),
+    ),
+    Advice(
+        "a graph must say what it gives",
+        "`-> y` or `-> (y, z)` before the `{`",
+        ("graph g() {", "graph g()\n"),
+    ),
+    Advice(
+        "the body of the graph is missing",
+        "`{` stands on the same line as what the graph gives",
+        ("graph g() -> y\n", "graph g() -> (y)\n", "graph g() -> y: f32\n", "graph g() -> y: f32[2]\n"),
+    ),
+    Advice(
+        "several outputs stand in parentheses",
+        "`-> (y, z)`",
+        ("graph g() -> y,", "graph g() -> y: f32,", "graph g() -> y: f32[2],"),
+    ),
+    Advice(
+        "an operator set is named by a number",
+        "`opset 21`, or `opset ai.onnx.ml 3` for another domain",
+        ("opset\n", 'opset "21"', "opset ai\n", "opset 1.5", "opset ai.onnx\n", "opset -"),
+    ),
+    Advice(
+        "this cannot stand inside a graph",
+        "close the graph with `}` first",
+        _in_graph("graph", "train", "opset", "y = x\ngraph", "y = x\ntrain", "y = x\nopset"),
+    ),
+    Advice(
+        "a statement is `name = expression`",
+        "give the result a name, or `_ = ...` if nobody wants it",
+        _in_graph("y(", "1", "1.5", '"a"', "[", "f.", "-"),
+    ),
+    Advice("expected `=` after the name", "a statement is `name = expression`", _in_graph("y f", "y 1", "y\n", "y }")),
+    Advice(
+        "a comparison is no statement", "`name = expression`, with one `=`", _in_graph("y ==")
+    ),
+    Advice("a comment begins with `#`", "", _in_graph("/", "y = x\n/") + ("/",)),
+    Advice(
+        "several results stand in parentheses", "`(y, mask) = Dropout(x)`", _in_graph("y,", "y: f32,")
+    ),
+    Advice(
+        "the `(` before is never closed",
+        "`(y, mask) = Dropout(x)`",
+        _in_graph("(y =", "(y, z =", "(y: f32 =", "(_ =", "(y, _ ="),
+    ),
+    Advice(
+        "a weight needs a type",
+        "`weight w: f32[64, 10] = he_normal(seed=1)`",
+        _in_graph("weight w =", "weight w\n"),
+    ),
+    Advice(
+        "a weight needs a value",
+        "`= zeros`, `= he_normal(seed=1)`, `= [0.5, 1.5]`, `= load(\"weights.npz\", \"w\")`",
+        _in_graph("weight w: f32\n", "weight w: f32[2]\n", "weight w: f32 }", "weight w: f32[2] }"),
+    ),
+    Advice(
+        "a constant needs a value",
+        "`const axes: i64[1] = [-1]`",
+        _in_graph("const c: f32\n", "const c\n", "const c: f32[2]\n"),
+    ),
+    Advice(
+        "a type is missing after `:`",
+        "`f32[N, 3]`",
+        (*_in_graph("y: =", "weight w: =", "const c: =", "y:\n"), "graph g(x: )", "graph g(x: ,"),
+    ),
+    Advice(
+        "a shape stands in square brackets",
+        "`f32[N, 3]`",
+        (*_in_graph("y: f32(", "y: f32 <", "weight w: f32("), "graph g(x: f32(", "graph g(x: f32 <"),
+    ),
+    Advice(
+        "a dimension is a number, a name or `?`",
+        "`f32[N, 3]`; `?` is one that nothing is known about",
+        ("graph g(x: f32[-", "graph g(x: f32[2, -", "graph g(x: f32[1.5", 'graph g(x: f32["N"',
+         "graph g(x: f32[2, 1.5", "graph g(x: f32[*"),
+        anywhere=True,
+    ),
+    Advice(
+        "dimensions are separated by commas",
+        "`f32[N, 3]`",
+        tuple(f"graph g(x: f32[{dim} {word}" for dim in ("2", "N", "?", "2, 3") for word in ("2", "N", "*")),
+        anywhere=True,
+    ),
+    Advice(
+        "an expression is missing after `=`",
+        "inside parentheses a line may end anywhere",
+        _in_graph("y =\n", "weight w: f32 =\n", "const c =\n", "y = }"),
+        anywhere=True,
+    ),
+    Advice(
+        "an expression is missing after the operator",
+        "inside parentheses a line may end anywhere: `y = (a +` ... `b)`",
+        _in_graph(*(f"y = a {symbol}{end}" for symbol in _OPERATORS for end in ("\n", ")", ",", "}")))
+        + _in_graph(*(f"y = f(a {symbol}{end}" for symbol in _OPERATORS for end in (")", ","))),
+        anywhere=True,
+    ),
+    Advice(
+        "comparisons do not chain",
+        "`And(a < b, b < c)`",
+        tuple(
+            f"{_HEAD}{frame}{expression} <"
+            for frame in ("y = a < ", "y = f(a < ", "weight w: f32 = a < ")
+            for expression in _EXPRESSIONS[:-1]
+        ),
+    ),
+    Advice("the argument has no value", "`strides=[2, 2]`", _in_graph("y = f(a=)", "y = f(a=,")),
+    Advice(
+        "an argument is missing",
+        "`_` stands for an optional input that is not given",
+        _in_graph("y = f(,", "y = f(a,,"),
+        anywhere=True,
+    ),
+    Advice(
+        "`_` is only for inputs and results that are not wanted",
+        "",
+        _in_graph("y = _", "y = a + _", "y = [_", "y = (_", "y = -_"),
+        anywhere=True,
+    ),
+    Advice("an expression is missing between the parentheses", "", _in_graph("y = ()"), anywhere=True),
+    Advice(
+        "arguments are separated by commas",
+        "`Conv(x, w, strides=[2, 2])`",
+        tuple(
+            f"{_HEAD}y = f({before}{expression} {word}"
+            for before in ("", "k=", "a, ")
+            for expression in _EXPRESSIONS
+            for word in ("a", "1", "1.5", "[", '"a"', "true")
+        ),
+    ),
+    Advice(
+        "the items of a list are separated by commas",
+        "`[1, 2]`",
+        tuple(
+            f"{_HEAD}y = [{expression} {word}"
+            for expression in _EXPRESSIONS
+            for word in ("a", "1", "1.5", "[", '"a"')
+        ),
+    ),
+    Advice(
+        "an operator is missing",
+        "a statement ends with its line; `@` multiplies matrices, `*` elements",
+        tuple(
+            sample
+            for word in ("a", "1", "1.5", '"a"', "[", "weight", "const", "true")
+            for sample in _after_expressions(word, *_VALUE_FRAMES)
+        ),
+    ),
+    Advice("a statement has one `=`", "`==` compares", _after_expressions("=", *_FRAMES[:1])),
+)
+
+_CHARACTERS = {
+    '"': ("this string never ends", 'strings end on their line; `\\"` is a quote inside one'),
+    "`": ("this quoted name never ends", "a name ends on its line"),
+    "'": ("strings stand in double quotes", '`"SAME_UPPER"`'),
+    ";": ("a statement ends with its line", "remove the `;`"),
+    "^": ("there is no operator `^`", "`**` raises to a power"),
+    "%": ("there is no operator `%`", "`Mod(a, b)`"),
+    "&": ("there is no operator `&`", "`And(a, b)`"),
+    "|": ("there is no operator `|`", "`Or(a, b)`"),
+    "!": ("there is no operator `!`", "`Not(a)`"),
+    "~": ("there is no operator `~`", "`Not(a)`"),
+}
+
+_SHOWN = {
+    "NAME": "a name",
+    "QUOTED": "a name",
+    "INT": "a number",
+    "FLOAT": "a number",
+    "INF": "a number",
+    "NAN": "a number",
+    "STRING": "a string",
+    "DOC": "a doc string",
+    "TRUE": "`true`",
+    "FALSE": "`false`",
+    "COMPARISON": "a comparison",
+    "_NEWLINE": "the end of the line",
+    "$END": "the end of the file",
+}
+
+_PAIRS = {"(": ")", "[": "]", "{": "}"}
+
+
+def explain(error: UnexpectedInput, text: str, source: Source, language: Lark) -> int | None:
+    """
+    Notes the mistake in `source`; the line that can be left out to look for more, if there is one.
+    """
+    if isinstance(error, UnexpectedCharacters):
+        _explain_character(error, text, source)
+        return _separable(text, error.line)
+    assert isinstance(error, UnexpectedToken)
+    token = error.token
+    tokens = _tokens(language, text)
+    bracket = _never_closed(tokens, token)
+    if bracket is not None:
+        closer = _PAIRS[bracket]
+        source.parse_error(
+            token_span(bracket), f"this `{bracket}` is never closed", f"add the `{closer}`"
+        )
+        return None
+    what, hint = _wrong_closer(tokens, token) or _advice(error, language) or (_expectation(error, language), "")
+    source.parse_error(_token_place(token, text), what, hint)
+    return None if token.type == "$END" else _separable(text, token.line or 1)
+
+
+def _explain_character(error: UnexpectedCharacters, text: str, source: Source) -> None:
+    character = text[error.pos_in_stream]
+    what, hint = _CHARACTERS.get(character, (f"unexpected character {character!r}", ""))
+    if text.startswith('"""', error.pos_in_stream):
+        what, hint = "this doc string never ends", 'it ends with `"""`'
+    elif character.isdigit():
+        what, hint = "this is no number", "names begin with a letter; numbers are `12`, `0.5`, `1e-3`"
+    elif not character.isascii():
+        hint = "names that are no identifiers stand in backticks"
+    source.parse_error(Span(error.line, error.column, error.line, error.column + 1), what, hint)
+
+
+def _separable(text: str, line: int) -> int | None:
+    """`line`, if what stands around it can be understood without it."""
+    content = text.split("\n")[line - 1]
+    if "{" in content or "}" in content or not content.strip():
+        return None
+    balanced = all(content.count(first) == content.count(last) for first, last in _PAIRS.items())
+    return line if balanced else None
+
+
+def _tokens(language: Lark, text: str) -> list[Token]:
+    found: list[Token] = []
+    try:
+        found.extend(language.lex(text))
+    except UnexpectedCharacters:
+        pass
+    return found
+
+
+def _never_closed(tokens: list[Token], stuck: Token) -> Token | None:
+    """
+    The bracket that explains why the parser is stuck, if one does.
+
+    That is one on an earlier line that nothing closes before the block or the next statement
+    begins or ends, or a `{` at the end of the file.
+    """
+    last = _innermost(tokens, stuck)
+    if last is None or last == "{":
+        return last if stuck.type == "$END" else None
+    rest = [token for token in tokens if _position(token) >= _position(stuck)]
+    depth = 1
+    for index, token in enumerate(rest):
+        if token in ("(", "["):
+            depth += 1
+        elif token in (")", "]"):
+            depth -= 1
+            if depth == 0:
+                return None
+        elif token in ("{", "}", "weight", "const", "graph", "train") or _assigns(rest, index):
+            break
+    return last if last.line != stuck.line or stuck.type == "$END" else None
+
+
+def _innermost(tokens: list[Token], stuck: Token) -> Token | None:
+    """The last bracket that is still open where the parser is stuck."""
+    opened: list[Token] = []
+    for token in tokens:
+        if _position(token) >= _position(stuck):
+            break
+        if token in _PAIRS:
+            opened.append(token)
+        elif token in _PAIRS.values() and opened:
+            opened.pop()
+    return opened[-1] if opened else None
+
+
+def _wrong_closer(tokens: list[Token], stuck: Token) -> tuple[str, str] | None:
+    if stuck not in _PAIRS.values():
+        return None
+    opener = _innermost(tokens, stuck)
+    if opener is None:
+        return f"this `{stuck}` closes nothing", "remove it"
+    if _PAIRS[opener] == stuck:
+        return None
+    return f"this `{stuck}` cannot close the `{opener}`", f"`{_PAIRS[opener]}` does"
+
+
+def _assigns(tokens: list[Token], index: int) -> bool:
+    """Whether a statement begins here: a name at the beginning of a line, then `=`."""
+    following = tokens[index + 1] if index + 1 < len(tokens) else None
+    previous = tokens[index - 1] if index else None
+    return (
+        tokens[index].type in ("NAME", "QUOTED")
+        and following is not None
+        and following.type == "EQUAL"
+        and previous is not None
+        and previous != ","
+        and previous.line != tokens[index].line
+    )
+
+
+def _position(token: Token) -> int:
+    return token.start_pos if token.start_pos is not None and token.type != "$END" else 1 << 60
+
+
+def _token_place(token: Token, text: str) -> Span:
+    if token.type == "$END":
+        lines = text.rstrip().split("\n")
+        return Span(len(lines), len(lines[-1]) + 1, len(lines), len(lines[-1]) + 2)
+    span = token_span(token)
+    if token.type == "_NEWLINE":
+        return Span(span.line, span.column, span.line, span.column + 1)
+    return span
+
+
+State = tuple[int, ...]
+
+
+def _stuck_at(error: UnexpectedToken) -> State:
+    """The parser's last two states, the newer one first."""
+    return tuple(reversed(error.state.state_stack[-2:]))
+
+
+def _advice(error: UnexpectedToken, language: Lark) -> tuple[str, str] | None:
+    newest, *_ = state = _stuck_at(error)
+    known = _known(language)
+    found = known.get((state, error.token.type)) or known.get(((newest,), error.token.type))
+    return (found.what, found.hint) if found else None
+
+
+@cache
+def _known(language: Lark) -> dict[tuple[State, str], Advice]:
+    """Where each example of the table gets stuck; the first that claims a state keeps it."""
+    found: dict[tuple[State, str], Advice] = {}
+    for advice in TABLE:
+        for example in advice.examples:
+            state, kind = stuck(language, example)
+            found.setdefault((state[:1] if advice.anywhere else state, kind), advice)
+    return found
+
+
+def stuck(language: Lark, example: str) -> tuple[State, str]:
+    """The state in which the parser refuses an example, and the kind of word it refuses."""
+    interactive = language.parse_interactive(example, start="file")
+    try:
+        interactive.exhaust_lexer()
+    except UnexpectedToken as error:
+        return _stuck_at(error), error.token.type
+    raise AssertionError(f"nothing is wrong with {example!r}")
+
+
+def _expectation(error: UnexpectedToken, language: Lark) -> str:
+    """What the grammar itself says."""
+    spelled = {terminal.name: f"`{terminal.pattern.value}`" for terminal in language.terminals}
+    accepted = sorted({_SHOWN.get(name, spelled.get(name, name)) for name in error.accepts})
+    token = error.token
+    shown = _SHOWN[token.type] if token.type in ("_NEWLINE", "$END") else f"`{token}`"
+    if not accepted or len(accepted) > 6:
+        return f"{shown} cannot stand here"
+    return f"expected {_either(accepted)}, found {shown}"
+
+
+def _either(choices: list[str]) -> str:
+    return " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))

@@ -1,0 +1,92 @@
+"""Which first values may a weight have? `zeros`, `he_normal(seed=1)` and so on, one function each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod, sqrt
+
+import numpy as np
+
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.shapes import Shape
+
+Initializer = Callable[..., Array]
+
+
+def zeros(shape: Shape) -> Array:
+    """All 0."""
+    return np.zeros(shape)
+
+
+def ones(shape: Shape) -> Array:
+    """All 1."""
+    return np.ones(shape)
+
+
+def constant(shape: Shape, value: float) -> Array:
+    """All `value`."""
+    return np.full(shape, value)
+
+
+def normal(shape: Shape, mean: float = 0.0, std: float = 1.0, *, seed: int) -> Array:
+    """Normally distributed around `mean`, with the standard deviation `std`."""
+    return np.random.default_rng(seed).normal(mean, std, shape)
+
+
+def uniform(shape: Shape, low: float = 0.0, high: float = 1.0, *, seed: int) -> Array:
+    """Evenly distributed over [`low`, `high`)."""
+    return np.random.default_rng(seed).uniform(low, high, shape)
+
+
+def glorot_uniform(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
+    """Uniform over +-`gain` * sqrt(6 / (inputs + outputs)) (Glorot and Bengio 2010)."""
+    limit = gain * sqrt(6 / sum(fans(shape)))
+    return uniform(shape, -limit, limit, seed=seed)
+
+
+def glorot_normal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
+    """Normal with the deviation `gain` * sqrt(2 / (inputs + outputs))."""
+    return normal(shape, 0.0, gain * sqrt(2 / sum(fans(shape))), seed=seed)
+
+
+def he_uniform(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
+    """Uniform over +-`gain` * sqrt(6 / inputs)."""
+    limit = gain * sqrt(6 / fans(shape)[0])
+    return uniform(shape, -limit, limit, seed=seed)
+
+
+def he_normal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
+    """Normal with the deviation `gain` * sqrt(2 / inputs) (He and others 2015)."""
+    return normal(shape, 0.0, gain * sqrt(2 / fans(shape)[0]), seed=seed)
+
+
+INITIALIZERS: dict[str, Initializer] = {
+    function.__name__: function
+    for function in (
+        zeros,
+        ones,
+        constant,
+        normal,
+        uniform,
+        glorot_uniform,
+        glorot_normal,
+        he_uniform,
+        he_normal,
+    )
+}
+
+
+def fans(shape: Shape) -> tuple[int, int]:
+    """
+    How many inputs and outputs each element of a weight connects.
+
+    A matrix is [inputs, outputs], as in `x @ w`; the weight of a convolution is
+    [outputs, inputs, *kernel].
+    """
+    if len(shape) < 2:
+        size = max(1, prod(shape))
+        return size, size
+    if len(shape) == 2:
+        return max(1, shape[0]), max(1, shape[1])
+    kernel = prod(shape[2:])
+    return max(1, shape[1] * kernel), max(1, shape[0] * kernel)

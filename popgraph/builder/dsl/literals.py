@@ -1,0 +1,175 @@
+"""Which array does a literal such as `[[1, 2], [3, 4]]` mean, given or not given its dtype?"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import numpy as np
+
+from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.tree import (
+    Call,
+    Expression,
+    Items,
+    Name,
+    Negative,
+    Number,
+    Span,
+    Text,
+    Truth,
+)
+from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
+
+STRING = "string"
+"""The element type of tensors of strings, which is no number type and so has no `DType`."""
+
+Leaf = int | float | bool | str
+
+
+class BadLiteral(Exception):
+    """A literal that means no array; `source` knows about it already."""
+
+
+def is_literal(expression: object) -> bool:
+    """Whether this is a number, a string, `true`, `false` or a list of such."""
+    if isinstance(expression, Items):
+        return all(map(is_literal, expression.items))
+    return isinstance(expression, Number | Text | Truth)
+
+
+def typed_literal(expression: object) -> tuple[Name, Expression] | None:
+    """The dtype and the literal of `i64([0, -1])`, when it is one."""
+    match expression:
+        case Call(path=path, arguments=[argument]) if (
+            len(path.parts) == 1
+            and is_dtype(path.text)
+            and argument.keyword is None
+            and is_literal(argument.value)
+        ):
+            assert not isinstance(argument.value, Negative)
+            return path.parts[0], argument.value  # type: ignore[return-value]
+    return None
+
+
+def is_dtype(name: str) -> bool:
+    return name in dtypes.BY_NAME or name == STRING
+
+
+def check_dtype(source: Source, name: Name) -> bool:
+    """Whether there is such an element type; a mistake is noted if not."""
+    if is_dtype(name.text):
+        return True
+    close = _other_spelling(name.text)
+    hint = f"did you mean `{close}`?" if close else f"one of {', '.join(dtypes.BY_NAME)}, string"
+    source.mismatch(name.span, f"there is no element type `{name.text}`", hint)
+    return False
+
+
+def _other_spelling(name: str) -> str:
+    """Our name of what PopART or NumPy call `name`; else one of ours that looks like it."""
+    if name.upper() in dtypes.BY_POPART:
+        return dtypes.BY_POPART[name.upper()].name
+    try:
+        return dtypes.from_numpy(name).name
+    except (TypeError, KeyError):
+        close = get_close_matches(name.lower(), [*dtypes.BY_NAME, STRING], 1, 0.5)
+        return close[0] if close else ""
+
+
+def default_dtype(expression: Expression) -> str:
+    """What a literal is when nothing else says it: f32, i64, bool or string."""
+    leaves = [type(leaf) for leaf in _leaves(expression)]
+    if float in leaves or not leaves:
+        return "f32"
+    if int in leaves:
+        return "i64"
+    return "bool" if bool in leaves else STRING
+
+
+def array_of(source: Source, expression: Expression, dtype: str) -> Array:
+    """The array of a literal; what does not fit the dtype is a mistake and raises BadLiteral."""
+    shape = _shape(source, expression)
+    flat = list(_leaves(expression))
+    places = list(_places(expression))
+    for leaf, place in zip(flat, places, strict=True):
+        _check_leaf(source, place, leaf, dtype)
+    if dtype == STRING:
+        strings = np.empty(len(flat), object)
+        strings[:] = flat
+        return strings.reshape(shape)
+    row = dtypes.BY_NAME[dtype].numpy
+    wide = np.array(flat, _exact(flat)).reshape(shape)
+    return wide.astype(row)
+
+
+def _exact(flat: list[Leaf]) -> type[np.generic]:
+    """A NumPy type that holds all these numbers on their way to the right one."""
+    if any(isinstance(leaf, float) for leaf in flat):
+        return np.float64
+    if any(leaf >= 1 << 63 for leaf in flat if isinstance(leaf, int)):
+        return np.uint64
+    return np.int64
+
+
+def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
+    if not isinstance(expression, Items):
+        return ()
+    shapes = [_shape(source, item) for item in expression.items]
+    for item, shape in zip(expression.items, shapes, strict=True):
+        if shape != shapes[0]:
+            source.mismatch(
+                item.span,
+                "the rows of this list have different shapes",
+                "every list on one level has as many items as the others",
+            )
+            raise BadLiteral
+    return (len(shapes), *(shapes[0] if shapes else ()))
+
+
+def _leaves(expression: Expression) -> list[Leaf]:
+    match expression:
+        case Items():
+            return [leaf for item in expression.items for leaf in _leaves(item)]
+        case Number() | Truth() | Text():
+            return [expression.value]
+        case _:
+            raise AssertionError("not a literal")
+
+
+def _places(expression: Expression) -> list[Span]:
+    if isinstance(expression, Items):
+        return [place for item in expression.items for place in _places(item)]
+    return [expression.span]
+
+
+def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
+    wanted = _wanted(dtype)
+    fits = {
+        "a string": isinstance(leaf, str),
+        "true or false": isinstance(leaf, bool),
+        "a whole number": isinstance(leaf, int) and not isinstance(leaf, bool),
+        "a number": isinstance(leaf, int | float) and not isinstance(leaf, bool),
+    }
+    if not fits[wanted]:
+        source.mismatch(place, f"an element of type `{dtype}` must be {wanted}")
+        raise BadLiteral
+    if wanted == "a whole number":
+        low, high = _limits(dtype)
+        assert isinstance(leaf, int)
+        if not low <= leaf <= high:
+            source.mismatch(place, f"{leaf} does not fit into `{dtype}` ({low} to {high})")
+            raise BadLiteral
+
+
+def _wanted(dtype: str) -> str:
+    if dtype == STRING:
+        return "a string"
+    if dtype == "bool":
+        return "true or false"
+    return "a whole number" if dtypes.BY_NAME[dtype].is_integer else "a number"
+
+
+def _limits(dtype: str) -> tuple[int, int]:
+    bits = int(dtype[1:])
+    return (0, (1 << bits) - 1) if dtype[0] == "u" else (-(1 << bits - 1), (1 << bits - 1) - 1)

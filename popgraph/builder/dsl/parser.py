@@ -1,0 +1,92 @@
+"""How does `.pgraph` text become a tree, and what is said when it does not?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import cast
+
+from lark import Lark, Token
+from lark.exceptions import UnexpectedInput
+
+from popgraph.builder.dsl import advice
+from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.transform import ToTree
+from popgraph.builder.dsl.tree import Expression, File
+
+GRAMMAR = Path(__file__).with_name("pgraph.lark")
+MANY = 20
+"""How many lines that are not well formed are reported at once."""
+
+
+class _LinesInBrackets:
+    """Drops the line ends inside ( ) and [ ]."""
+
+    always_accept = ("_NEWLINE",)
+
+    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
+        depth = 0
+        for token in stream:
+            if token.type in ("LPAR", "LSQB"):
+                depth += 1
+            elif token.type in ("RPAR", "RSQB"):
+                depth = max(0, depth - 1)
+            elif token.type in ("LBRACE", "RBRACE"):
+                depth = 0
+            if token.type != "_NEWLINE" or depth == 0:
+                yield token
+
+
+@cache
+def language() -> Lark:
+    """The parser that lark makes of the grammar."""
+    return Lark(
+        GRAMMAR.read_text("utf-8"),
+        parser="lalr",
+        lexer="basic",
+        start=["file", "expression"],
+        propagate_positions=True,
+        maybe_placeholders=True,
+        postlex=_LinesInBrackets(),
+    )
+
+
+def parse_file(source: Source) -> File:
+    """The tree of a whole text; raises every mistake of form that can be told apart."""
+    text = _ended(source.text)
+    for _ in range(MANY):
+        try:
+            parsed = language().parse(text, start="file")
+        except UnexpectedInput as error:
+            line = advice.explain(error, text, source, language())
+            if line is None:
+                break
+            text = _without_line(text, line)
+        else:
+            source.raise_mistakes()
+            return cast(File, ToTree().transform(parsed))
+    source.raise_mistakes()
+    raise AssertionError("a refused text has a mistake")
+
+
+def parse_expression(source: Source) -> Expression:
+    """The tree of one expression, such as `SGD(0.1, momentum=0.9)`."""
+    try:
+        parsed = language().parse(source.text, start="expression")
+        return cast(Expression, ToTree().transform(parsed))
+    except UnexpectedInput as error:
+        advice.explain(error, source.text, source, language())
+    source.raise_mistakes()
+    raise AssertionError("a refused text has a mistake")
+
+
+def _ended(text: str) -> str:
+    return text.removeprefix("\ufeff") + "\n"
+
+
+def _without_line(text: str, line: int) -> str:
+    """The text with one line made blank, so that the lines after it can be looked at, too."""
+    lines = text.split("\n")
+    lines[line - 1] = " " * len(lines[line - 1])
+    return "\n".join(lines)

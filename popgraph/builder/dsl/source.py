@@ -1,0 +1,56 @@
+"""Where in the user's text is a mistake, and how is that place shown?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from popgraph.builder.dsl.tree import Span
+from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
+
+
+@dataclass
+class Source:
+    """One text, its name, and the mistakes found in it so far."""
+
+    text: str
+    filename: str
+    mistakes: list[tuple[Span, PopgraphError]] = field(default_factory=list)
+
+    def where(self, span: Span) -> str:
+        """`file:line:column`, the line, and a caret under what is meant."""
+        lines = self.text.split("\n")
+        line = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
+        shown = line.expandtabs(4)
+        start = len(line[: span.column - 1].expandtabs(4))
+        end = len(line[: span.end_column - 1].expandtabs(4))
+        if span.end_line > span.line:
+            end = len(shown)
+        marks = "^" * max(1, end - start)
+        number = f"{span.line:>6}"
+        return (
+            f"{self.filename}:{span.line}:{span.column}\n"
+            f"{number} | {shown}\n"
+            f"{'':>6} | {' ' * start}{marks}"
+        )
+
+    def parse_error(self, span: Span, what: str, hint: str = "") -> None:
+        """Notes that the text is not well formed here."""
+        self.mistakes.append((span, ParseError(what, self.where(span), hint)))
+
+    def mismatch(self, span: Span, what: str, hint: str = "") -> None:
+        """Notes that a shape or an element type does not fit here."""
+        self.mistakes.append((span, TypeMismatchError(what, self.where(span), hint)))
+
+    def raise_mistakes(self) -> None:
+        """Raises what was noted, in the order of the text."""
+        ordered = sorted(self.mistakes, key=lambda noted: (noted[0].line, noted[0].column))
+        errors = list(_without_repeats(error for _, error in ordered))
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ErrorGroup(errors)
+
+
+def _without_repeats(errors: Iterable[PopgraphError]) -> Iterable[PopgraphError]:
+    return {str(error): error for error in errors}.values()
