@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 
 from popgraph.support.errors import BackendError, PopgraphError, RunError, UnsupportedError
 
@@ -75,10 +74,14 @@ class poplar_unknown_runtime_error(poplar_system_runtime_error):
     """The device failed, and nobody knows why."""
 
 
-@cache
+_JOINED: dict[type[PopgraphError], type[PopgraphError]] = {}
+
+
 def _joined(kind: type[PopgraphError]) -> type[PopgraphError]:
-    base = poplar_exception if issubclass(kind, BackendError) else popart_exception
-    return type(kind.__name__, (base, kind), {"__doc__": kind.__doc__})
+    if kind not in _JOINED:
+        base = poplar_exception if issubclass(kind, BackendError) else popart_exception
+        _JOINED[kind] = type(kind.__name__, (base, kind), {"__doc__": kind.__doc__})
+    return _JOINED[kind]
 
 
 @contextmanager

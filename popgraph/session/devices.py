@@ -1,0 +1,222 @@
+"""What runs a session? Every device of PopART's is here the machine itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+
+from popgraph.builder.enums import (
+    DeviceConnectionType,
+    DeviceSelectionCriterion,
+    DeviceType,
+    SyncPattern,
+)
+from popgraph.builder.exceptions import popart_exception
+
+_FEW_TILES = 4
+_ids = count()
+
+
+class DeviceInfo:
+    """A device; also a context manager that detaches at its end."""
+
+    def __init__(
+        self,
+        type_: DeviceType,
+        numIpus: int = 1,
+        tilesPerIPU: int = 0,
+        version: str = "",
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> None:
+        self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
+        self._version, self._connection = version, connectionType
+        self._id = next(_ids)
+        self._attached = connectionType is DeviceConnectionType.Always
+
+    @property
+    def type(self) -> DeviceType:
+        return self._type
+
+    @property
+    def connectionType(self) -> DeviceConnectionType:
+        return self._connection
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    @property
+    def ipuVersion(self) -> str:
+        return self._version
+
+    @property
+    def id(self) -> int:
+        return self._id
+
+    @property
+    def numIpus(self) -> int:
+        return self._count
+
+    @property
+    def tilesPerIPU(self) -> int:
+        return self._tiles
+
+    @property
+    def tilesPerIpu(self) -> int:
+        return self._tiles
+
+    @property
+    def driverIds(self) -> list[int]:
+        return []
+
+    @property
+    def numWorkerContexts(self) -> int:
+        return 6 if self._type is DeviceType.IpuModel else 1
+
+    @property
+    def isAttached(self) -> bool:
+        return self._attached
+
+    def attach(self) -> bool:
+        self._attached = True
+        return True
+
+    def tryAttachUntilTimeout(self) -> bool:
+        return self.attach()
+
+    def detach(self) -> None:
+        self._attached = False
+
+    def __enter__(self) -> DeviceInfo:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+    def __repr__(self) -> str:
+        return f"Device Type:{self._type} Connection Type:{self._connection.name} Id:{self._id}"
+
+
+class DeviceManager:
+    """Finds and makes devices. There are no IPUs here; models of them run on this machine."""
+
+    def createCpuDevice(self) -> DeviceInfo:
+        return DeviceInfo(DeviceType.Cpu)
+
+    def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        known = ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion")
+        return _host_device(DeviceType.IpuModel, options, known)
+
+    def createSimDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        return _host_device(DeviceType.Sim, options, ("numIPUs", "tilesPerIPU", "ipuVersion"))
+
+    def createOfflineIPUDevice(self, options: Mapping[str, object]) -> DeviceInfo:
+        return _offline(options)
+
+    def createOfflineIpuFromDeviceInfo(self, deviceInfo: DeviceInfo) -> DeviceInfo:
+        return DeviceInfo(
+            DeviceType.OfflineIpu, deviceInfo.numIpus, deviceInfo.tilesPerIPU, deviceInfo.version
+        )
+
+    def createOfflineIpuFromSystemString(self, system: str, numIpus: int) -> DeviceInfo:
+        return DeviceInfo(DeviceType.OfflineIpu, numIpus, _FEW_TILES, system)
+
+    def tryAcquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo | None:
+        if numIpus < 1 or numIpus & (numIpus - 1):
+            raise popart_exception(
+                f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested "
+                "must be a power of two"
+            )
+        return None
+
+    def acquireAvailableDevice(
+        self,
+        numIpus: int = 1,
+        tilesPerIpu: int = 0,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
+    ) -> DeviceInfo:
+        self.tryAcquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType)
+        raise popart_exception(
+            f"Failed to acquire device with {numIpus} IPUs. Ensure that there are sufficient "
+            "IPUs available",
+            hint="DeviceManager().createCpuDevice() and createIpuModelDevice() run anywhere",
+        )
+
+    def tryAcquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo | None:
+        return None
+
+    def acquireDeviceById(
+        self,
+        id: int,
+        pattern: SyncPattern = SyncPattern.Full,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+    ) -> DeviceInfo:
+        raise popart_exception(
+            f"Failed to acquire device with id '{id}'. Ensure that the device is available",
+            hint="DeviceManager().createCpuDevice() and createIpuModelDevice() run anywhere",
+        )
+
+    def enumerateDevices(
+        self,
+        pattern: SyncPattern = SyncPattern.Full,
+        numIpus: int = 1,
+        deviceType: DeviceType = DeviceType.Ipu,
+        connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        tilesPerIPU: int = 0,
+    ) -> list[DeviceInfo]:
+        return [] if deviceType is DeviceType.Ipu else [DeviceInfo(deviceType, numIpus)]
+
+    def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
+        """Nothing here keeps anyone waiting."""
+
+
+def _host_device(
+    type_: DeviceType, options: Mapping[str, object], known: tuple[str, ...]
+) -> DeviceInfo:
+    for option in options:
+        if option not in known:
+            raise popart_exception(
+                f"Invalid option `{option}' passed to DevicexManager::createHostDevice for "
+                f"device type {type_}",
+                hint=f"one of {', '.join(known)}",
+            )
+    return DeviceInfo(
+        type_,
+        int(str(options.get("numIPUs", 1))),
+        int(str(options.get("tilesPerIPU", _FEW_TILES))),
+        str(options.get("ipuVersion", "ipu2")),
+    )
+
+
+def _offline(options: Mapping[str, object]) -> DeviceInfo:
+    return DeviceInfo(
+        DeviceType.OfflineIpu,
+        int(str(options.get("numIPUs", 1))),
+        int(str(options.get("tilesPerIPU", _FEW_TILES))),
+        str(options.get("ipuVersion", "ipu2")),
+    )
+
+
+def syncPatternToString(pattern: SyncPattern) -> str:
+    return str(pattern)
+
+
+def syncPatternFromString(text: str) -> SyncPattern:
+    for pattern in SyncPattern:
+        if str(pattern) == text:
+            return pattern
+    raise popart_exception(f"Unknown syncPattern setting: {text}")

@@ -1,0 +1,132 @@
+"""What is a hyper-parameter of an optimizer: a number, and whether it may change later?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from popgraph.builder.exceptions import optimizer_replacement_error, popart_exception
+from popgraph.passes.optimizer_spec import Scalar
+
+
+class OptimizerValue:
+    """
+    A number that is baked into the program (`isConst`) or sent to it by the host.
+
+    `OptimizerValue(0.1)`, `OptimizerValue(0.1, False)` and `OptimizerValue((0.1, False))`.
+    """
+
+    def __init__(
+        self, val: float | tuple[float, bool] | OptimizerValue = 0.0, isConst: bool | None = None
+    ) -> None:
+        self._value: float
+        self._constant: bool
+        if isinstance(val, OptimizerValue):
+            self._value, self._constant = val._value, val._constant
+        elif isinstance(val, tuple):
+            self._value, self._constant = float(val[0]), bool(val[1])
+        else:
+            self._value = float(val)
+            self._constant = True if isConst is None else isConst
+
+    def val(self) -> float:
+        return self._value
+
+    def isConst(self) -> bool:
+        return self._constant
+
+    @property
+    def scalar(self) -> Scalar:
+        return Scalar(self._value, self._constant)
+
+    def validate_replacement(self, new: OptimizerValue) -> None:
+        """A constant must stay what it is; everything else may change."""
+        if not self._constant:
+            return
+        if not new._constant:
+            raise optimizer_replacement_error(
+                "Can not replace a constant value with a non constant value."
+            )
+        if self._value != new._value:
+            raise optimizer_replacement_error("Values are constant but do not match.")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, OptimizerValue):
+            return NotImplemented
+        return (self._value, self._constant) == (other._value, other._constant)
+
+    def __hash__(self) -> int:
+        return hash((self._value, self._constant))
+
+    def __repr__(self) -> str:
+        return f"OptimizerValue({self._value}, {self._constant})"
+
+
+@dataclass
+class OptimizerValueMap:
+    """One hyper-parameter: its default, and its values for particular weights."""
+
+    default: OptimizerValue
+    specifics: dict[str, OptimizerValue] = field(default_factory=dict)
+
+    def getDefault(self) -> OptimizerValue:
+        return self.default
+
+    def get(self, id: str) -> OptimizerValue:
+        return self.specifics.get(id, self.default)
+
+    def hasSpecific(self, id: str | None = None) -> bool:
+        return bool(self.specifics) if id is None else id in self.specifics
+
+    def validate_replacement(self, new: OptimizerValueMap) -> None:
+        self.default.validate_replacement(new.default)
+        if set(self.specifics) != set(new.specifics):
+            raise optimizer_replacement_error(
+                "Values do not have the same number of specific values: "
+                f"{sorted(self.specifics)} and {sorted(new.specifics)}"
+            )
+        for id, value in self.specifics.items():
+            value.validate_replacement(new.specifics[id])
+
+
+@dataclass(frozen=True)
+class ClipNormSettings:
+    """The gradients of these weights together are shrunk to at most this norm."""
+
+    weightIds: tuple[str, ...]
+    maxNorm: float
+    everything: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weightIds", tuple(self.weightIds))
+
+    @staticmethod
+    def clipWeights(weightIds: list[str], maxNorm: float) -> ClipNormSettings:
+        return ClipNormSettings(tuple(weightIds), maxNorm)
+
+    @staticmethod
+    def clipAllWeights(maxNorm: float) -> ClipNormSettings:
+        return ClipNormSettings((), maxNorm, True)
+
+
+def values_from_dict(
+    values: Mapping[str, object], known: tuple[str, ...], where: str
+) -> dict[str, OptimizerValue]:
+    """The entries of an optimizer's dictionary, each a tuple `(number, constant?)`."""
+    result = {}
+    for key, value in values.items():
+        if key not in known:
+            raise popart_exception(
+                f"'{key}' is not a parameter of {where}", where, f"one of {', '.join(known)}"
+            )
+        if isinstance(value, OptimizerValue):
+            result[key] = value
+        elif isinstance(value, tuple) and len(value) == 2:
+            result[key] = OptimizerValue(value)
+        else:
+            raise popart_exception(
+                "A value in the optimizer map must be a py::tuple",
+                where,
+                f'write "{key}": (number, is it constant?)',
+            )
+    return result

@@ -1,0 +1,183 @@
+"""Which of PopART's graph rewrites are on, and which of our passes do they stand for?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popgraph.builder.enums import PatternsLevel
+from popgraph.builder.exceptions import popart_exception
+from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
+
+_MANDATORY = frozenset(
+    [
+        "AbsGradOp",
+        "AllReduceToIdentity",
+        "Atan2Arg0GradOp",
+        "Atan2Arg1GradOp",
+        "ConvDataGrad",
+        "ConvFlipWeightsGradOp",
+        "ConvTranspose",
+        "CosGradOp",
+        "CoshOp",
+        "DivArg0GradOp",
+        "DivArg1GradOp",
+        "ExpGradOp",
+        "Expm1GradOp",
+        "FmodArg0GradOp",
+        "Log1pGradOp",
+        "LogGradOp",
+        "LoopScanOut",
+        "MatMulLhsGradOp",
+        "MatMulOp",
+        "MatMulRhsGradOp",
+        "MulArgGradOp",
+        "PowArg0GradOp",
+        "PowArg1GradOp",
+        "RandomNormalLikeOpPattern",
+        "RandomUniformLikeOpPattern",
+        "ReciprocalGradOp",
+        "ScanToLoop",
+        "SinGradOp",
+        "SqrtGradOp",
+        "SubtractArg1GradOp",
+        "ZerosLikeOpPattern",
+    ]
+)
+_DEFAULT = frozenset(
+    [
+        "ConvFlipWeightsDoubleFlip",
+        "DecomposeBinaryConstScalar",
+        "ExpandCast",
+        "InitAccumulate",
+        "LambSerialisedWeight",
+        "NegativeOneScale",
+        "NlllWithSoftmaxGradDirect",
+        "OpToIdentity",
+        "PackedDataBlock",
+        "PadSum",
+        "PostNRepl",
+        "PreUniRepl",
+        "RemoveUnnecessaryLossGradCast",
+        "SoftmaxGradDirect",
+        "SplitGradOpToConcat",
+        "SplitOp",
+        "SumToAdd",
+        "TransposeToIdentityOrReshapePattern",
+        "UpsampleToResize",
+    ]
+)
+_OPTIONAL = frozenset(
+    ["LSTMOp", "Slice2SliceSubsample", "SplitGather", "TiedGather", "TiedGatherAccumulate"]
+)
+_PRE_ALIAS = _MANDATORY | _DEFAULT | _OPTIONAL
+_OTHERS = frozenset(("InPlace", "UpdateInplacePrioritiesForIpu"))
+
+_OURS = {
+    "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
+    "SoftmaxGradDirect": FuseSoftmaxLoss.name,
+}
+"""The patterns that one of our passes does; without any of its patterns the pass is left out."""
+
+_LEVELS = {
+    PatternsLevel.All: _PRE_ALIAS | {"InPlace"},
+    PatternsLevel.Default: _MANDATORY | _DEFAULT | {"InPlace"},
+    PatternsLevel.Minimal: _MANDATORY,
+    PatternsLevel.NoPatterns: frozenset[str](),
+}
+
+
+class Patterns:
+    """
+    `Patterns()`, `Patterns(PatternsLevel.Minimal)` or `Patterns(["OpToIdentity", ...])`.
+
+    Results do not depend on them. Most say how gradients are written on an IPU and have no
+    counterpart here; those that do switch the pass that does their work.
+    """
+
+    def __init__(
+        self, patterns: PatternsLevel | Sequence[str] | None = PatternsLevel.Default
+    ) -> None:
+        self._asserts = True
+        if patterns is None:
+            patterns = PatternsLevel.Default
+        if isinstance(patterns, PatternsLevel):
+            self._enabled = set(_LEVELS[patterns])
+        else:
+            self._enabled = {_known(name) for name in patterns}
+
+    def isPatternEnabled(self, name: str) -> bool:
+        return _known(name) in self._enabled
+
+    def enablePattern(self, name: str, enabled: bool) -> Patterns:
+        if enabled:
+            self._enabled.add(_known(name))
+        else:
+            self._enabled.discard(_known(name))
+        return self
+
+    def enableRuntimeAsserts(self, enabled: bool) -> Patterns:
+        """Whether a session insists on the patterns that PopART cannot do without."""
+        self._asserts = enabled
+        return self
+
+    def check(self) -> None:
+        missing = sorted(_MANDATORY - self._enabled)
+        if self._asserts and missing:
+            raise popart_exception(
+                f"Mandatory patterns are disabled: {', '.join(missing)}",
+                "Patterns",
+                "enable them, or call enableRuntimeAsserts(False)",
+            )
+
+    def disabled_passes(self) -> frozenset[str]:
+        """The names of our passes that are off."""
+        wanted = {ours for pattern, ours in _OURS.items() if pattern in self._enabled}
+        return frozenset(set(_OURS.values()) - wanted)
+
+    def __getattr__(self, name: str) -> bool:
+        if name in _PROPERTIES:
+            return _PROPERTIES[name] in self._enabled
+        raise AttributeError(f"'Patterns' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _PROPERTIES:
+            self.enablePattern(_PROPERTIES[name], bool(value))
+        elif name in ("_enabled", "_asserts"):
+            object.__setattr__(self, name, value)
+        else:
+            raise AttributeError(f"'Patterns' object has no attribute '{name}'")
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{name}: {'On' if name in self._enabled else 'Off'}"
+            for name in sorted(_PRE_ALIAS | _OTHERS)
+        )
+
+
+_PROPERTIES = {
+    name: name
+    for name in [
+        "PreUniRepl",
+        "PostNRepl",
+        "SoftMaxGradDirect",
+        "OpToIdentity",
+        "SubtractArg1GradOp",
+        "MulArgGradOp",
+        "MatMulOp",
+        "MatMulLhsGradOp",
+        "MatMulRhsGradOp",
+        "InPlace",
+    ]
+} | {
+    "SoftMaxGradDirect": "SoftmaxGradDirect",
+    "NlllWithSoftMaxGradDirect": "NlllWithSoftmaxGradDirect",
+}
+
+
+def _known(name: str) -> str:
+    if name in _PRE_ALIAS or name in _OTHERS:
+        return name
+    close = {known.lower(): known for known in _PRE_ALIAS | _OTHERS}.get(name.lower())
+    raise popart_exception(
+        f"Unknown pattern {name}" + (f", did you mean {close}?" if close else "")
+    )
