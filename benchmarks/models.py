@@ -1,0 +1,61 @@
+"""Which networks are measured? The classic CNNs that the onnx package ships, with real weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, NodeProto, numpy_helper
+
+FOLDER = Path(onnx.__file__).parent / "backend/test/data/light"
+NAMES = ("bvlc_alexnet", "squeezenet", "resnet50", "inception_v1", "vgg19")
+
+
+def light(name: str) -> ModelProto:
+    """The model as shipped: every weight is a ConstantOfShape."""
+    return onnx.load(FOLDER / f"light_{name}.onnx")
+
+
+def weight(shape: tuple[int, ...], op: str, position: int, rng: np.random.Generator) -> np.ndarray:
+    """Random values that keep activations in range: He for products, near one for variances."""
+    if op == "BatchNormalization" and position in (1, 4):
+        return 1 + 0.01 * rng.random(shape, dtype=np.float32)
+    spread = 0.01
+    if op in ("Conv", "Gemm") and position == 1:
+        spread = float(np.sqrt(2 / max(1, np.prod(shape[1:]))))
+    return (spread * rng.standard_normal(shape, dtype=np.float32)).astype(np.float32)
+
+
+def with_random_weights(model: ModelProto, seed: int = 0) -> ModelProto:
+    """The same network with an initializer in place of every ConstantOfShape."""
+    rng = np.random.default_rng(seed)
+    graph = model.graph
+    known = {each.name: numpy_helper.to_array(each) for each in graph.initializer}
+    shapes: dict[str, tuple[int, ...]] = {}
+    nodes: list[NodeProto] = []
+    for node in graph.node:
+        if node.op_type == "ConstantOfShape" and node.input[0] in known:
+            shapes[node.output[0]] = tuple(int(dim) for dim in known[node.input[0]])
+        else:
+            nodes.append(node)
+    uses: dict[str, tuple[str, int]] = {}
+    for node in nodes:
+        for position, name in enumerate(node.input):
+            uses.setdefault(name, (node.op_type, position))
+    made = [
+        numpy_helper.from_array(weight(shape, *uses.get(name, ("", 0)), rng), name)
+        for name, shape in shapes.items()
+    ]
+    kept = [each for each in graph.initializer if each.name in uses]
+    weights = {each.name for each in kept} | set(shapes)
+    inputs = [each for each in graph.input if each.name in uses and each.name not in weights]
+    for field, items in (
+        (graph.node, nodes),
+        (graph.initializer, kept + made),
+        (graph.input, inputs),
+    ):
+        del field[:]
+        field.extend(items)
+    model.ir_version = 8
+    return model
