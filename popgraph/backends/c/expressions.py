@@ -1,0 +1,358 @@
+"""Which C expression computes each operation? One table, by operation and kind of element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import vector
+from xdsl.dialects.builtin import IntegerAttr, VectorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from popgraph.backends.c import types
+from popgraph.backends.c.types import Element
+from popgraph.support.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Row:
+    """
+    The C of one operation for one kind of element.
+
+    `{a} {b} {c}` are the operands (names or literals, so they may stand several times), `{T}` is
+    the result's C type, `{U}` the unsigned type for sums that wrap, `{W}` the unsigned type of the
+    operand's own width, `{M}` the same for all lanes of a vector, `{f}` the suffix of libm's
+    functions. `vector` is the form for vectors; None computes them lane by lane.
+    """
+
+    scalar: str
+    vector: str | None = None
+
+
+def _same(expression: str) -> Row:
+    return Row(expression, expression)
+
+
+_BLEND = "({T})((({M}){a} & ({mask})) | (({M}){b} & ~({mask})))"
+"""What selects lanes in every compiler: GCC has no `mask ? a : b` for vectors in C."""
+
+
+def _choice(condition: str, mask: str) -> Row:
+    return Row(f"{condition} ? {{a}} : {{b}}", _BLEND.replace("{mask}", mask))
+
+
+def _libm(name: str) -> Row:
+    return Row(f"{name}{{f}}({{a}})")
+
+
+FLOAT: Mapping[str, Row] = {
+    "arith.addf": _same("{a} + {b}"),
+    "arith.subf": _same("{a} - {b}"),
+    "arith.mulf": _same("{a} * {b}"),
+    "arith.divf": _same("{a} / {b}"),
+    "arith.negf": _same("-{a}"),
+    # A NaN on either side is the result; of zeros of both signs either may be.
+    "arith.maximumf": _choice(
+        "({a} >= {b} || {a} != {a})", "({M})({a} >= {b}) | ({M})({a} != {a})"
+    ),
+    "arith.minimumf": _choice(
+        "({a} <= {b} || {a} != {a})", "({M})({a} <= {b}) | ({M})({a} != {a})"
+    ),
+    "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
+    "math.ceil": _libm("ceil"),
+    "math.cos": _libm("cos"),
+    "math.erf": _libm("erf"),
+    "math.exp": _libm("exp"),
+    "math.floor": _libm("floor"),
+    "math.fma": Row("fma{f}({a}, {b}, {c})"),
+    "math.log": _libm("log"),
+    "math.powf": Row("pow{f}({a}, {b})"),
+    # The rounding mode is never changed, so this is to the nearest, ties to even.
+    "math.roundeven": _libm("rint"),
+    "math.sin": _libm("sin"),
+    "math.sqrt": _libm("sqrt"),
+    "math.tan": _libm("tan"),
+    "math.tanh": _libm("tanh"),
+    # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
+    "vector.fma": _same("{a} * {b} + {c}"),
+}
+
+INT: Mapping[str, Row] = {
+    "arith.addi": _same("({T})(({U}){a} + ({U}){b})"),
+    "arith.subi": _same("({T})(({U}){a} - ({U}){b})"),
+    "arith.muli": _same("({T})(({U}){a} * ({U}){b})"),
+    # A division by zero is the model's mistake; as in NumPy it gives zero, never a crash, and so
+    # the smallest number divided by -1 is itself.
+    "arith.divsi": Row("{b} == 0 ? 0 : {b} == ({T})-1 ? ({T})(0 - ({U}){a}) : ({T})({a} / {b})"),
+    "arith.remsi": Row("{b} == 0 || {b} == ({T})-1 ? 0 : ({T})({a} % {b})"),
+    "arith.divui": Row("{b} == 0 ? 0 : ({T})(({W}){a} / ({W}){b})"),
+    "arith.remui": Row("{b} == 0 ? 0 : ({T})(({W}){a} % ({W}){b})"),
+    "arith.andi": _same("({T})({a} & {b})"),
+    "arith.ori": _same("({T})({a} | {b})"),
+    "arith.xori": _same("({T})({a} ^ {b})"),
+    # A shift by the width or more empties the number (it would be undefined in C).
+    "arith.shli": Row("({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0"),
+    "arith.shrui": Row("({W}){b} < {bits} ? ({T})(({W}){a} >> ({W}){b}) : 0"),
+    "arith.shrsi": Row("({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))"),
+    "arith.maxsi": _choice("{a} > {b}", "({M})({a} > {b})"),
+    "arith.minsi": _choice("{a} < {b}", "({M})({a} < {b})"),
+    "arith.maxui": _choice("({W}){a} > ({W}){b}", "({M})(({W}){a} > ({W}){b})"),
+    "arith.minui": _choice("({W}){a} < ({W}){b}", "({M})(({W}){a} < ({W}){b})"),
+    "math.absi": Row("{a} < 0 ? ({T})(0 - ({U}){a}) : {a}"),
+}
+
+INDEX: Mapping[str, Row] = {
+    **INT,
+    # An index never overflows: the compiler may know that, or it could not see strides.
+    "arith.addi": Row("{a} + {b}"),
+    "arith.subi": Row("{a} - {b}"),
+    "arith.muli": Row("{a} * {b}"),
+}
+
+BOOL: Mapping[str, Row] = {
+    "arith.addi": Row("{a} != {b}", "{a} ^ {b}"),
+    "arith.subi": Row("{a} != {b}", "{a} ^ {b}"),
+    "arith.muli": Row("{a} && {b}", "{a} & {b}"),
+    "arith.andi": Row("{a} && {b}", "{a} & {b}"),
+    "arith.ori": Row("{a} || {b}", "{a} | {b}"),
+    "arith.xori": Row("{a} != {b}", "{a} ^ {b}"),
+    # As signed numbers of one bit, true is -1.
+    "arith.maxsi": Row("{a} && {b}", "{a} & {b}"),
+    "arith.minsi": Row("{a} || {b}", "{a} | {b}"),
+    "arith.maxui": Row("{a} || {b}", "{a} | {b}"),
+    "arith.minui": Row("{a} && {b}", "{a} & {b}"),
+}
+
+CMPF: Sequence[Row] = (
+    Row("false", "{a} != {a} & {a} == {a}"),
+    _same("{a} == {b}"),
+    _same("{a} > {b}"),
+    _same("{a} >= {b}"),
+    _same("{a} < {b}"),
+    _same("{a} <= {b}"),
+    Row("{a} < {b} || {a} > {b}", "({a} < {b}) | ({a} > {b})"),
+    Row("{a} == {a} && {b} == {b}", "({a} == {a}) & ({b} == {b})"),
+    Row("!({a} < {b} || {a} > {b})", "~(({a} < {b}) | ({a} > {b}))"),
+    Row("!({a} <= {b})", "~({a} <= {b})"),
+    Row("!({a} < {b})", "~({a} < {b})"),
+    Row("!({a} >= {b})", "~({a} >= {b})"),
+    Row("!({a} > {b})", "~({a} > {b})"),
+    _same("{a} != {b}"),
+    Row("{a} != {a} || {b} != {b}", "({a} != {a}) | ({b} != {b})"),
+    Row("true", "({a} == {a}) | ({a} != {a})"),
+)
+"""By the number of the predicate: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno."""
+
+CMPI: Sequence[Row] = (
+    _same("{a} == {b}"),
+    _same("{a} != {b}"),
+    _same("{a} < {b}"),
+    _same("{a} <= {b}"),
+    _same("{a} > {b}"),
+    _same("{a} >= {b}"),
+    _same("({W}){a} < ({W}){b}"),
+    _same("({W}){a} <= ({W}){b}"),
+    _same("({W}){a} > ({W}){b}"),
+    _same("({W}){a} >= ({W}){b}"),
+)
+"""By the number of the predicate: eq ne slt sle sgt sge ult ule ugt uge."""
+
+CONVERT: Mapping[str, str] = {
+    "arith.index_cast": "({T}){a}",
+    "arith.sitofp": "({T}){a}",
+    "arith.uitofp": "({T})({W}){a}",
+    # As a C cast does: what does not fit the integer is whatever the machine makes of it.
+    "arith.fptosi": "({T}){a}",
+    "arith.fptoui": "({T}){a}",
+    "arith.extf": "({T}){a}",
+    "arith.truncf": "({T}){a}",
+    "arith.extsi": "({T}){a}",
+    "arith.extui": "({T})({W}){a}",
+    "arith.trunci": "({T}){a}",
+}
+"""From one element type to another."""
+
+_SIGNED_CONVERSIONS = frozenset({"arith.index_cast", "arith.sitofp", "arith.extsi"})
+"""Those that take a boolean for a number of one bit with a sign: true is -1."""
+
+_TABLES: Mapping[str, Mapping[str, Row]] = {
+    "float": FLOAT,
+    "half": FLOAT,
+    "int": INT,
+    "index": INDEX,
+    "bool": BOOL,
+}
+
+
+def expression(op: Operation, operands: Sequence[str]) -> str:
+    """The C expression for the result of `op`, given its operands' names or literals."""
+    special = _SPECIAL.get(op.name)
+    if special is not None:
+        return special(op, operands)
+    if op.name in CONVERT:
+        return _by_lanes(op, operands, lambda names: _converted(op, names))
+    row = find(op)
+    if isinstance(op.operands[0].type, VectorType) and row.vector is not None:
+        if _element(op).kind != "half":
+            return _as_mask(op, row.vector.format_map(_vector_fields(op, operands)))
+    return _by_lanes(op, operands, lambda names: _computed(op, row, names))
+
+
+def find(op: Operation) -> Row:
+    """The row of an operation that computes within one kind of element."""
+    if op.name in ("arith.cmpf", "arith.cmpi"):
+        predicate = op.properties["predicate"]
+        assert isinstance(predicate, IntegerAttr)
+        return (CMPF if op.name == "arith.cmpf" else CMPI)[predicate.value.data]
+    row = _TABLES.get(_element(op).kind, {}).get(op.name)
+    if row is None:
+        raise UnsupportedError(f"C has no expression for {op.name} on {op.operands[0].type}")
+    return row
+
+
+def _element(op: Operation) -> Element:
+    return types.element(op.operands[0].type)
+
+
+def _computed(op: Operation, row: Row, operands: Sequence[str]) -> str:
+    """One element: halves are computed in f32, and compared booleans are -1 and 0."""
+    found, result = _element(op), types.element(op.results[0].type)
+    width = f"u{found.bits}"
+    if found.kind == "half":
+        operands = [f"{found.name}_to_f32({operand})" for operand in operands]
+    if found.kind == "bool" and op.name == "arith.cmpi":
+        operands, width = [f"(-(i32){operand})" for operand in operands], "u32"
+    computed = row.scalar.format_map(
+        {
+            **dict(zip("abc", operands, strict=False)),
+            "T": result.name if result.kind != "half" else "f32",
+            "U": found.unsigned,
+            "W": width,
+            "f": "" if found.bits == 64 else "f",
+            "bits": found.bits,
+        }
+    )
+    return f"f32_to_{result.name}({computed})" if result.kind == "half" else computed
+
+
+def _converted(op: Operation, operands: Sequence[str]) -> str:
+    """One element of one type to one of another."""
+    found, result = _element(op), types.element(op.results[0].type)
+    (operand,) = operands
+    width = f"u{found.bits}"
+    if found.name == "bf16":
+        operand = f"bf16_to_f32({operand})"
+    if found.kind == "bool":
+        sign = "-" if op.name in _SIGNED_CONVERSIONS else ""
+        operand, width = f"({sign}(i32){operand})", "u32"
+    if result.kind == "bool":
+        return f"({operand} & 1)"
+    target = "f32" if result.name == "bf16" else result.name
+    computed = CONVERT[op.name].format_map({"a": operand, "T": target, "W": width})
+    return f"f32_to_bf16({computed})" if result.name == "bf16" else computed
+
+
+def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
+    """What a vector template may refer to."""
+    type_ = op.operands[0].type
+    found, count = types.element(type_), types.lanes(type_)
+    unsigned = f"u{found.lane_bits}x{count}"
+    names = dict(zip("abc", operands, strict=False))
+    return {**names, "T": types.value(type_), "U": unsigned, "W": unsigned, "M": unsigned}
+
+
+def _as_mask(op: Operation, computed: str) -> str:
+    """Comparisons give lanes as wide as what they compare; a mask in a variable has i32 lanes."""
+    result = op.results[0].type
+    if not op.name.startswith("arith.cmp"):
+        return computed
+    name, count = types.value(result), types.lanes(result)
+    found = _element(op)
+    if found.lane_bits == 32:
+        return f"({name})({computed})"
+    return f"__builtin_convertvector((i{found.lane_bits}x{count})({computed}), {name})"
+
+
+def _by_lanes(
+    op: Operation, operands: Sequence[str], computed: Callable[[Sequence[str]], str]
+) -> str:
+    """The scalar expression, or a loop of it over the lanes of vectors."""
+    result = op.results[0].type
+    count = types.lanes(result)
+    if count is None:
+        return computed(operands)
+    names = [f"x{number}" for number in range(len(operands))]
+    parts = [
+        _lanes_union(operand.type, name) + f" = {{.v = {text}}};"
+        for operand, name, text in zip(op.operands, names, operands, strict=True)
+    ]
+    loop = f"for (int k = 0; k < {count}; k++) y.s[k] = {computed([f'{n}.s[k]' for n in names])};"
+    return "({ " + " ".join([*parts, _lanes_union(result, "y") + ";", loop, "y.v;"]) + " })"
+
+
+def _lanes_union(type_: Attribute, name: str) -> str:
+    lane, count = types.element(type_).lanes_name, types.lanes(type_)
+    return f"union {{ {types.value(type_)} v; {lane} s[{count}]; }} {name}"
+
+
+def _select(op: Operation, operands: Sequence[str]) -> str:
+    condition, chosen, other = operands
+    count = types.lanes(op.operands[0].type)
+    if count is None:
+        return f"{condition} ? {chosen} : {other}"
+    type_ = op.results[0].type
+    bits = types.element(type_).lane_bits
+    if bits != 32:
+        condition = f"__builtin_convertvector({condition}, i{bits}x{count})"
+    fields = {"a": chosen, "b": other, "T": types.value(type_), "M": f"u{bits}x{count}"}
+    return _BLEND.replace("{mask}", f"(u{bits}x{count}){condition}").format_map(fields)
+
+
+def _bitcast(op: Operation, operands: Sequence[str]) -> str:
+    source, target = types.value(op.operands[0].type), types.value(op.results[0].type)
+    if "bool" in (source, target):
+        return f"({target}){operands[0]}"
+    return f"((union {{ {source} from; {target} to; }}){{.from = {operands[0]}}}).to"
+
+
+def _broadcast(op: Operation, operands: Sequence[str]) -> str:
+    (operand,) = operands
+    if isinstance(op.operands[0].type, VectorType):
+        return operand
+    found, count = types.element(op.operands[0].type), types.lanes(op.results[0].type)
+    target = types.value(op.results[0].type)
+    if found.kind == "bool":
+        return f"(-(i32){operand}) - ({target}){{0}}"
+    if found.kind == "float":
+        # Not a sum: it would lose the sign of -0.
+        return f"{operand} - ({target}){{0}}"
+    return f"({target}){{{', '.join([operand] * (count or 1))}}}"
+
+
+def _extract(op: Operation, operands: Sequence[str]) -> str:
+    assert isinstance(op, vector.ExtractOp)
+    lane = f"{operands[0]}[{_position(op.get_mixed_position(), operands[1:])}]"
+    return f"{lane} != 0" if _element(op).kind == "bool" else lane
+
+
+def _insert(op: Operation, operands: Sequence[str]) -> str:
+    assert isinstance(op, vector.InsertOp)
+    inserted, target, *dynamic = operands
+    if _element(op).kind == "bool":
+        inserted = f"-(i32){inserted}"
+    position = _position(op.get_mixed_position(), dynamic)
+    return f"({{ {types.value(op.result.type)} y = {target}; y[{position}] = {inserted}; y; }})"
+
+
+def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
+    (position,) = positions
+    return str(position) if isinstance(position, int) else dynamic[0]
+
+
+_SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
+    "arith.select": _select,
+    "arith.bitcast": _bitcast,
+    "vector.broadcast": _broadcast,
+    "vector.extract": _extract,
+    "vector.insert": _insert,
+}

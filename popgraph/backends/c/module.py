@@ -1,0 +1,244 @@
+"""How does a whole program read in C? Functions for kernels, one for a step, one for loading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.backends.c import types
+from popgraph.backends.c.statements import Body
+from popgraph.dialects.program.attributes import BlobAttr, DataAttr
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import BackendError, PopgraphError
+from popgraph.support.shapes import Shape
+
+RUNTIME = "runtime.h"
+
+_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)(?:_memory)?\b")
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One entry of the table of memory that a program is called with."""
+
+    space: str
+    """threads, arena, persistent, constant, input, output or variable."""
+    label: str
+    dtype: DType | None = None
+    shape: Shape = ()
+    literal: DataAttr | BlobAttr | None = None
+    """The elements of a constant, the first value of a variable."""
+    prepared: bool = False
+    """Only `prepare` reads it."""
+
+
+THREADS, ARENA, PERSISTENT = Slot("threads", ""), Slot("arena", ""), Slot("persistent", "")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One function of C."""
+
+    name: str
+    """As the IR calls it."""
+    text: str
+    prototype: str
+    location: str
+    """Where it comes from, in the user's words."""
+
+
+class Layout:
+    """Which memory does a program use, and where in the table does each piece stand?"""
+
+    def __init__(self, program: ProgramOp) -> None:
+        self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
+        self._places: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
+        bodies = (program.body.block, program.prepare.block)
+        for prepared, block in zip((False, True), bodies, strict=True):
+            for op in block.ops:
+                if isinstance(op, BufferOp) and _key(op) not in self._places:
+                    self._places[_key(op)] = len(self.slots)
+                    self.slots.append(_slot(op, prepared))
+
+    def place(self, op: BufferOp) -> int:
+        """The number of a buffer's slot."""
+        return self._places[_key(op)]
+
+    def named(self, space: str) -> dict[str, int]:
+        """The slots of all inputs, outputs or variables by name."""
+        return {slot.label: i for i, slot in enumerate(self.slots) if slot.space == space}
+
+
+def _key(op: BufferOp) -> tuple[str, object]:
+    space = op.space.data
+    if space in ("arena", "persistent"):
+        return space, ""
+    return space, op.literal if space == "constant" else op.label.text
+
+
+def _slot(op: BufferOp, prepared: bool) -> Slot:
+    """The first buffer of a name says what it holds; later ones are views of it."""
+    memory = op.memory.type
+    assert isinstance(memory, MemRefType)
+    literal = op.literal if isinstance(op.literal, DataAttr | BlobAttr) else None
+    dtype = dtypes.from_ir(memory.element_type)
+    return Slot(op.space.data, op.label.text, dtype, memory.get_shape(), literal, prepared)
+
+
+def find_program(module: ModuleOp, name: str) -> ProgramOp:
+    """The program of that name."""
+    programs = [op for op in module.ops if isinstance(op, ProgramOp)]
+    for program in programs:
+        if program.sym_name.data == name:
+            return program
+    known = ", ".join(repr(program.sym_name.data) for program in programs) or "none"
+    raise BackendError(
+        f"the module has no tile.program {name!r}",
+        hint=f"run the passes up to plan-memory; programs here: {known}",
+    )
+
+
+def location_text(location: Attribute | None) -> str:
+    """A location in the user's words; nothing when it is unknown."""
+    text = "" if location is None else str(location)
+    text = re.sub(r"^loc\((.*)\)$", r"\1", text)
+    return "" if text in ("unknown", "none") else text.strip('"')
+
+
+def kernel_name(symbol: str) -> str:
+    """The C name of a kernel: its own, kept apart from the names of libc."""
+    return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
+
+
+def print_kernel(function: func.FuncOp) -> Kernel:
+    """One kernel as C."""
+    location = location_text(function.location)
+    symbol = function.sym_name.data
+    body = Body()
+    parameters = []
+    try:
+        for number, argument in enumerate(function.body.block.args):
+            if isinstance(argument.type, MemRefType):
+                body.bind(argument, f"a{number - 1}")
+                parameters.append(f"{types.pointer(argument.type)}a{number - 1}")
+            else:
+                body.bind(argument, "chunk")
+                parameters.append(f"{types.value(argument.type)} chunk")
+        body.block(function.body.block)
+    except PopgraphError as error:
+        where = f"kernel {symbol}" + (f", from {location}" if location else "")
+        raise type(error)(error.what, error.where or where, error.hint) from error
+    prototype = f"void {kernel_name(symbol)}({', '.join(parameters)})"
+    text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
+    return Kernel(symbol, text, prototype, location)
+
+
+def print_kernels(module: ModuleOp) -> list[Kernel]:
+    """All kernels of a module."""
+    functions = [op for op in module.ops if isinstance(op, func.FuncOp) and op.body.blocks]
+    return [print_kernel(function) for function in functions]
+
+
+def vector_typedefs(text: str) -> str:
+    """Declarations of the vector types that a text mentions."""
+    found = {(m[1], int(m[2]), int(m[3])) for m in _VECTOR.finditer(text)}
+    return "".join(
+        types.vector_typedef(f"{letter}{bits}", bits, count)
+        for letter, bits, count in sorted(found)
+    )
+
+
+def print_program(program: ProgramOp, layout: Layout) -> str:
+    """`NAME_prepare` and `NAME_run`, and one small function per call that has chunks."""
+    name = program.sym_name.data
+    parts: list[str] = []
+    for ending, block in (("prepare", program.prepare.block), ("run", program.body.block)):
+        lines, helpers = list[str](), list[str]()
+        buffers: dict[SSAValue, str] = {}
+        for op in block.ops:
+            if isinstance(op, BufferOp):
+                buffers[op.memory] = _address(op, layout)
+            elif isinstance(op, CallOp):
+                _call(op, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
+        body = "".join(f"    {line}\n" for line in lines) or "    (void)memory;\n"
+        parts += [*helpers, f"void {name}_{ending}(void *const *memory) {{\n{body}}}\n"]
+    return "\n".join(parts)
+
+
+def _address(op: BufferOp, layout: Layout) -> str:
+    memory = op.memory.type
+    assert isinstance(memory, MemRefType)
+    base, offset = f"memory[{layout.place(op)}]", op.offset.value.data
+    address = f"((char *){base} + {offset})" if offset else base
+    return f"({types.pointer(memory)}){address}"
+
+
+def _call(
+    op: CallOp, buffers: Mapping[SSAValue, str], name: str, lines: list[str], helpers: list[str]
+) -> None:
+    callee = kernel_name(op.callee.string_value())
+    chunks = op.chunks.value.data
+    arguments = [buffers[argument] for argument in op.arguments]
+    if chunks == 1:
+        lines.append(f"{callee}({', '.join(['0', *arguments])});")
+        return
+    helpers.append(
+        f"static void {name}(i64 chunk, void *const *memory) {{\n"
+        f"    {callee}({', '.join(['chunk', *arguments])});\n}}\n"
+    )
+    lines.append(f"popgraph_share((i64)(intptr_t)memory[0], {chunks}, {name}, memory);")
+
+
+_PREAMBLE = f'#include "{RUNTIME}"\n\n'
+_POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{_PREAMBLE}"
+
+
+def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> Unit:
+    """The translation unit that holds the program; kernels are in others."""
+    prototypes = "".join(f"{kernel.prototype};\n" for kernel in kernels)
+    name = program.sym_name.data
+    visible = "".join(
+        f'__attribute__((visibility("default"))) void {name}_{ending}(void *const *memory);\n'
+        for ending in ("prepare", "run")
+    )
+    return Unit(f"{_POOL}{prototypes}{visible}\n{print_program(program, layout)}")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit and the kernels in it, by the line where each begins."""
+
+    text: str
+    kernels: tuple[tuple[int, Kernel], ...] = ()
+
+    def kernel_at(self, line: int) -> Kernel | None:
+        """The kernel that a line of the text belongs to."""
+        started = [kernel for first, kernel in self.kernels if first <= line]
+        return started[-1] if started else None
+
+
+def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
+    """A translation unit of kernels."""
+    text = _PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
+    begins = []
+    for kernel in kernels:
+        begins.append((text.count("\n") + 1, kernel))
+        text += kernel.text + "\n"
+    return Unit(text, tuple(begins))
+
+
+def split(kernels: Sequence[Kernel], parts: int) -> Iterator[list[Kernel]]:
+    """The kernels in `parts` groups of about equal length of text."""
+    groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
+    for kernel in sorted(kernels, key=lambda kernel: -len(kernel.text)):
+        smallest = min(range(parts), key=lambda number: groups[number][0])
+        size, group = groups[smallest]
+        groups[smallest] = (size + len(kernel.text), [*group, kernel])
+    return (group for _, group in groups if group)

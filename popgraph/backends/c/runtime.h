@@ -1,0 +1,207 @@
+/*
+ * What does generated C stand on? Names for element types, half-precision conversions, and,
+ * where POPGRAPH_POOL is defined, the pool of threads that runs the chunks of a kernel.
+ */
+#ifndef POPGRAPH_RUNTIME_H
+#define POPGRAPH_RUNTIME_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Element types under the names that PopGraph uses everywhere. */
+typedef float f32;
+typedef double f64;
+#ifdef __FLT16_MAX__
+typedef _Float16 f16;
+static inline f32 f16_to_f32(f16 x) { return (f32)x; }
+static inline f16 f32_to_f16(f32 x) { return (f16)x; }
+#endif
+typedef uint16_t bf16;
+typedef int8_t i8;
+typedef int16_t i16;
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef struct { f32 real, imaginary; } c64;
+typedef struct { f64 real, imaginary; } c128;
+
+static inline f32 bf16_to_f32(bf16 x) {
+    union { u32 bits; f32 number; } wide = {.bits = (u32)x << 16};
+    return wide.number;
+}
+
+/* Rounds to the nearest, ties to even; a NaN stays one. */
+static inline bf16 f32_to_bf16(f32 x) {
+    union { f32 number; u32 bits; } wide = {.number = x};
+    if (x != x) return (bf16)(wide.bits >> 16 | 0x40);
+    return (bf16)((wide.bits + 0x7fff + (wide.bits >> 16 & 1)) >> 16);
+}
+
+/*
+ * One memory holds elements of different types one after another, so every access may alias
+ * every other: the compiler must not reason from types.
+ */
+#define POPGRAPH_MEMORY(type) typedef type type##_memory __attribute__((may_alias))
+POPGRAPH_MEMORY(f32);
+POPGRAPH_MEMORY(f64);
+#ifdef __FLT16_MAX__
+POPGRAPH_MEMORY(f16);
+#endif
+POPGRAPH_MEMORY(bf16);
+POPGRAPH_MEMORY(i8);
+POPGRAPH_MEMORY(i16);
+POPGRAPH_MEMORY(i32);
+POPGRAPH_MEMORY(i64);
+POPGRAPH_MEMORY(u8);
+POPGRAPH_MEMORY(u16);
+POPGRAPH_MEMORY(u32);
+POPGRAPH_MEMORY(u64);
+POPGRAPH_MEMORY(c64);
+POPGRAPH_MEMORY(c128);
+
+#ifdef POPGRAPH_POOL
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+
+typedef void (*popgraph_kernel)(i64 chunk, void *const *memory);
+
+/*
+ * The pool. `ticket` says it all in one word: epoch (32 bits), number of chunks (16), next chunk
+ * (16). Whoever moves `next` on by compare-and-swap owns that chunk, so a claim can never reach
+ * into another epoch. The caller claims chunks, too, and waits until all chunks are done, never
+ * for a thread: one that sleeps through a kernel costs nothing.
+ */
+static struct {
+    _Atomic u64 ticket;
+    _Atomic i64 done;
+    popgraph_kernel kernel;
+    void *const *memory;
+    i64 first;
+    _Atomic i64 helpers;
+    _Atomic i64 sleepers;
+    i64 workers;
+    bool fork_handled;
+    pthread_mutex_t busy;
+    pthread_mutex_t sleep;
+    pthread_cond_t wake;
+} pool = {
+    .busy = PTHREAD_MUTEX_INITIALIZER,
+    .sleep = PTHREAD_MUTEX_INITIALIZER,
+    .wake = PTHREAD_COND_INITIALIZER,
+};
+
+enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000 };
+
+static inline void popgraph_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static inline bool popgraph_work_left(u64 ticket) {
+    return (ticket & 0xffff) < (ticket >> 16 & 0xffff);
+}
+
+static void popgraph_claim_chunks(void) {
+    u64 ticket = atomic_load(&pool.ticket);
+    while (popgraph_work_left(ticket)) {
+        if (!atomic_compare_exchange_weak(&pool.ticket, &ticket, ticket + 1)) continue;
+        pool.kernel(pool.first + (i64)(ticket & 0xffff), pool.memory);
+        atomic_fetch_add(&pool.done, 1);
+        ticket = atomic_load(&pool.ticket);
+    }
+}
+
+static void *popgraph_worker(void *number) {
+    int spins = 0;
+    for (;;) {
+        if ((i64)(intptr_t)number < atomic_load(&pool.helpers)
+            && popgraph_work_left(atomic_load(&pool.ticket))) {
+            popgraph_claim_chunks();
+            spins = 0;
+        } else if (++spins < POPGRAPH_SPINS) {
+            popgraph_pause();
+        } else {
+            pthread_mutex_lock(&pool.sleep);
+            atomic_fetch_add(&pool.sleepers, 1);
+            while (!((i64)(intptr_t)number < atomic_load(&pool.helpers)
+                     && popgraph_work_left(atomic_load(&pool.ticket))))
+                pthread_cond_wait(&pool.wake, &pool.sleep);
+            atomic_fetch_sub(&pool.sleepers, 1);
+            pthread_mutex_unlock(&pool.sleep);
+            spins = 0;
+        }
+    }
+    return 0;
+}
+
+/* A forked child has no workers: it starts its own when it needs them. */
+static void popgraph_forget_workers(void) {
+    atomic_store(&pool.ticket, 0);
+    atomic_store(&pool.done, 0);
+    atomic_store(&pool.helpers, 0);
+    atomic_store(&pool.sleepers, 0);
+    pool.workers = 0;
+    pthread_mutex_init(&pool.busy, 0);
+    pthread_mutex_init(&pool.sleep, 0);
+    pthread_cond_init(&pool.wake, 0);
+}
+
+static void popgraph_start_workers(i64 wanted) {
+    if (!pool.fork_handled) pthread_atfork(0, 0, popgraph_forget_workers);
+    pool.fork_handled = true;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (pool.workers < wanted) {
+        pthread_t thread;
+        if (pthread_create(&thread, 0, popgraph_worker, (void *)(intptr_t)pool.workers)) break;
+        pthread_detach(thread);
+        pool.workers++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, 0);
+}
+
+static void popgraph_share_batch(i64 first, i64 chunks) {
+    pool.first = first;
+    atomic_store(&pool.done, 0);
+    u64 epoch = (atomic_load(&pool.ticket) >> 32) + 1;
+    atomic_store(&pool.ticket, epoch << 32 | (u64)chunks << 16);
+    if (atomic_load(&pool.sleepers) > 0) {
+        pthread_mutex_lock(&pool.sleep);
+        pthread_cond_broadcast(&pool.wake);
+        pthread_mutex_unlock(&pool.sleep);
+    }
+    popgraph_claim_chunks();
+    for (int spins = 0; atomic_load(&pool.done) < chunks;) {
+        popgraph_pause();
+        if (++spins >= POPGRAPH_SPINS) sched_yield();
+    }
+}
+
+/* Runs `kernel` for every chunk in 0 .. chunks; alone when the pool serves somebody else. */
+static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void *const *memory) {
+    if (threads < 2 || pthread_mutex_trylock(&pool.busy)) {
+        for (i64 chunk = 0; chunk < chunks; chunk++) kernel(chunk, memory);
+        return;
+    }
+    if (pool.workers < threads - 1) popgraph_start_workers(threads - 1);
+    pool.kernel = kernel;
+    pool.memory = memory;
+    atomic_store(&pool.helpers, threads - 1);
+    for (i64 first = 0; first < chunks; first += POPGRAPH_BATCH)
+        popgraph_share_batch(first, chunks - first < POPGRAPH_BATCH ? chunks - first : POPGRAPH_BATCH);
+    pthread_mutex_unlock(&pool.busy);
+}
+
+#endif
+#endif

@@ -1,0 +1,225 @@
+"""How does a kernel's body read in C? One statement per operation, loops as loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+
+from xdsl.dialects import arith, func, memref, scf, vector
+from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from popgraph.backends.c import literals, types
+from popgraph.backends.c.expressions import expression
+from popgraph.support.errors import UnsupportedError
+
+STACK_BYTES = 256 * 1024
+"""What one kernel may keep in local arrays: threads have small stacks."""
+
+ALIGNMENT = 64
+
+
+class Body:
+    """Prints the statements of one function; every value gets a C variable."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._names: dict[SSAValue, str] = {}
+        self._numbers: dict[str, int] = {}
+        self._depth = 1
+        self._stack = 0
+
+    def name(self, value: SSAValue) -> str:
+        """The variable (or literal) of a value."""
+        return self._names[value]
+
+    def bind(self, value: SSAValue, text: str) -> None:
+        """From now on `value` is written `text`."""
+        self._names[value] = text
+
+    def fresh(self, value: SSAValue, letter: str) -> str:
+        """A new variable for `value`."""
+        number = self._numbers.get(letter, 0)
+        self._numbers[letter] = number + 1
+        self._names[value] = f"{letter}{number}"
+        return self._names[value]
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self._depth + text)
+
+    def open(self, text: str) -> None:
+        self.line(text)
+        self._depth += 1
+
+    def close(self, text: str = "}") -> None:
+        self._depth -= 1
+        self.line(text)
+
+    def block(self, block: Block) -> None:
+        """All statements of a block but those of its terminator."""
+        for op in block.ops:
+            self.statement(op)
+
+    def statement(self, op: Operation) -> None:
+        """What one operation does."""
+        printer = _STATEMENTS.get(type(op))
+        if printer is not None:
+            printer(self, op)
+            return
+        if op.regions or len(op.results) != 1:
+            raise UnsupportedError(f"a kernel cannot hold {op.name}")
+        text = expression(op, [self.name(operand) for operand in op.operands])
+        self.define(op.results[0], text)
+
+    def define(self, value: SSAValue, text: str) -> None:
+        """A variable for `value`."""
+        type_ = types.value(value.type)
+        self.line(f"const {type_} {self.fresh(value, 'v')} = {text};")
+
+    def reserve(self, size: int, type_: Attribute) -> None:
+        """Counts an array towards the stack."""
+        self._stack += size
+        if self._stack > STACK_BYTES:
+            raise UnsupportedError(
+                f"local memory of {type_} does not fit a thread's stack",
+                hint=f"a kernel may hold {STACK_BYTES} bytes; larger memory is an operand",
+            )
+
+
+def _constant(body: Body, op: Operation) -> None:
+    assert isinstance(op, arith.ConstantOp)
+    body.bind(op.result, literals.literal(op.value, op.result.type))
+
+
+def _for(body: Body, op: Operation) -> None:
+    """Carried values are variables around the loop, assigned together at its end."""
+    assert isinstance(op, scf.ForOp)
+    index, *carried = op.body.block.args
+    for argument, initial, result in zip(carried, op.iter_args, op.results, strict=True):
+        name = body.fresh(argument, "c")
+        body.bind(result, name)
+        body.line(f"{types.value(argument.type)} {name} = {body.name(initial)};")
+    i = body.fresh(index, "i")
+    low, high, step = (body.name(bound) for bound in (op.lb, op.ub, op.step))
+    type_ = types.value(index.type)
+    body.open(f"for ({type_} {i} = {low}; {i} < {high}; {i} += {step}) {{")
+    body.block(op.body.block)
+    last = op.body.block.last_op
+    if isinstance(last, scf.YieldOp):
+        _assign(body, carried, last.operands)
+    body.close()
+
+
+def _assign(body: Body, targets: Sequence[SSAValue], sources: Sequence[SSAValue]) -> None:
+    """All assignments at once: a target that is also a source is read before it is written."""
+    texts = [body.name(source) for source in sources]
+    for number, (target, source) in enumerate(zip(targets, sources, strict=True)):
+        if source in targets and source is not target:
+            saved = f"{body.name(target)}_next"
+            body.line(f"const {types.value(target.type)} {saved} = {texts[number]};")
+            texts[number] = saved
+    for target, text in zip(targets, texts, strict=True):
+        if body.name(target) != text:
+            body.line(f"{body.name(target)} = {text};")
+
+
+def _if(body: Body, op: Operation) -> None:
+    assert isinstance(op, scf.IfOp)
+    for result in op.results:
+        body.line(f"{types.value(result.type)} {body.fresh(result, 'r')};")
+    body.open(f"if ({body.name(op.cond)}) {{")
+    _branch(body, op, op.true_region.block)
+    if op.false_region.blocks:
+        body.close("} else {")
+        body._depth += 1
+        _branch(body, op, op.false_region.block)
+    body.close()
+
+
+def _branch(body: Body, op: scf.IfOp, block: Block) -> None:
+    body.block(block)
+    if op.results and block.last_op is not None:
+        for result, source in zip(op.results, block.last_op.operands, strict=True):
+            body.line(f"{body.name(result)} = {body.name(source)};")
+
+
+def _nothing(body: Body, op: Operation) -> None:
+    """A terminator: what holds it prints what it means."""
+    if isinstance(op, func.ReturnOp) and op.operands:
+        raise UnsupportedError("a kernel gives its results in memory, not as values")
+
+
+def _alloca(body: Body, op: Operation) -> None:
+    assert isinstance(op, memref.AllocaOp)
+    type_ = op.memref.type
+    assert isinstance(type_, MemRefType)
+    found, count = types.element(type_), prod(types.dense(type_))
+    body.reserve(count * found.bits // 8, type_)
+    name = body.fresh(op.memref, "m")
+    body.line(f"{found.memory} {name}[{max(count, 1)}] __attribute__((aligned({ALIGNMENT})));")
+
+
+def place(body: Body, base: SSAValue, indices: Sequence[SSAValue]) -> str:
+    """The offset of an element in row-major memory, as a sum without zero terms."""
+    assert isinstance(base.type, MemRefType)
+    stride, terms = 1, list[str]()
+    for index, size in zip(reversed(indices), reversed(types.dense(base.type)), strict=True):
+        name = body.name(index)
+        if name != "0":
+            terms.append(name if stride == 1 else f"{name} * {stride}")
+        stride *= size
+    return " + ".join(reversed(terms)) or "0"
+
+
+def _load(body: Body, op: Operation) -> None:
+    assert isinstance(op, memref.LoadOp)
+    text = f"{body.name(op.memref)}[{place(body, op.memref, op.indices)}]"
+    kind = types.element(op.res.type).kind
+    body.define(op.res, f"{text} != 0" if kind == "bool" else text)
+
+
+def _store(body: Body, op: Operation) -> None:
+    assert isinstance(op, memref.StoreOp)
+    where = f"{body.name(op.memref)}[{place(body, op.memref, op.indices)}]"
+    body.line(f"{where} = {body.name(op.value)};")
+
+
+def _vector_memory(
+    body: Body, type_: Attribute, base: SSAValue, indices: Sequence[SSAValue]
+) -> str:
+    """A whole vector in memory."""
+    assert isinstance(type_, VectorType)
+    lane = "u8" if types.element(type_).kind == "bool" else types.element(type_).name
+    pointer = f"{lane}x{types.lanes(type_)}_memory *"
+    return f"*({pointer})&{body.name(base)}[{place(body, base, indices)}]"
+
+
+def _vector_load(body: Body, op: Operation) -> None:
+    assert isinstance(op, vector.LoadOp)
+    text = _vector_memory(body, op.result.type, op.base, op.indices)
+    if types.element(op.result.type).kind == "bool":
+        text = f"__builtin_convertvector({text} != 0, {types.value(op.result.type)})"
+    body.define(op.result, text)
+
+
+def _vector_store(body: Body, op: Operation) -> None:
+    assert isinstance(op, vector.StoreOp)
+    stored = body.name(op.vector)
+    if types.element(op.vector.type).kind == "bool":
+        bytes_ = f"u8x{types.lanes(op.vector.type)}"
+        stored = f"__builtin_convertvector({stored} & 1, {bytes_})"
+    body.line(f"{_vector_memory(body, op.vector.type, op.base, op.indices)} = {stored};")
+
+
+_STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
+    arith.ConstantOp: _constant,
+    scf.ForOp: _for,
+    scf.IfOp: _if,
+    scf.YieldOp: _nothing,
+    func.ReturnOp: _nothing,
+    memref.AllocaOp: _alloca,
+    memref.LoadOp: _load,
+    memref.StoreOp: _store,
+    vector.LoadOp: _vector_load,
+    vector.StoreOp: _vector_store,
+}

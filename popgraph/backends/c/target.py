@@ -1,0 +1,72 @@
+"""How wide are the vectors of this machine, and how many registers hold them?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from popgraph.backends.c.toolchain import cache_directory, candidates, machine, probe
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the passes ask about a machine; they get the numbers as options."""
+
+    name: str
+    vector_bytes: int
+    registers: int
+
+
+BASELINE = Target("baseline", 16, 16)
+
+_BY_MACRO = (
+    ("__AVX512F__", Target("avx512", 64, 32)),
+    ("__AVX__", Target("avx", 32, 16)),
+    ("__SSE2__", Target("sse2", 16, 16)),
+    ("__ARM_NEON", Target("neon", 16, 32)),
+)
+"""The first macro that the compiler defines decides."""
+
+
+def from_macros(macros: str) -> Target:
+    """The target that a compiler's predefined macros describe."""
+    defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
+    return next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
+
+
+def detect() -> Target:
+    """
+    The target of the compiler that would be used; remembered on disk, so that it is asked once.
+
+    Without any compiler it is what was remembered for this machine, else a baseline.
+    """
+    folder = cache_directory() / "targets" / machine()
+    for compiler in candidates():
+        remembered = _read(folder / f"{compiler.identity}.json")
+        if remembered is not None:
+            return remembered
+        found = probe(compiler)
+        if not found.reason:
+            target = from_macros(found.macros)
+            _write(folder / f"{compiler.identity}.json", target)
+            return target
+    for file in sorted(folder.glob("*.json")):
+        remembered = _read(file)
+        if remembered is not None:
+            return remembered
+    return BASELINE
+
+
+def _read(file: Path) -> Target | None:
+    try:
+        return Target(**json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write(file: Path, target: Target) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_name(f"{file.name}.{id(target)}")
+    partial.write_text(json.dumps(asdict(target)))
+    partial.replace(file)

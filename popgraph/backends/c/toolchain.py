@@ -1,0 +1,265 @@
+"""How does C become a library? A compiler is found, its work is cached by content."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+from popgraph.backends.c.module import RUNTIME, Unit
+from popgraph.support.errors import BackendError
+
+HERE = Path(__file__).parent
+
+FLAGS = [
+    "-std=c11",
+    "-O2",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-Wno-psabi",
+]
+"""Fast where IEEE arithmetic allows it: NaN, infinity and signed zero keep their meaning."""
+
+LINK_FLAGS = ["-shared", "-pthread"]
+LIBRARIES = ["-lm"]
+NATIVE = "-march=native"
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A command that may be a C compiler; nothing has been run yet."""
+
+    command: tuple[str, ...]
+    identity: str
+    """Changes when the compiler is another file, or the file another version."""
+
+    @property
+    def name(self) -> str:
+        return shlex.join(self.command)
+
+    def run(self, arguments: Sequence[str], text: str | None = None) -> Result:
+        """Runs it; a command that cannot be run at all is a failure like any other."""
+        try:
+            done = subprocess.run(
+                [*self.command, *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                env={**os.environ, "LC_ALL": "C"},
+            )
+        except OSError as error:
+            return Result(False, "", error.strerror or str(error))
+        reason = done.stderr.strip() or f"it ended with status {done.returncode}"
+        return Result(done.returncode == 0, done.stdout, reason)
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a compiler's run ended."""
+
+    good: bool
+    output: str
+    reason: str
+
+
+def candidates() -> Iterator[Compiler]:
+    """The compilers to try: `$CC` alone when it is set, else the usual names, else zig's."""
+    chosen = os.environ.get("CC", "").strip()
+    commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
+    for command in commands:
+        found = shutil.which(command[0])
+        if found or chosen:
+            yield Compiler(command, _identity(command, Path(found) if found else None))
+    zig = None if chosen else importlib.util.find_spec("ziglang")
+    if zig is not None and zig.origin is not None:
+        command = (sys.executable, "-m", "ziglang", "cc")
+        yield Compiler(command, _identity(command, Path(zig.origin)))
+
+
+def _identity(command: tuple[str, ...], file: Path | None) -> str:
+    facts: list[object] = [command]
+    if file is not None:
+        real = file.resolve()
+        state = real.stat()
+        facts += [str(real), state.st_size, state.st_mtime_ns]
+    return _digest(repr(facts))[:16]
+
+
+def _digest(*texts: str) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{len(text)}:{text}".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What a compiler said when it was asked: does it work, and for which machine?"""
+
+    reason: str
+    """Empty when it works."""
+    flags: tuple[str, ...] = ()
+    macros: str = ""
+
+
+@functools.cache
+def probe(compiler: Compiler) -> Probe:
+    """Asks a compiler for its predefined macros, for this very machine if it can."""
+    reason = ""
+    for flags in ((NATIVE,), ()):
+        result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
+        if result.good and "__STDC__" in result.output:
+            return Probe("", flags, result.output)
+        reason = reason or result.reason
+    return Probe(reason)
+
+
+@functools.cache
+def machine() -> str:
+    """What `-march=native` depends on: caches are shared by machines, code is not."""
+    facts = [platform.machine(), platform.system()]
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+        facts += [line for line in lines if re.match(r"flags|Features|model|CPU part", line)]
+    except OSError:
+        facts.append(platform.processor())
+    return _digest(*facts)[:16]
+
+
+def cache_directory() -> Path:
+    """Where compiled kernels are kept: `$POPGRAPH_CACHE_DIR`, or the user's cache directory."""
+    chosen = os.environ.get("POPGRAPH_CACHE_DIR")
+    path = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("popgraph"))
+    return path if _writable(path) else _temporary(path)
+
+
+def _writable(path: Path) -> bool:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return True
+    except OSError:
+        return False
+
+
+@functools.cache
+def _temporary(refused: Path) -> Path:
+    """A directory for this process only, when the cache cannot be written."""
+    warnings.warn(
+        f"{refused} cannot be written: compiled kernels are kept for this process only "
+        "(POPGRAPH_CACHE_DIR names another directory)",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    path = Path(tempfile.mkdtemp(prefix="popgraph-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _readable_caches() -> list[Path]:
+    """Where a build may be found: the chosen cache even if it is read-only."""
+    chosen = os.environ.get("POPGRAPH_CACHE_DIR")
+    first = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("popgraph"))
+    return list(dict.fromkeys([first, cache_directory()]))
+
+
+def library(units: Sequence[Unit]) -> Path:
+    """
+    The shared library of these translation units, compiled unless it is in the cache.
+
+    A compiler that works compiles what it has not compiled before. Where none works, what another
+    compiler made of the same text for the same machine is as good.
+    """
+    runtime = (HERE / RUNTIME).read_text()
+    key = _digest(machine(), " ".join(FLAGS), runtime, *(unit.text for unit in units))
+    places = [cache / "kernels" / key[:2] / key for cache in _readable_caches()]
+    tried = []
+    for compiler in candidates():
+        for place in places:
+            if (place / f"{compiler.identity}.so").exists():
+                return place / f"{compiler.identity}.so"
+        found = probe(compiler)
+        if not found.reason:
+            return _build(compiler, found, units, places[-1])
+        tried.append(f"{compiler.name} ({found.reason.splitlines()[0]})")
+    for place in places:
+        for file in sorted(place.glob("*.so")):
+            return file
+    raise no_compiler(tried)
+
+
+def no_compiler(tried: Sequence[str]) -> BackendError:
+    listed = ", ".join(tried) or "cc, gcc, clang"
+    return BackendError(
+        f"no C compiler works; tried {listed}",
+        hint="install gcc or clang, or `pip install ziglang`, or set CC to a compiler",
+    )
+
+
+def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
+    """Compiles at once as many units as there are cores, links, and moves the result in place."""
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder = Path(name)
+        flags = [*found.flags, *FLAGS, f"-I{HERE}"]
+
+        def compile_unit(number: int) -> Path:
+            source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
+            source.write_text(units[number].text)
+            result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
+            if not result.good:
+                raise _refused(compiler, units[number], result.reason)
+            return target
+
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+            objects = [str(path) for path in pool.map(compile_unit, range(len(units)))]
+        linked = folder / "library.so"
+        result = compiler.run(
+            [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
+        )
+        if not result.good:
+            raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
+        final = place / f"{compiler.identity}.so"
+        linked.replace(final)
+        return final
+
+
+def _refused(compiler: Compiler, unit: Unit, reason: str) -> BackendError:
+    """The error for C that a compiler does not accept: which kernel it was, and whose."""
+    line = re.search(r"\.c:(\d+):(?:\d+:)? *(?:fatal )?error", reason)
+    kernel = unit.kernel_at(int(line[1])) if line else None
+    where = ""
+    if kernel is not None:
+        where = f"kernel {kernel.name}" + (f", from {kernel.location}" if kernel.location else "")
+    return BackendError(
+        f"{compiler.name} did not accept the generated C:\n{_first_errors(reason)}",
+        where,
+        "this is a mistake in PopGraph; another compiler (set CC) may accept it",
+    )
+
+
+def _first_errors(reason: str) -> str:
+    lines = [line for line in reason.splitlines() if "error" in line] or reason.splitlines()
+    return "\n".join(lines[:3])
