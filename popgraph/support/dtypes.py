@@ -9,15 +9,17 @@ import numpy as np
 from xdsl.dialects.builtin import (
     BFloat16Type,
     ComplexType,
-    Float16Type,
-    Float32Type,
-    Float64Type,
     Float4E2M1FNType,
+    Float6E2M3FNType,
+    Float6E3M2FNType,
     Float8E4M3FNType,
     Float8E4M3FNUZType,
     Float8E5M2FNUZType,
     Float8E5M2Type,
     Float8E8M0FNUType,
+    Float16Type,
+    Float32Type,
+    Float64Type,
     IntegerType,
     Signedness,
 )
@@ -80,6 +82,8 @@ DTYPES: tuple[DType, ...] = (
     _row("f8e8m0", ml_dtypes.float8_e8m0fnu, Float8E8M0FNUType(), 24, "FLOAT8E8M0"),
     _row("u2", ml_dtypes.uint2, _unsigned(2), 25, "UINT2"),
     _row("i2", ml_dtypes.int2, IntegerType(2), 26, "INT2"),
+    _row("f6e2m3", ml_dtypes.float6_e2m3fn, Float6E2M3FNType(), 27, "FLOAT6E2M3"),
+    _row("f6e3m2", ml_dtypes.float6_e3m2fn, Float6E3M2FNType(), 28, "FLOAT6E3M2"),
 )
 
 BY_NAME = {row.name: row for row in DTYPES}

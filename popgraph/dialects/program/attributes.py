@@ -21,6 +21,16 @@ Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
 
 
+def quoted(data: bytes) -> str:
+    """Any bytes as a string literal of IR text: percent-encoded, so ASCII without escapes."""
+    return f'"{quote_from_bytes(data, safe=_PLAIN)}"'
+
+
+def parse_quoted(parser: AttrParser) -> bytes:
+    """The bytes that `quoted` wrote."""
+    return unquote_to_bytes(parser.parse_str_literal())
+
+
 @irdl_attr_definition
 class BytesAttr(Data[bytes]):
     """
@@ -42,7 +52,7 @@ class BytesAttr(Data[bytes]):
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string(f'"{quote_from_bytes(self.data, safe=_PLAIN)}"')
+            printer.print_string(quoted(self.data))
 
     @classmethod
     def parse_parameter(cls, parser: AttrParser) -> bytes:

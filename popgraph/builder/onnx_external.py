@@ -1,0 +1,127 @@
+"""Which elements of a model's tensors stand in other files, and may they be read?"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, TensorProto
+
+from popgraph.dialects.onnx.tensorproto import IN_STORE, PACKED, check_tensor
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
+from popgraph.support.errors import ModelError
+
+
+def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
+    """The graphs that an attribute holds."""
+    return [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]
+
+
+def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
+    """Every tensor of a model."""
+    bodies: list[GraphProto | FunctionProto] = [proto.graph, *proto.functions]
+    while bodies:
+        body = bodies.pop()
+        if isinstance(body, GraphProto):
+            yield from body.initializer
+            for sparse in body.sparse_initializer:
+                yield from (sparse.values, sparse.indices)
+        for node in body.node:
+            for attribute in node.attribute:
+                yield from attribute.tensors
+                if attribute.HasField("t"):
+                    yield attribute.t
+                bodies.extend(graphs_of(attribute))
+
+
+class ExternalData:
+    """The files beside a model that hold the elements of its large tensors."""
+
+    def __init__(self, folder: Path, store: WeightStore) -> None:
+        self.folder = folder.resolve()
+        self.store = store
+
+    def resolve(self, proto: ModelProto) -> None:
+        """Puts every tensor that stands in a file in the store, to be mapped when it is used."""
+        for tensor in _tensors(proto):
+            if tensor.data_location == TensorProto.EXTERNAL:
+                self._resolve_tensor(tensor)
+
+    def _resolve_tensor(self, tensor: TensorProto) -> None:
+        check_tensor(tensor)
+        path, offset, length = self._place(tensor)
+        row = dtypes.BY_ONNX.get(tensor.data_type)
+        if row is None or row.name in PACKED:
+            tensor.raw_data = path.read_bytes()[offset : offset + length]
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            return
+        shape = tuple(tensor.dims)
+        wanted = prod(shape) * row.numpy.itemsize
+        if length != wanted:
+            raise ModelError(
+                f"tensor {tensor.name!r} of shape {list(shape)} takes {wanted} bytes, "
+                f"its file holds {length}",
+                f"file {path.name!r}",
+                "export the model again together with its data",
+            )
+        state = path.stat()
+        marks = (path, state.st_mtime_ns, state.st_size, offset, shape, row.name)
+        key = hashlib.sha256(repr(marks).encode()).hexdigest()
+        self.store.defer(key, shape, row.numpy, _mapping(path, offset, shape, row.numpy))
+        del tensor.external_data[:]
+        tensor.external_data.add(key=IN_STORE, value=key)
+
+    def _place(self, tensor: TensorProto) -> tuple[Path, int, int]:
+        """File, offset and length; `ModelError` unless they lie within the model's folder."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location = entries.get("location", "")
+        where = f"tensor {tensor.name!r}"
+        path = (self.folder / location).resolve()
+        if not location or os.path.isabs(location) or not path.is_relative_to(self.folder):
+            raise ModelError(
+                f"the external data file {location!r} is outside the model's folder",
+                where,
+                "a model may only read files beside itself; move the file there",
+            )
+        if not path.is_file():
+            raise ModelError(
+                f"the external data file {location!r} is missing",
+                where,
+                f"put it into the model's folder {str(self.folder)!r}",
+            )
+        size = path.stat().st_size
+        try:
+            offset = int(entries.get("offset") or 0)
+            length = int(entries.get("length") or size - offset)
+        except ValueError:
+            offset = length = -1
+        if offset < 0 or length < 0 or offset + length > size:
+            raise ModelError(
+                f"the external data file {location!r} has {size} bytes; bytes "
+                f"{entries.get('offset', 0)} to +{entries.get('length', 'end')} are wanted",
+                where,
+                "the file was not copied whole, or belongs to another model",
+            )
+        return path, offset, length
+
+
+def _mapping(
+    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+) -> Callable[[], Array]:
+    """Maps the file when the tensor is first used."""
+
+    def load() -> Array:
+        if prod(shape) == 0:
+            return np.empty(shape, dtype)
+        size = prod(shape) * dtype.itemsize
+        mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
+        return mapped.view(dtype).reshape(shape)
+
+    return load

@@ -1,0 +1,156 @@
+"""How does an ONNX model become IR, with nothing lost and nothing dangerous let in?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.ir import Attribute
+
+from popgraph.builder.onnx_external import ExternalData, graphs_of
+from popgraph.dialects.onnx.attributes import MetadataAttr
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.protos import remainder
+from popgraph.dialects.onnx.reader import read_function, read_graph, read_opset
+from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
+from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.errors import ModelError
+
+_TOLD = {
+    "ir_version", "opset_import", "producer_name", "producer_version", "domain",
+    "model_version", "doc_string", "graph", "metadata_props", "functions",
+}  # fmt: skip
+
+
+def import_model(model: str | Path | bytes | ModelProto, store: WeightStore) -> ModuleOp:
+    """
+    The module of an ONNX model: a file, its bytes or a message.
+
+    Everything in the message survives; weights that stand in files beside the model are read when
+    they are needed. `ModelError` for whatever is no valid model.
+    """
+    proto, folder = _load(model)
+    if folder is not None:
+        ExternalData(folder, store).resolve(proto)
+    functions = _read_functions(proto, store)
+    opsets = {opset.domain: opset.version for opset in proto.opset_import} or {"": 1}
+    writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)
+    graph = read_graph(writer, proto.graph)
+    return writer.module(
+        ir_version=proto.ir_version,
+        about=_about(proto),
+        opsets=[read_opset(opset) for opset in proto.opset_import],
+        graph=graph,
+    )
+
+
+def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
+    """The message, and the folder in which it stands."""
+    if isinstance(model, ModelProto):
+        _check(model, "the model given")
+        return model, None
+    folder, where = None, "the bytes given"
+    if isinstance(model, str | Path):
+        path = Path(model)
+        folder, where = path.parent, f"file {str(path)!r}"
+        try:
+            model = path.read_bytes()
+        except OSError as error:
+            raise ModelError(
+                f"the model cannot be read: {error.strerror}", where, "check the path"
+            ) from error
+    try:
+        proto = ModelProto.FromString(model)
+    except DecodeError as error:
+        raise ModelError(
+            "this is no ONNX model, or only a part of one",
+            where,
+            "check that the file was copied whole, and that it is not a Git LFS pointer",
+        ) from error
+    _check(proto, where)
+    return proto, folder
+
+
+def _check(proto: ModelProto, where: str) -> None:
+    if not proto.HasField("graph") or (not proto.opset_import and proto.ir_version >= 3):
+        missing = "opset import" if proto.HasField("graph") else "graph"
+        raise ModelError(
+            f"the model has no {missing}", where, "this is no ONNX model, or only a part of one"
+        )
+
+
+def _about(proto: ModelProto) -> dict[str, Attribute]:
+    about: dict[str, Attribute] = {}
+    for key, text in (
+        ("producer", proto.producer_name),
+        ("producer_version", proto.producer_version),
+        ("model_domain", proto.domain),
+        ("doc", proto.doc_string),
+    ):
+        if text:
+            about[key] = BytesAttr.of(text)
+    if proto.model_version:
+        about["model_version"] = IntAttr(proto.model_version)
+    told = set(_TOLD)
+    if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
+        pairs = [text for entry in proto.metadata_props for text in (entry.key, entry.value)]
+        if pairs:
+            about["metadata"] = MetadataAttr(NamesAttr.of(pairs))
+    else:
+        told.remove("metadata_props")
+    if rest := remainder(proto, told):
+        about["rest"] = BytesAttr(rest)
+    return about
+
+
+def _read_functions(proto: ModelProto, store: WeightStore) -> dict[FunctionKey, Function]:
+    keys = [(one.domain, one.name, one.overload) for one in proto.functions]
+    if doubled := [key for key in keys if keys.count(key) > 1]:
+        raise ModelError(
+            f"function {_spelled(doubled[0])} is defined twice", "the model's functions"
+        )
+    _check_recursion(proto)
+    return {
+        key: read_function(one, store, frozenset(keys))
+        for key, one in zip(keys, proto.functions, strict=True)
+    }
+
+
+def _spelled(key: FunctionKey) -> str:
+    return "::".join(part for part in key if part)
+
+
+def _check_recursion(proto: ModelProto) -> None:
+    """`ModelError` when a function calls itself, directly or through others."""
+    bodies = {(one.domain, one.name, one.overload): one for one in proto.functions}
+    done: set[FunctionKey] = set()
+
+    def visit(key: FunctionKey, path: list[FunctionKey]) -> None:
+        if key in path:
+            loop = " -> ".join(map(_spelled, [*path[path.index(key) :], key]))
+            raise ModelError(
+                f"function {_spelled(key)} calls itself: {loop}",
+                "the model's functions",
+                "ONNX has no recursion; use Loop",
+            )
+        if key in done or key not in bodies:
+            return
+        for node in _nodes(bodies[key]):
+            visit((node.domain, node.op_type, node.overload), [*path, key])
+        done.add(key)
+
+    for key in bodies:
+        visit(key, [])
+
+
+def _nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    """The nodes of a body and of the graphs inside them."""
+    for node in body.node:
+        yield node
+        for attribute in node.attribute:
+            for graph in graphs_of(attribute):
+                yield from _nodes(graph)

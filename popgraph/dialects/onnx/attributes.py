@@ -1,0 +1,348 @@
+"""How do ONNX's own kinds of attribute stand in IR text without losing a bit?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntAttr,
+    StringAttr,
+    TensorType,
+)
+from xdsl.ir import Attribute, Data, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from popgraph.dialects.onnx.types import (
+    STRING,
+    UNKNOWN,
+    NamesAttr,
+    parse_names,
+    print_names,
+)
+from popgraph.dialects.program import BlobAttr, BytesAttr, DataAttr, WeightStore
+from popgraph.dialects.program.attributes import Array, parse_quoted, quoted
+
+EMPTY = BytesAttr(b"")
+
+
+@irdl_attr_definition
+class FloatsAttr(Data[bytes]):
+    """
+    A list of 32-bit floats: `#onnx.floats<"1.0 -inf nan">`.
+
+    Held as their bytes, so that two lists are equal when every bit is; a NaN that is not the usual
+    one shows its bits.
+    """
+
+    name = "onnx.floats"
+
+    @staticmethod
+    def of(values: Sequence[float]) -> FloatsAttr:
+        return FloatsAttr(np.asarray(values, "<f4").tobytes())
+
+    @property
+    def values(self) -> list[float]:
+        return [float(value) for value in np.frombuffer(self.data, "<f4")]
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f'"{floats_text(self)}"')
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> bytes:
+        with parser.in_angle_brackets():
+            return floats_from_text(parser.parse_str_literal()).data
+
+
+_NAN = np.array(np.nan, "<f4").view("<u4").item()
+
+
+def floats_text(floats: FloatsAttr) -> str:
+    """The shortest decimals that read back to the same bits."""
+    values = np.frombuffer(floats.data, "<f4")
+    bits = values.view("<u4")
+    return " ".join(
+        f"nan:{int(b):08x}" if v != v and b != _NAN else str(v)
+        for v, b in zip(values, bits, strict=True)
+    )
+
+
+def floats_from_text(text: str) -> FloatsAttr:
+    words = text.split()
+    array = np.array([0.0 if ":" in word else float(word) for word in words], "<f4")
+    for place, word in enumerate(words):
+        if ":" in word:
+            array.view("<u4")[place] = int(word.partition(":")[2], 16)
+    return FloatsAttr(array.tobytes())
+
+
+@irdl_attr_definition
+class StringTensorAttr(ParametrizedAttribute):
+    """The elements of a tensor of strings: `#onnx.strings<["a", "b"] : tensor<2x!onnx.string>>`."""
+
+    name = "onnx.strings"
+    strings: NamesAttr
+    type: TensorType[Attribute]
+
+    @staticmethod
+    def of(strings: Sequence[str | bytes], shape: Sequence[int]) -> StringTensorAttr:
+        return StringTensorAttr(NamesAttr.of(strings), TensorType(STRING, shape))
+
+    @property
+    def array(self) -> Array:
+        values = np.empty(len(self.strings.data), object)
+        values[:] = [value.decode("utf-8", "surrogateescape") for value in self.strings.data]
+        return values.reshape(self.type.get_shape())
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_names(printer, self.strings)
+            printer.print_string(" : ")
+            printer.print_attribute(self.type)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            strings = parse_names(parser)
+            parser.parse_punctuation(":")
+            return [strings, parser.parse_type()]
+
+
+Elements: TypeAlias = DataAttr | BlobAttr | StringTensorAttr
+
+
+def elements_of(array: Array, store: WeightStore) -> Elements:
+    """The attribute that holds an array (object, str and bytes arrays are tensors of strings)."""
+    if array.dtype.kind in "OUS":
+        return StringTensorAttr.of([_as_bytes(item) for item in array.flat], array.shape)
+    return store.attribute(array)
+
+
+def _as_bytes(item: object) -> bytes:
+    return item if isinstance(item, bytes) else str(item).encode("utf-8", "surrogateescape")
+
+
+def array_of(elements: Elements, store: WeightStore | None) -> Array:
+    """The array that the attribute holds; a store is needed for blobs only."""
+    if isinstance(elements, BlobAttr):
+        return (store or WeightStore()).array(elements)
+    return elements.array
+
+
+@irdl_attr_definition
+class TensorAttr(ParametrizedAttribute):
+    """
+    A tensor and how its protobuf spelled it: `#onnx.tensor<#pg.data<...>>`.
+
+    `storage` is `raw` (bytes, little-endian), `typed` (one number per entry of a typed field) or
+    `exact` (spelled in a way of its own). `header` is the serialized TensorProto without what the
+    elements and the storage tell: its name, doc string and so on; with `exact`, all of it.
+    """
+
+    name = "onnx.tensor"
+    elements: Attribute
+    storage: StringAttr
+    header: BytesAttr
+
+    @staticmethod
+    def of(elements: Elements, storage: str = "raw", header: bytes = b"") -> TensorAttr:
+        return TensorAttr(elements, StringAttr(storage), BytesAttr(header))
+
+    @property
+    def type(self) -> TensorType[Attribute]:
+        return self.held.type
+
+    @property
+    def held(self) -> Elements:
+        assert isinstance(self.elements, DataAttr | BlobAttr | StringTensorAttr)
+        return self.elements
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.elements)
+            if self.storage.data != "raw" or self.header.data:
+                printer.print_string(f", {self.storage.data}")
+            if self.header.data:
+                printer.print_string(f", {quoted(self.header.data)}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            elements = parser.parse_attribute()
+            storage, header = "raw", b""
+            if parser.parse_optional_punctuation(","):
+                storage = parser.parse_identifier()
+                if parser.parse_optional_punctuation(","):
+                    header = parse_quoted(parser)
+            return [elements, StringAttr(storage), BytesAttr(header)]
+
+
+@irdl_attr_definition
+class SparseTensorAttr(ParametrizedAttribute):
+    """A sparse tensor: the values that are not zero, where they are, and the whole shape."""
+
+    name = "onnx.sparse_tensor"
+    values: TensorAttr
+    indices: TensorAttr
+    shape: ArrayAttr[IntAttr]
+
+    @property
+    def type(self) -> TensorType[Attribute]:
+        return TensorType(self.values.type.element_type, [dim.data for dim in self.shape])
+
+    def dense(self, store: WeightStore | None) -> Array:
+        """The tensor with its zeros filled in."""
+        shape = self.type.get_shape()
+        values = array_of(self.values.held, store)
+        indices = array_of(self.indices.held, store)
+        result = np.zeros(shape, values.dtype)
+        if indices.ndim == 2:
+            result[tuple(indices.T)] = values
+        else:
+            result.reshape(-1)[indices] = values
+        return result
+
+
+@irdl_attr_definition
+class TypeAttr(ParametrizedAttribute):
+    """A type as the value of an attribute; `exact` as in `ValueInfoAttr`."""
+
+    name = "onnx.type"
+    type: Attribute
+    exact: BytesAttr
+
+
+@irdl_attr_definition
+class ManyAttr(ParametrizedAttribute):
+    """A list of tensors, sparse tensors or types: `#onnx.many<"TENSORS", [...]>`."""
+
+    name = "onnx.many"
+    kind: StringAttr
+    items: ArrayAttr[Attribute]
+
+
+@irdl_attr_definition
+class RefAttr(ParametrizedAttribute):
+    """Inside a function: the value that the caller gave to an attribute of the function."""
+
+    name = "onnx.ref"
+    attribute: BytesAttr
+    kind: StringAttr
+
+
+@irdl_attr_definition
+class GraphsAttr(ParametrizedAttribute):
+    """Which regions of an `onnx.Custom` are the value of a GRAPH or GRAPHS attribute."""
+
+    name = "onnx.graphs"
+    kind: StringAttr
+    first: IntAttr
+    count: IntAttr
+
+
+@irdl_attr_definition
+class ValueInfoAttr(ParametrizedAttribute):
+    """
+    What a model declares about a value: `#onnx.value<"x" : tensor<2xf32>>`.
+
+    `exact` is the serialized ValueInfoProto where name and type do not say all of it (a doc
+    string, metadata, denotations); the exporter uses it as long as it still says the same type.
+    """
+
+    name = "onnx.value"
+    value_name: BytesAttr
+    type: Attribute
+    exact: BytesAttr
+
+    @staticmethod
+    def of(name: str, type_: Attribute = UNKNOWN, exact: bytes = b"") -> ValueInfoAttr:
+        return ValueInfoAttr(BytesAttr.of(name), type_, BytesAttr(exact))
+
+    @property
+    def text(self) -> str:
+        return self.value_name.text
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_value_info(printer, self)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            return list(parse_value_info(parser).parameters)
+
+
+def print_value_info(printer: Printer, info: ValueInfoAttr) -> None:
+    printer.print_string(quoted(info.value_name.data))
+    if info.type != UNKNOWN:
+        printer.print_string(" : ")
+        printer.print_attribute(info.type)
+    if info.exact.data:
+        printer.print_string(f" exact {quoted(info.exact.data)}")
+
+
+def parse_value_info(parser: AttrParser) -> ValueInfoAttr:
+    name = parse_quoted(parser)
+    type_: Attribute = UNKNOWN
+    exact = b""
+    if parser.parse_optional_punctuation(":"):
+        type_ = parser.parse_type()
+    if parser.parse_optional_keyword("exact"):
+        exact = parse_quoted(parser)
+    return ValueInfoAttr(BytesAttr(name), type_, BytesAttr(exact))
+
+
+@irdl_attr_definition
+class OpsetAttr(ParametrizedAttribute):
+    """One imported operator set: `#onnx.opset<"ai.onnx.ml", 3>`."""
+
+    name = "onnx.opset"
+    domain: BytesAttr
+    version: IntAttr
+    exact: BytesAttr
+
+    @staticmethod
+    def of(domain: str, version: int, exact: bytes = b"") -> OpsetAttr:
+        return OpsetAttr(BytesAttr.of(domain), IntAttr(version), BytesAttr(exact))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(f"{quoted(self.domain.data)}, {self.version.data}")
+            if self.exact.data:
+                printer.print_string(f" exact {quoted(self.exact.data)}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            domain = parse_quoted(parser)
+            parser.parse_punctuation(",")
+            version = parser.parse_integer()
+            exact = parse_quoted(parser) if parser.parse_optional_keyword("exact") else b""
+            return [BytesAttr(domain), IntAttr(version), BytesAttr(exact)]
+
+
+@irdl_attr_definition
+class MetadataAttr(ParametrizedAttribute):
+    """Metadata properties in their order: `#onnx.metadata<["key", "value", ...]>`."""
+
+    name = "onnx.metadata"
+    pairs: NamesAttr
+
+    @property
+    def entries(self) -> list[tuple[str, str]]:
+        texts = self.pairs.texts
+        return list(zip(texts[::2], texts[1::2], strict=True))
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_names(printer, self.pairs)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            return [parse_names(parser)]

@@ -1,0 +1,84 @@
+"""What may stand as an operand, a result or an attribute of an ONNX operator?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from typing_extensions import TypeVar
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.ir import Attribute
+from xdsl.irdl import AttrConstraint, IntConstraint, VerificationContext
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.onnx.attributes import (
+    FloatsAttr,
+    ManyAttr,
+    RefAttr,
+    SparseTensorAttr,
+    TensorAttr,
+    TypeAttr,
+)
+from popgraph.dialects.onnx.types import NamesAttr, UnknownType, describe, erased
+from popgraph.dialects.program import BytesAttr
+
+
+@dataclass(frozen=True)
+class TypeVariable(AttrConstraint):
+    """
+    A type variable of a schema: one of `allowed`, compared without shapes.
+
+    With a name, all operands and results that share it must agree; heterogeneous variadics have
+    none. A value of unknown type fits everywhere and binds nothing.
+    """
+
+    variable: str | None
+    allowed: frozenset[Attribute]
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if isinstance(attr, UnknownType):
+            return
+        shapeless = erased(attr)
+        if shapeless not in self.allowed:
+            wanted = ", ".join(sorted(describe(one).removesuffix("[...]") for one in self.allowed))
+            raise VerifyException(f"{describe(attr)} is none of {wanted}")
+        if self.variable is not None:
+            constraint_context.set_attr_variable(self.variable, shapeless)
+
+    def mapping_type_vars(
+        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
+    ) -> TypeVariable:
+        return self
+
+
+KINDS: dict[str, type[Attribute]] = {
+    "INT": IntegerAttr,
+    "INTS": DenseArrayBase,
+    "FLOAT": FloatAttr,
+    "FLOATS": FloatsAttr,
+    "STRING": BytesAttr,
+    "STRINGS": NamesAttr,
+    "TENSOR": TensorAttr,
+    "SPARSE_TENSOR": SparseTensorAttr,
+    "TYPE_PROTO": TypeAttr,
+    "TENSORS": ManyAttr,
+    "SPARSE_TENSORS": ManyAttr,
+    "TYPE_PROTOS": ManyAttr,
+}
+"""The IR attribute of each kind of ONNX attribute (GRAPH and GRAPHS are regions)."""
+
+
+@dataclass(frozen=True)
+class OfKind(AttrConstraint):
+    """An attribute of one ONNX kind, or, inside a function, a reference to the caller's."""
+
+    kind: str
+
+    def verify(self, attr: Attribute, constraint_context: VerificationContext) -> None:
+        if not isinstance(attr, KINDS[self.kind] | RefAttr):
+            raise VerifyException(f"expected an attribute of kind {self.kind}, not {attr}")
+
+    def mapping_type_vars(
+        self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
+    ) -> OfKind:
+        return self

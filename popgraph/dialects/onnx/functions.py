@@ -1,0 +1,47 @@
+"""What does the call of a model's function mean? Its body, with the call's attributes put in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute
+
+from popgraph.dialects.onnx.attributes import RefAttr
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import NamesAttr
+
+
+def body_of_call(function: Function, call: OnnxOp) -> Function:
+    """A copy of the function in which every reference to an attribute is the call's value."""
+    body = function.clone()
+    bind(body, function.defaults | call.onnx_attributes())
+    return body
+
+
+def bind(body: Function, values: Mapping[str, Attribute]) -> None:
+    """Replaces references by values; one to which nothing was given goes away."""
+    for op in body.walk():
+        if isinstance(op, Custom):
+            _bind_custom(op, values)
+            continue
+        for name, value in list(op.properties.items()):
+            if isinstance(value, RefAttr):
+                del op.properties[name]
+                if value.attribute.text in values:
+                    op.properties[name] = values[value.attribute.text]
+
+
+def _bind_custom(op: Custom, values: Mapping[str, Attribute]) -> None:
+    names, held = [], []
+    for name, value in op.entries():
+        if isinstance(value, RefAttr):
+            if value.attribute.text not in values:
+                continue
+            value = values[value.attribute.text]
+        names.append(name)
+        held.append(value)
+    op.properties["attribute_names"] = NamesAttr.of(names)
+    op.properties["attribute_list"] = ArrayAttr(held)

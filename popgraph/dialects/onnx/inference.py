@@ -1,0 +1,242 @@
+"""Which types do a node's results have? The schema's own inference answers, node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx.checker import ValidationError
+from onnx.reference import ReferenceEvaluator
+from onnx.shape_inference import InferenceError, infer_node_outputs
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.traits import Pure
+
+from popgraph.dialects.onnx.attributes import TensorAttr, array_of
+from popgraph.dialects.onnx.containers import Function, Graph, Initializer
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import body_of_call
+from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.onnx.typeproto import from_text, read_type, write_type
+from popgraph.dialects.onnx.types import (
+    UNKNOWN,
+    UnknownType,
+    describe,
+    erased,
+    refined,
+    static_shape,
+)
+from popgraph.dialects.program import BlobAttr, WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.errors import TypeMismatchError
+
+KNOWN_ELEMENTS = 256
+"""Constants up to this size are followed: shapes, axes, pads, steps, sizes, scales."""
+
+
+@lru_cache(maxsize=1 << 14)
+def _type_proto(type_: Attribute) -> TypeProto:
+    return write_type(type_)
+
+
+class Inference:
+    """
+    Gives the values of a graph their types, in order, and follows small constants on the way.
+
+    `known` holds the values whose elements are known; the schemas read them as data (the shape
+    that Reshape gets), and nodes of which all operands are known are evaluated.
+    """
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        store: WeightStore,
+        functions: Mapping[tuple[str, str, str], Function] | None = None,
+    ) -> None:
+        self.opsets = dict(opsets)
+        self.store = store
+        self.functions = functions if functions is not None else {}
+        self.known: dict[SSAValue, Array] = {}
+        self._tensors: dict[SSAValue, TensorProto] = {}
+
+    def visit(self, op: Operation) -> None:
+        """Sets the types of the results of a node or an initializer; its operands have theirs."""
+        if isinstance(op, Initializer):
+            if isinstance(op.value, TensorAttr):
+                self._note(op.result, op.value)
+        elif isinstance(op, Custom):
+            self._visit_custom(op)
+        elif isinstance(op, SchemaOp):
+            self._visit_node(op)
+
+    def visit_graph(self, graph: Graph | Function) -> None:
+        """Visits a whole body whose inputs have their types."""
+        for op in graph.block.ops:
+            self.visit(op)
+
+    def _visit_custom(self, op: Custom) -> None:
+        function = self.functions.get(op.key)
+        if function is None:
+            return
+        inner = Inference(function.opset_versions, self.store, self.functions)
+        body = body_of_call(function, op)
+        for argument, value in zip(body.block.args, op.input_values(), strict=False):
+            if value is None:
+                continue
+            set_type(argument, value.type)
+            if value in self.known:
+                inner.known[argument] = self.known[value]
+        inner.visit_graph(body)
+        for result, value in zip(op.output_values(), body.yielded, strict=False):
+            if result is not None:
+                set_type(result, refined(value.type, result.type))
+                if value in inner.known:
+                    self.known[result] = inner.known[value]
+
+    def _visit_node(self, op: SchemaOp) -> None:
+        held = op.properties.get("value")
+        if op.op_type == "Constant" and isinstance(held, TensorAttr):
+            # The elements may be many: the schema need not see them.
+            set_type(op.results[0], held.type)
+            self._note(op.results[0], held)
+            return
+        types = self._infer(op)
+        for result, fallback in zip(op.results, fallbacks(op), strict=True):
+            inferred = types.get(result, UNKNOWN)
+            set_type(result, fallback if inferred == UNKNOWN else inferred)
+        self._follow(op)
+
+    def _note(self, value: SSAValue, attribute: TensorAttr) -> None:
+        held = attribute.held
+        if prod(held.type.get_shape()) <= KNOWN_ELEMENTS and not isinstance(held, BlobAttr):
+            self.known[value] = array_of(held, self.store)
+
+    def _infer(self, op: SchemaOp) -> dict[SSAValue, Attribute]:
+        """What the schema says; nothing where an operand's type is not known."""
+        names: dict[SSAValue, str] = {}
+
+        def name_of(value: SSAValue) -> str:
+            return names.setdefault(value, f"v{len(names)}")
+
+        node = write_node(op, self.store, name_of)
+        inside = set(_values_inside(op))
+        outer = {value: name for value, name in names.items() if value not in inside}
+        try:
+            found = infer_node_outputs(
+                op.SCHEMA,
+                node,
+                {name: _type_proto(value.type) for value, name in outer.items()},
+                {name: self._tensor(value) for value, name in outer.items() if value in self.known},
+                opset_imports=[helper.make_opsetid(*pair) for pair in self.opsets.items()],
+            )
+        except (InferenceError, ValidationError, RuntimeError) as error:
+            if any(isinstance(value.type, UnknownType) for value in outer):
+                return {}
+            raise _mismatch(op, str(error)) from error
+        read = {name: read_type(proto) for name, proto in found.items()}
+        return {value: read[names[value]] for value in op.results if names.get(value) in read}
+
+    def _tensor(self, value: SSAValue) -> TensorProto:
+        if value not in self._tensors:
+            self._tensors[value] = numpy_helper.from_array(self.known[value])
+        return self._tensors[value]
+
+    def _follow(self, op: SchemaOp) -> None:
+        """Evaluates a node of which every operand is known and every result small."""
+        arrays = self._operand_arrays(op)
+        if arrays is None or not op.has_trait(Pure):
+            return
+        for result in op.results:
+            shape = static_shape(result.type)
+            if shape is None or prod(shape) > KNOWN_ELEMENTS:
+                return
+        for result, array in zip(op.results, evaluate(op, arrays, self.store) or (), strict=False):
+            if static_shape(result.type) == array.shape:
+                self.known[result] = array
+
+    def _operand_arrays(self, op: SchemaOp) -> list[Array | None] | None:
+        """The operands' elements; None when one is not known."""
+        arrays: list[Array | None] = []
+        for value in op.input_values():
+            if value is None or value in self.known:
+                arrays.append(None if value is None else self.known[value])
+                continue
+            shape = static_shape(value.type)
+            if op.op_type not in ("Shape", "Size") or shape is None:
+                return None
+            # These two look at the shape only: an array without memory will do.
+            arrays.append(np.broadcast_to(np.float32(0), shape))
+        return arrays
+
+
+def _values_inside(op: Operation) -> Iterator[SSAValue]:
+    """The results of an operation and everything that is defined in its regions."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+            for inner in block.ops:
+                yield from _values_inside(inner)
+
+
+def set_type(value: SSAValue, type_: Attribute) -> None:
+    value._type = type_  # inference is the one place that decides on types
+
+
+def evaluate(op: OnnxOp, arrays: Iterable[Array | None], store: WeightStore) -> list[Array] | None:
+    """The results of one node without graphs by onnx's reference; None when it cannot say."""
+    node, feeds = _node_alone(op, arrays, store)
+    try:
+        runner = ReferenceEvaluator(node, opsets={op.domain: op.since_version or 1})
+        return [np.asarray(array) for array in runner.run(None, feeds)]
+    except Exception:
+        return None
+
+
+def _node_alone(
+    op: OnnxOp, arrays: Iterable[Array | None], store: WeightStore
+) -> tuple[NodeProto, dict[str, Array]]:
+    names = {value: f"v{place}" for place, value in enumerate([*op.operands, *op.results])}
+    node = write_node(op, store, lambda value: names[value])
+    feeds = {
+        names[value]: array
+        for value, array in zip(op.input_values(), arrays, strict=True)
+        if value is not None and array is not None
+    }
+    return node, feeds
+
+
+def fallbacks(op: SchemaOp) -> list[Attribute]:
+    """What the schema's type variables say about the results where inference says nothing."""
+    bound: dict[str, Attribute] = {}
+    for value, parameter in _formal(op.input_values(), op.INPUTS, op.SCHEMA.inputs):
+        if value is not None and parameter.is_homogeneous:
+            bound.setdefault(parameter.type_str, erased(value.type))
+    types: list[Attribute] = []
+    for value, parameter in _formal(op.output_values(), op.OUTPUTS, op.SCHEMA.outputs):
+        if value is None:
+            continue
+        only = next(iter(parameter.types)) if len(parameter.types) == 1 else None
+        types.append(bound.get(parameter.type_str) or (from_text(only) if only else UNKNOWN))
+    return types
+
+
+def _formal(values: Iterable[SSAValue | None], slots: tuple, formals: list) -> Iterator[tuple]:  # type: ignore[type-arg]
+    """Each value with its formal parameter; the last one again for a variadic's values."""
+    for place, value in enumerate(values):
+        yield value, formals[min(place, len(formals) - 1)]
+
+
+def _mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
+    message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
+    inputs = ", ".join(
+        "-" if value is None else describe(value.type) for value in op.input_values()
+    )
+    return TypeMismatchError(
+        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {message.strip()}",
+        op.where(),
+        "compare with the operator's definition in ONNX",
+    )

@@ -1,0 +1,269 @@
+"""How do nodes, graphs, functions and models become protobuf messages?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+)
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.onnx.attributeproto import read_attribute, write_attribute
+from popgraph.dialects.onnx.attributes import (
+    GraphsAttr,
+    OpsetAttr,
+    SparseTensorAttr,
+    TensorAttr,
+    ValueInfoAttr,
+)
+from popgraph.dialects.onnx.containers import (
+    Function,
+    Graph,
+    Initializer,
+    Model,
+    value_name,
+)
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.tensorproto import write_sparse, write_tensor
+from popgraph.dialects.onnx.typeproto import write_value_info
+from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.program import BytesAttr, WeightStore
+
+NameOf = Callable[[SSAValue], str]
+
+
+def remainder(proto: Any, told: Iterable[str]) -> bytes:
+    """
+    The serialized message without the fields that stand elsewhere.
+
+    A field that is present but empty stays: only so the message comes back as it was.
+    """
+    rest = type(proto)()
+    told = frozenset(told)
+    for field, value in proto.ListFields():
+        if field.name in told and (not hasattr(value, "__len__") or len(value)):
+            continue
+        if hasattr(value, "extend") or hasattr(value, "MergeFrom"):
+            getattr(rest, field.name).MergeFrom(value)
+        else:
+            setattr(rest, field.name, value)
+    return bytes(rest.SerializeToString())
+
+
+def attribute_bytes(op: Operation, name: str) -> bytes:
+    """The bytes of a string in the attribute dictionary; empty when it is not there."""
+    found = op.attributes.get(name)
+    return found.data if isinstance(found, BytesAttr) else b""
+
+
+def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_name) -> NodeProto:
+    """The node, with whatever names `name_of` gives to its values."""
+    proto = NodeProto(op_type=op.op_type)
+    proto.input.extend(_input_names(op, name_of))
+    outputs = zip(op.output_names, op.output_values(), strict=False)
+    proto.output.extend("" if value is None else name_of(value) for _, value in outputs)
+    proto.output.extend("" for _ in op.output_names[len(proto.output) :])
+    if op.domain:
+        proto.domain = op.domain
+    if isinstance(op, Custom) and op.overload is not None:
+        proto.overload = op.overload.text
+    if label := attribute_bytes(op, "name"):
+        proto.name = label.decode()
+    if doc := attribute_bytes(op, "doc"):
+        proto.doc_string = doc.decode()
+    rest = NodeProto.FromString(attribute_bytes(op, "rest"))
+    odd = {one.name: one for one in rest.attribute}
+    rest.ClearField("attribute")
+    proto.attribute.extend(
+        _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)
+    )
+    proto.MergeFrom(rest)
+    return proto
+
+
+def _input_names(op: OnnxOp, name_of: NameOf) -> list[str]:
+    names = ["" if value is None else name_of(value) for value in op.input_values()]
+    if isinstance(op, Custom):
+        return names
+    while names and not names[-1]:
+        names.pop()
+    trailing = op.attributes.get("trailing")
+    if isinstance(trailing, IntegerAttr):
+        names.extend("" for _ in range(trailing.value.data))
+    return names
+
+
+def _attributes(op: OnnxOp, store: WeightStore | None, name_of: NameOf) -> list[AttributeProto]:
+    made = {
+        name: write_attribute(name, value, store) for name, value in op.onnx_attributes().items()
+    }
+    for name, graphs in op.graphs().items():
+        made[name] = _write_graphs(op, name, graphs, store, name_of)
+    order = op.attributes.get("order")
+    if isinstance(op, Custom):
+        order = op.attribute_names
+    if isinstance(order, NamesAttr):
+        return [made[name] for name in order.texts]
+    return list(made.values())
+
+
+def _write_graphs(
+    op: OnnxOp, name: str, graphs: list[Graph], store: WeightStore | None, name_of: NameOf
+) -> AttributeProto:
+    many = isinstance(op, Custom) and any(
+        isinstance(value, GraphsAttr) and value.kind.data == "GRAPHS"
+        for key, value in op.entries()
+        if key == name
+    )
+    proto = AttributeProto(name=name)
+    if many:
+        proto.type = AttributeProto.GRAPHS
+        proto.graphs.extend(write_graph(graph, store, name_of) for graph in graphs)
+    else:
+        proto.type = AttributeProto.GRAPH
+        proto.g.CopyFrom(write_graph(graphs[0], store, name_of))
+    return proto
+
+
+def _as_it_was(made: AttributeProto, odd: AttributeProto | None) -> AttributeProto:
+    """The model's own spelling of an attribute, as long as it still means the same."""
+    if odd is None:
+        return made
+    if made.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+        whole = AttributeProto()
+        whole.CopyFrom(odd)
+        whole.g.CopyFrom(made.g) if made.HasField("g") else whole.graphs.extend(made.graphs)
+        return whole
+    same = read_attribute(odd) == read_attribute(made)
+    return odd if same else made
+
+
+def write_graph(
+    graph: Graph, store: WeightStore | None, name_of: NameOf = value_name
+) -> GraphProto:
+    """The graph with its initializers; `store` may be absent when none of them is large."""
+    proto = GraphProto()
+    if graph.graph_name.data:
+        proto.name = graph.graph_name.text
+    for argument, info in zip(graph.block.args, graph.inputs, strict=True):
+        proto.input.append(_named(info, name_of(argument)))
+    for initializer in graph.initializers:
+        _write_initializer(proto, initializer, store, name_of)
+    for node in graph.nodes:
+        proto.node.append(write_node(node, store, name_of))
+    for value, info in zip(graph.yielded, graph.outputs, strict=True):
+        _write_output(proto, info, value, name_of)
+    for info in graph.value_infos or ():
+        proto.value_info.append(write_value_info(info))
+    if graph.rest is not None:
+        proto.MergeFrom(GraphProto.FromString(graph.rest.data))
+    return proto
+
+
+def _named(info: ValueInfoAttr, name: str) -> Any:
+    proto = write_value_info(info)
+    if proto.name != name:
+        proto.name = name
+    return proto
+
+
+def _write_output(proto: GraphProto, info: ValueInfoAttr, value: SSAValue, name_of: NameOf) -> None:
+    """A pass may have made an output another value than the one that bore its name."""
+    proto.output.append(write_value_info(info))
+    if name_of(value) == info.text:
+        return
+    if name_of is value_name:
+        proto.node.add(op_type="Identity", input=[name_of(value)], output=[info.text])
+    else:
+        proto.output[-1].name = name_of(value)
+
+
+def _write_initializer(
+    proto: GraphProto, op: Initializer, store: WeightStore | None, name_of: NameOf
+) -> None:
+    name = name_of(op.result)
+    if isinstance(op.value, SparseTensorAttr):
+        sparse = write_sparse(op.value, store)
+        if name:
+            sparse.values.name = name
+        proto.sparse_initializer.append(sparse)
+    else:
+        assert isinstance(op.value, TensorAttr)
+        tensor = write_tensor(op.value, store)
+        if name:
+            tensor.name = name
+        proto.initializer.append(tensor)
+    if op.input is not None and op.place is not None:
+        proto.input.insert(op.place.value.data, _named(op.input, name))
+
+
+def write_opset(opset: OpsetAttr) -> OperatorSetIdProto:
+    if opset.exact.data:
+        return OperatorSetIdProto.FromString(opset.exact.data)
+    return OperatorSetIdProto(domain=opset.domain.text, version=opset.version.data)
+
+
+def write_function(function: Function, store: WeightStore | None) -> FunctionProto:
+    domain, name, overload = function.key
+    proto = FunctionProto(name=name)
+    if domain:
+        proto.domain = domain
+    if overload:
+        proto.overload = overload
+    proto.input.extend(function.input_names)
+    proto.output.extend(function.output_names)
+    if function.attribute_names is not None:
+        proto.attribute.extend(function.attribute_names.texts)
+    for key, value in function.defaults.items():
+        proto.attribute_proto.append(write_attribute(key, value, store))
+    for op in function.block.ops:
+        if isinstance(op, OnnxOp):
+            proto.node.append(write_node(op, store))
+    proto.opset_import.extend(map(write_opset, function.opsets))
+    proto.value_info.extend(map(write_value_info, function.value_infos or ()))
+    if function.rest is not None:
+        _merge_function_rest(proto, FunctionProto.FromString(function.rest.data))
+    return proto
+
+
+def _merge_function_rest(proto: FunctionProto, rest: FunctionProto) -> None:
+    """Default values that were spelled in a way of their own stand in the rest."""
+    odd = {one.name: one for one in rest.attribute_proto}
+    rest.ClearField("attribute_proto")
+    made = [_as_it_was(one, odd.get(one.name)) for one in proto.attribute_proto]
+    proto.ClearField("attribute_proto")
+    proto.attribute_proto.extend(made)
+    proto.MergeFrom(rest)
+
+
+def write_model(model: Model, store: WeightStore | None) -> ModelProto:
+    """The whole model."""
+    proto = ModelProto(ir_version=model.ir_version.data)
+    proto.opset_import.extend(map(write_opset, model.opsets))
+    for field, text in (
+        ("producer_name", model.producer),
+        ("producer_version", model.producer_version),
+        ("domain", model.model_domain),
+        ("doc_string", model.doc),
+    ):
+        if text is not None:
+            setattr(proto, field, text.text)
+    if model.model_version is not None:
+        proto.model_version = model.model_version.data
+    if model.metadata is not None:
+        for key, value in model.metadata.entries:
+            proto.metadata_props.add(key=key, value=value)
+    proto.graph.CopyFrom(write_graph(model.graph, store))
+    proto.functions.extend(write_function(function, store) for function in model.functions.values())
+    if model.rest is not None:
+        proto.MergeFrom(ModelProto.FromString(model.rest.data))
+    return proto

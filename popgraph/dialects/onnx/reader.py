@@ -1,0 +1,318 @@
+"""How do protobuf nodes, graphs and functions become IR?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    OperatorSetIdProto,
+    SparseTensorProto,
+    TensorProto,
+)
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, i64
+from xdsl.ir import Attribute, Region, SSAValue
+
+from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
+from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.containers import Function, Graph
+from popgraph.dialects.onnx.protos import remainder, write_opset
+from popgraph.dialects.onnx.tensorproto import read_sparse, read_tensor
+from popgraph.dialects.onnx.typeproto import read_value_info
+from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, erased, tensor_type
+from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
+from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.errors import ModelError, PopgraphError, UnsupportedError
+
+_GRAPH_KINDS = ("GRAPH", "GRAPHS")
+MAX_DEPTH = 64
+"""Graphs within graphs: more is no model, and would exhaust Python's stack."""
+
+
+def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
+    for node in nodes:
+        read_node(writer, node)
+
+
+def read_node(writer: GraphWriter, node: NodeProto) -> None:
+    """Writes one node."""
+    where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+    try:
+        inputs = [writer.value(name) if name else None for name in node.input]
+        attributes = _read_attributes(writer, node, inputs)
+        writer.add_node(
+            node.op_type,
+            inputs,
+            attributes,
+            domain=node.domain,
+            outputs=list(node.output),
+            name=node.name,
+            doc=node.doc_string,
+            overload=node.overload,
+            extra=_extra(writer, node),
+        )
+    except PopgraphError as error:
+        raise type(error)(error.what, error.where or where, error.hint) from error
+
+
+def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
+    """What only the attribute dictionary of the operation can keep."""
+    told = {"input", "output", "name", "op_type", "attribute", "doc_string"}
+    custom = writer.is_custom(node.op_type, node.domain, node.overload)
+    if custom:
+        told.add("overload")
+    if node.domain != "ai.onnx":
+        told.add("domain")
+    rest = NodeProto.FromString(remainder(node, told))
+    rest.attribute.extend(filter(None, map(_oddity, node.attribute)))
+    extra: dict[str, Attribute] = {}
+    if held := rest.SerializeToString():
+        extra["rest"] = BytesAttr(held)
+    if not custom:
+        trailing = 0
+        while trailing < len(node.input) and not node.input[-1 - trailing]:
+            trailing += 1
+        if trailing:
+            extra["trailing"] = IntegerAttr(trailing, i64)
+        names = [attribute.name for attribute in node.attribute]
+        graphs = [a.name for a in node.attribute if kind_of(a) in _GRAPH_KINDS]
+        canonical = [name for name in names if name not in graphs] + sorted(graphs)
+        if names != canonical:
+            extra["order"] = NamesAttr.of(names)
+    return extra
+
+
+def _oddity(proto: AttributeProto) -> AttributeProto | None:
+    """The attribute itself where it is not spelled as the exporter would."""
+    kind = kind_of(proto)
+    if kind in _GRAPH_KINDS and not proto.ref_attr_name:
+        if {field.name for field, _ in proto.ListFields()} <= {"name", "type", "g", "graphs"}:
+            return None
+        odd = AttributeProto()
+        odd.CopyFrom(proto)
+        odd.ClearField("g")
+        odd.ClearField("graphs")
+        return odd
+    if kind in ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS"):
+        # Tensors keep their own spelling.
+        expected = {"name", "type", "t", "tensors", "sparse_tensor", "sparse_tensors"}
+        fields = {field.name for field, _ in proto.ListFields()}
+        if "type" in fields and fields <= expected:
+            return None
+        return proto
+    return None if write_attribute(proto.name, read_attribute(proto)) == proto else proto
+
+
+def _read_attributes(
+    writer: GraphWriter, node: NodeProto, inputs: Sequence[SSAValue | None]
+) -> dict[str, object]:
+    attributes: dict[str, object] = {}
+    for proto in node.attribute:
+        if not proto.name or proto.name in attributes:
+            raise ModelError(
+                f"attribute {proto.name!r} stands twice"
+                if proto.name
+                else "an attribute has no name",
+                hint="the file is damaged: export the model again",
+            )
+        kind = kind_of(proto)
+        if kind in _GRAPH_KINDS and not proto.ref_attr_name:
+            graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
+            arguments = _argument_types(node.op_type, inputs, node)
+            read = [read_subgraph(writer, graph, arguments) for graph in graphs]
+            attributes[proto.name] = read[0] if kind == "GRAPH" else read
+        elif kind in _GRAPH_KINDS and not writer.is_custom(node.op_type, node.domain):
+            raise UnsupportedError(
+                f"attribute {proto.name!r} takes its graph from the caller of the function",
+                hint="inline the function before",
+            )
+        else:
+            attributes[proto.name] = read_attribute(proto, writer.store)
+    return attributes
+
+
+def _argument_types(
+    op_type: str, inputs: Sequence[SSAValue | None], node: NodeProto
+) -> list[Attribute]:
+    """What a node's graph receives, where the graph does not say it itself."""
+    types = [UNKNOWN if value is None else value.type for value in inputs]
+    if op_type == "Loop":
+        return [tensor_type("i64", []), tensor_type("bool", []), *map(erased, types[2:])]
+    return []
+
+
+def read_subgraph(
+    parent: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute] = ()
+) -> Graph:
+    """A graph that is the value of an attribute."""
+    depth, scope = 0, parent.parent
+    while scope is not None:
+        depth, scope = depth + 1, scope.parent
+    if depth > MAX_DEPTH:
+        raise ModelError(f"graphs are nested more than {MAX_DEPTH} deep", f"graph {proto.name!r}")
+    writer = parent.subgraph(proto.name)
+    return read_graph(writer, proto, arguments)
+
+
+_TOLD = {"node", "name", "initializer", "sparse_initializer", "input", "output", "value_info"}
+
+
+def read_graph(
+    writer: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute] = ()
+) -> Graph:
+    """Writes a whole graph; `arguments` are types for inputs that declare none."""
+    outputs = [read_value_info(info) for info in proto.output]
+    infos = [read_value_info(info) for info in proto.value_info]
+    writer.declared = {info.text: info.type for info in (*infos, *outputs)}
+    _read_inputs(writer, proto, arguments)
+    check_order(writer, proto)
+    read_nodes(writer, proto.node)
+    try:
+        writer.set_outputs([info.text for info in outputs], outputs)
+    except ModelError as error:
+        raise ModelError(
+            f"output {error.what.removeprefix('no value ').removesuffix(' has been defined')} "
+            "is computed by no node",
+            error.where,
+            error.hint,
+        ) from error
+    return writer.graph(infos, remainder(proto, _TOLD))
+
+
+def _read_inputs(writer: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute]) -> None:
+    """Inputs, then initializers; an input with an initializer is declared by the initializer."""
+    dense = {tensor.name: tensor for tensor in proto.initializer}
+    sparse = {tensor.values.name: tensor for tensor in proto.sparse_initializer}
+    places: dict[str, tuple[int, ValueInfoAttr]] = {}
+    for place, value in enumerate(proto.input):
+        info = read_value_info(value)
+        if info.text in places:
+            raise ModelError(
+                f"the name {info.text!r} is given to two values", f"input {info.text!r}"
+            )
+        if info.text in dense or info.text in sparse:
+            places[info.text] = (place, info)
+            continue
+        type_ = info.type
+        if type_ == UNKNOWN and place < len(arguments):
+            type_ = arguments[place]
+        writer.add_input(info.text, type_, info=info)
+    for tensor in (*proto.initializer, *proto.sparse_initializer):
+        _read_initializer(writer, tensor, places)
+
+
+def _read_initializer(
+    writer: GraphWriter,
+    tensor: TensorProto | SparseTensorProto,
+    places: dict[str, tuple[int, ValueInfoAttr]],
+) -> None:
+    """The name stands on the operation; the tensor keeps the rest."""
+    place, info = 0, None
+    if isinstance(tensor, SparseTensorProto):
+        name = tensor.values.name
+        value: Attribute = read_sparse(tensor, writer.store)
+    else:
+        name = tensor.name
+        bare = tensor
+        value = read_tensor(bare, writer.store)
+    if name in places:
+        place, info = places[name]
+    writer.add_initializer(name, value, input=info, place=place)
+
+
+def check_order(writer: GraphWriter, proto: GraphProto) -> None:
+    """`ModelError` where a node uses a value that comes later: a cycle, or a wrong order."""
+    defined = {name for node in proto.node for name in node.output if name}
+    seen: set[str] = set()
+    for node in proto.node:
+        for name in node.input:
+            if name in defined and name not in seen and not writer.has_value(name):
+                raise _out_of_order(proto, node, name)
+        seen.update(node.output)
+
+
+def _out_of_order(proto: GraphProto, node: NodeProto, name: str) -> ModelError:
+    where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
+    if cycle := _cycle_through(proto, name):
+        return ModelError(
+            f"the graph has a cycle: {' -> '.join(cycle)}",
+            where,
+            "a graph computes every value before it is used; use Loop or Scan for repetition",
+        )
+    return ModelError(
+        f"value {name!r} is used before the node that computes it",
+        where,
+        "sort the model's nodes: a node comes after those whose outputs it uses",
+    )
+
+
+def _cycle_through(proto: GraphProto, start: str) -> list[str]:
+    """Names of values on a cycle through `start`; empty when there is none."""
+    makers = {name: node for node in proto.node for name in node.output if name}
+    came_from: dict[str, str] = {}
+    pending = [start]
+    while pending:
+        name = pending.pop()
+        for source in makers[name].input if name in makers else ():
+            if source == start:
+                path = [start, name]
+                while name != start:
+                    name = came_from[name]
+                    path.append(name)
+                return path
+            if source in makers and source not in came_from:
+                came_from[source] = name
+                pending.append(source)
+    return []
+
+
+_FUNCTION_TOLD = {
+    "name", "input", "output", "attribute", "attribute_proto", "node", "opset_import",
+    "domain", "overload", "value_info",
+}  # fmt: skip
+
+
+def read_opset(proto: OperatorSetIdProto) -> OpsetAttr:
+    plain = OpsetAttr.of(proto.domain, proto.version)
+    if write_opset(plain) == proto:
+        return plain
+    return OpsetAttr.of(proto.domain, proto.version, proto.SerializeToString())
+
+
+def read_function(
+    proto: FunctionProto, store: WeightStore, calls: Collection[FunctionKey]
+) -> Function:
+    """A function whose body may call those of `calls`; its values have no types."""
+    opsets = {opset.domain: opset.version for opset in proto.opset_import}
+    writer = GraphWriter(opsets, store, name=proto.name, calls=calls, typed=False)
+    for name in proto.input:
+        writer.add_input(name)
+    as_graph = GraphProto(node=proto.node)
+    check_order(writer, as_graph)
+    read_nodes(writer, proto.node)
+    writer.set_outputs(list(proto.output))
+    rest = FunctionProto.FromString(remainder(proto, _FUNCTION_TOLD))
+    rest.attribute_proto.extend(filter(None, map(_oddity, proto.attribute_proto)))
+    defaults = {one.name: read_attribute(one, store) for one in proto.attribute_proto}
+    properties: dict[str, Attribute | None] = {
+        "domain": BytesAttr.of(proto.domain),
+        "function_name": BytesAttr.of(proto.name),
+        "overload": BytesAttr.of(proto.overload) if proto.overload else None,
+        "inputs": NamesAttr.of(list(proto.input)),
+        "outputs": NamesAttr.of(list(proto.output)),
+        "attribute_names": NamesAttr.of(list(proto.attribute)) if proto.attribute else None,
+        "default_names": NamesAttr.of(list(defaults)) if defaults else None,
+        "default_values": ArrayAttr(defaults.values()) if defaults else None,
+        "opsets": ArrayAttr([read_opset(opset) for opset in proto.opset_import]),
+        "value_infos": ArrayAttr([read_value_info(info) for info in proto.value_info])
+        if proto.value_info
+        else None,
+        "rest": BytesAttr(rest.SerializeToString()) if rest.ListFields() else None,
+    }
+    return Function(
+        properties={key: value for key, value in properties.items() if value is not None},
+        regions=[Region(writer.block)],
+    )

@@ -1,0 +1,223 @@
+"""Which operators exist? One class per (domain, operator, version), made from ONNX's schemas."""
+
+from __future__ import annotations
+
+import re
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, ClassVar
+
+from onnx import defs
+from onnx.defs import OpSchema
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedRegionSegments,
+    AttrSizedResultSegments,
+    IRDLOption,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    opt_region_def,
+    opt_result_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import NoTerminator, Pure
+
+from popgraph.dialects.onnx import typeproto
+from popgraph.dialects.onnx.attributeproto import read_attribute
+from popgraph.dialects.onnx.constraints import OfKind, TypeVariable
+from popgraph.dialects.onnx.containers import standard_domain
+from popgraph.dialects.onnx.op import SchemaOp
+from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
+from popgraph.support.errors import ModelError, UnsupportedError
+
+PREFIXES = {
+    "": "onnx",
+    "ai.onnx.ml": "onnx_ml",
+    "ai.onnx.preview": "onnx_preview",
+    "ai.onnx.preview.training": "onnx_training",
+}
+"""The dialect of each standard domain."""
+
+_ARITIES = {
+    OpSchema.FormalParameterOption.Single: SINGLE,
+    OpSchema.FormalParameterOption.Optional: OPTIONAL,
+    OpSchema.FormalParameterOption.Variadic: VARIADIC,
+}
+_OPERANDS: dict[str, Any] = {
+    SINGLE: operand_def,
+    OPTIONAL: opt_operand_def,
+    VARIADIC: var_operand_def,
+}
+_RESULTS: dict[str, Any] = {
+    SINGLE: result_def,
+    OPTIONAL: opt_result_def,
+    VARIADIC: var_result_def,
+}
+_UNPREDICTABLE = frozenset({"Dropout"})
+"""Operators that are random in some modes though their schemas do not say so."""
+
+
+@cache
+def _type_variable(name: str | None, types: frozenset[str]) -> TypeVariable:
+    return TypeVariable(name, frozenset(map(typeproto.from_text, types)))
+
+
+def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
+    shared = parameter.is_homogeneous and not parameter.type_str.endswith(")")
+    return _type_variable(parameter.type_str if shared else None, frozenset(parameter.types))
+
+
+class _ClassMaker:
+    """Makes the class of one schema."""
+
+    def __init__(self, schema: OpSchema, parent: type[SchemaOp]) -> None:
+        self.schema = schema
+        self.parent = parent
+        self.fields: dict[str, Any] = {}
+
+    def field(self, name: str, kind: str, definition: Any) -> str:
+        """Adds a definition under a name that no other member of the class has."""
+        name = re.sub(r"\W", "", name)
+        if name in self.fields or hasattr(SchemaOp, name):
+            name = f"{name}_{kind}"
+        self.fields[name] = definition
+        return name
+
+    def slots(self, parameters: Any, kind: str, makers: dict[str, Any]) -> tuple[Slot, ...]:
+        slots = []
+        for parameter in parameters:
+            arity = _ARITIES[parameter.option]
+            made = makers[arity](_constraint(self.schema, parameter))
+            slots.append(Slot(self.field(parameter.name, kind, made), arity))
+        return tuple(slots)
+
+    def make(self) -> type[SchemaOp]:
+        schema = self.schema
+        inputs = self.slots(schema.inputs, "in", _OPERANDS)
+        outputs = self.slots(schema.outputs, "out", _RESULTS)
+        kinds, defaults, graphs = {}, {}, {}
+        for name, attribute in schema.attributes.items():
+            kind = attribute.type.name
+            if kind == "GRAPH":
+                graphs[name] = not attribute.required
+                continue
+            kinds[name] = kind
+            self.field(name, "attr", opt_prop_def(OfKind(kind), prop_name=name))
+            if attribute.default_value.name:
+                defaults[name] = read_attribute(attribute.default_value)
+        may_lack = any(graphs.values())
+        for name in graphs:
+            define = opt_region_def if may_lack else region_def
+            self.fields[f"{name}_graph"] = define("single_block")
+        options: list[IRDLOption] = []
+        if sum(slot.arity != SINGLE for slot in inputs) > 1:
+            options.append(AttrSizedOperandSegments(as_property=True))
+        if sum(slot.arity != SINGLE for slot in outputs) > 1:
+            options.append(AttrSizedResultSegments(as_property=True))
+        if may_lack and len(graphs) > 1:
+            options.append(AttrSizedRegionSegments(as_property=True))
+        if graphs:
+            self.fields["traits"] = traits_def(NoTerminator())
+        elif self.is_pure():
+            self.fields["traits"] = traits_def(Pure())
+        namespace = {
+            "name": f"{PREFIXES[schema.domain]}.{schema.name}.v{schema.since_version}",
+            "irdl_options": tuple(options),
+            "SCHEMA": schema,
+            "INPUTS": inputs,
+            "OUTPUTS": outputs,
+            "GRAPHS": graphs,
+            "KINDS": kinds,
+            "DEFAULTS": defaults,
+            "__doc__": f"{schema.domain or 'ai.onnx'} {schema.name}-{schema.since_version}.",
+            "__module__": __name__,
+            "__annotations__": dict.fromkeys(
+                ("SCHEMA", "INPUTS", "OUTPUTS", "GRAPHS", "KINDS", "DEFAULTS"), ClassVar[Any]
+            ),
+        }
+        title = f"{schema.name}_{schema.since_version}"
+        return irdl_op_definition(type(title, (self.parent,), {**namespace, **self.fields}))
+
+    def is_pure(self) -> bool:
+        """Whether the results depend on nothing but the operands."""
+        random = self.schema.node_determinism == OpSchema.NodeDeterminism.NonDeterministic
+        return not random and self.schema.name not in _UNPREDICTABLE
+
+
+def _make_all() -> tuple[
+    dict[tuple[str, str], type[SchemaOp]], dict[tuple[str, str], dict[int, type[SchemaOp]]]
+]:
+    parents: dict[tuple[str, str], type[SchemaOp]] = {}
+    versions: dict[tuple[str, str], dict[int, type[SchemaOp]]] = {}
+    schemas = defs.get_all_schemas_with_history()
+    for schema in sorted(schemas, key=lambda s: (s.domain, s.name, s.since_version)):
+        if schema.domain not in PREFIXES:
+            continue
+        key = (schema.domain, schema.name)
+        if key not in parents:
+            parents[key] = type(
+                schema.name, (SchemaOp,), {"__doc__": f"Every version of {schema.name}."}
+            )
+        made = _ClassMaker(schema, parents[key]).make()
+        versions.setdefault(key, {})[schema.since_version] = made
+    return parents, versions
+
+
+_PARENTS, _VERSIONS = _make_all()
+
+OPERATORS: tuple[type[SchemaOp], ...] = tuple(
+    made for versions in _VERSIONS.values() for made in versions.values()
+)
+"""All operator classes."""
+
+
+def op_base(op_type: str, domain: str = "") -> type[SchemaOp]:
+    """The class that all versions of an operator share: one pattern can serve them all."""
+    key = (standard_domain(domain), op_type)
+    if key not in _PARENTS:
+        raise _unknown(op_type, domain)
+    return _PARENTS[key]
+
+
+def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaOp]:
+    """The class that an operator has in a model which imports this operator set version."""
+    key = (standard_domain(domain), op_type)
+    if key not in _VERSIONS:
+        raise _unknown(op_type, domain)
+    since = max((one for one in _VERSIONS[key] if one <= opset_version), default=None)
+    if since is None:
+        first = min(_VERSIONS[key])
+        raise ModelError(
+            f"operator {op_type} does not exist in opset {opset_version} "
+            f"of domain {domain or 'ai.onnx'!s}",
+            hint=f"it came with opset {first}; import that or a later one",
+        )
+    found = _VERSIONS[key][since]
+    if found.SCHEMA.deprecated:
+        raise ModelError(
+            f"operator {op_type} was removed in opset {since} of domain {domain or 'ai.onnx'}",
+            hint="import an earlier opset, or use what replaced it",
+        )
+    return found
+
+
+def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
+    domain = standard_domain(domain)
+    if domain not in PREFIXES:
+        return UnsupportedError(
+            f"operator {domain}::{op_type} has no schema",
+            hint="operators of other domains travel as onnx.Custom",
+        )
+    names = [name for where, name in _VERSIONS if where == domain]
+    close = get_close_matches(op_type, names, 1, 0.5)
+    elsewhere = [where for where, name in _VERSIONS if name == op_type]
+    hint = f"the closest name is {close[0]}" if close else "see onnx.ai/onnx/operators"
+    if elsewhere:
+        hint = f"{op_type} is an operator of domain {elsewhere[0] or 'ai.onnx'}"
+    return ModelError(f"domain {domain or 'ai.onnx'} has no operator {op_type!r}", hint=hint)

@@ -1,0 +1,212 @@
+"""How does a TensorProto become an attribute, and the attribute the same TensorProto again?"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from onnx import SparseTensorProto, TensorProto, numpy_helper
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, TensorType
+
+from popgraph.dialects.onnx.attributes import (
+    SparseTensorAttr,
+    StringTensorAttr,
+    TensorAttr,
+    array_of,
+    elements_of,
+)
+from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, number_from_element
+from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
+from popgraph.support.errors import ModelError, PopgraphError
+
+PAYLOAD = (
+    "float_data",
+    "int32_data",
+    "string_data",
+    "int64_data",
+    "raw_data",
+    "double_data",
+    "uint64_data",
+)
+"""The fields that may hold the elements."""
+
+_TOLD_ELSEWHERE = ("dims", "data_type", "data_location", "external_data")
+IN_STORE = "popgraph.blob"
+"""Of `external_data`: the key of a tensor whose file the importer has put in the store."""
+PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}
+"""Bits per element of the types that protobuf packs closer than a byte."""
+
+
+def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
+    """The attribute; `ModelError` when the tensor is damaged."""
+    check_tensor(proto)
+    header = TensorProto()
+    for field, value in proto.ListFields():
+        if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD:
+            _copy_field(header, field.name, value)
+    if proto.data_type == TensorProto.STRING:
+        elements: Any = StringTensorAttr.of(list(proto.string_data), tuple(proto.dims))
+        return TensorAttr.of(elements, "raw", header.SerializeToString())
+    if proto.data_location == TensorProto.EXTERNAL:
+        return TensorAttr.of(_from_store(proto, store), "raw", header.SerializeToString())
+    array = read_array(proto)
+    elements = store.attribute(array)
+    fields = [name for name in PAYLOAD if _has(proto, name)]
+    narrow = dtypes.BY_ONNX[proto.data_type].name in PACKED
+    if fields == ["raw_data"] and not narrow:
+        return TensorAttr.of(elements, "raw", header.SerializeToString())
+    for storage in ("raw", "typed"):
+        candidate = TensorAttr.of(elements, storage, header.SerializeToString())
+        if write_tensor(candidate, store) == proto:
+            return candidate
+    return TensorAttr.of(elements, "exact", proto.SerializeToString())
+
+
+def _from_store(proto: TensorProto, store: WeightStore) -> BlobAttr:
+    keys = {entry.key: entry.value for entry in proto.external_data}
+    if IN_STORE not in keys:
+        raise ModelError(
+            f"the elements of tensor {proto.name!r} stand in the file {keys.get('location', '')!r}",
+            hint="give the path of the model, so that files beside it can be found",
+        )
+    row = dtypes.BY_ONNX[proto.data_type]
+    return BlobAttr(BytesAttr.of(keys[IN_STORE]), TensorType(row.ir, tuple(proto.dims)))
+
+
+def _has(proto: TensorProto, field: str) -> bool:
+    return proto.HasField(field) if field == "raw_data" else len(getattr(proto, field)) > 0
+
+
+def _copy_field(target: Any, name: str, value: Any) -> None:
+    if hasattr(value, "extend") or hasattr(value, "MergeFrom"):
+        getattr(target, name).MergeFrom(value)
+    else:
+        setattr(target, name, value)
+
+
+def check_tensor(proto: TensorProto) -> None:
+    """`ModelError` unless the tensor holds as many elements as its shape says."""
+    if proto.data_type != TensorProto.STRING and proto.data_type not in dtypes.BY_ONNX:
+        raise ModelError(
+            f"tensor {proto.name!r} has element type number {proto.data_type}, "
+            "which is not one of ONNX's",
+            hint="the file is damaged, or newer than this release",
+        )
+    shape = tuple(proto.dims)
+    if any(dim < 0 for dim in shape) or prod(shape) > MAX_ELEMENTS:
+        raise ModelError(
+            f"tensor {proto.name!r} of shape {list(shape)} cannot exist",
+            hint="the file is damaged: export the model again",
+        )
+    if proto.HasField("segment"):
+        raise ModelError(
+            f"tensor {proto.name!r} is one segment of a larger one",
+            hint="save the model with whole tensors",
+        )
+
+
+def read_array(proto: TensorProto) -> Array:
+    """The elements as a NumPy array."""
+    try:
+        array: Array = numpy_helper.to_array(proto)
+    except (ValueError, TypeError, RuntimeError, OverflowError) as error:
+        raise ModelError(
+            f"tensor {proto.name!r} of shape {list(proto.dims)} does not hold as many elements "
+            f"as its shape says",
+            hint="the file is damaged: export the model again",
+        ) from error
+    return array
+
+
+def write_tensor(attribute: TensorAttr, store: WeightStore | None) -> TensorProto:
+    """The TensorProto that `read_tensor` read, or the plainest one."""
+    if attribute.storage.data == "exact":
+        return TensorProto.FromString(attribute.header.data)
+    proto = TensorProto()
+    proto.dims.extend(attribute.type.get_shape())
+    proto.data_type = number_from_element(attribute.type.element_type)
+    held = attribute.held
+    if isinstance(held, StringTensorAttr):
+        proto.string_data.extend(held.strings.data)
+    elif attribute.storage.data == "raw":
+        proto.raw_data = _raw_bytes(array_of(held, store))
+    else:
+        _write_typed(proto, array_of(held, store))
+    if attribute.header.data:
+        proto.MergeFrom(TensorProto.FromString(attribute.header.data))
+    return proto
+
+
+def _raw_bytes(array: Array) -> bytes:
+    """Little-endian bytes; elements of less than a byte share one, the first lowest."""
+    name = dtypes.from_numpy(array.dtype).name
+    if name in PACKED:
+        return bytes(numpy_helper.from_array(array).raw_data)
+    return np.ascontiguousarray(array).tobytes()
+
+
+def _write_typed(proto: TensorProto, array: Array) -> None:
+    """One entry per element in the field that belongs to the element type."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    row = dtypes.from_numpy(array.dtype)
+    if row.name in ("f32", "c64"):
+        proto.float_data.extend(flat.view(np.float32).tolist())
+    elif row.name in ("f64", "c128"):
+        proto.double_data.extend(flat.view(np.float64).tolist())
+    elif row.name == "i64":
+        proto.int64_data.extend(flat.tolist())
+    elif row.name in ("u32", "u64"):
+        proto.uint64_data.extend(flat.tolist())
+    elif row.name in PACKED:
+        proto.int32_data.extend(np.frombuffer(_raw_bytes(array), np.uint8).tolist())
+    elif row.is_float:
+        bits = np.uint16 if array.itemsize == 2 else np.uint8
+        proto.int32_data.extend(flat.view(bits).tolist())
+    else:
+        proto.int32_data.extend(flat.astype(np.int32).tolist())
+
+
+def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAttr:
+    """The attribute; `ModelError` when values and indices do not fit together."""
+    values, indices = read_tensor(proto.values, store), read_tensor(proto.indices, store)
+    shape = ArrayAttr([IntAttr(dim) for dim in proto.dims])
+    attribute = SparseTensorAttr(values, indices, shape)
+    where = f"sparse tensor {proto.values.name!r}"
+    if any(dim < 0 for dim in proto.dims) or prod(proto.dims) > MAX_ELEMENTS:
+        raise ModelError(f"{where} of shape {list(proto.dims)} cannot exist")
+    count = values.type.get_shape()
+    wanted = {count, (*count, len(proto.dims))}
+    if len(count) != 1 or indices.type.get_shape() not in wanted:
+        raise ModelError(
+            f"{where} has {count} values, but indices of shape {indices.type.get_shape()}",
+            hint="one index, or one row of indices, per value",
+        )
+    places = array_of(indices.held, store)
+    limits = np.array(proto.dims if places.ndim == 2 else [prod(proto.dims)])
+    if places.size and (places.min() < 0 or (places >= limits).any()):
+        raise ModelError(f"{where} has an index outside its shape {list(proto.dims)}")
+    return attribute
+
+
+def write_sparse(attribute: SparseTensorAttr, store: WeightStore | None) -> SparseTensorProto:
+    return SparseTensorProto(
+        values=write_tensor(attribute.values, store),
+        indices=write_tensor(attribute.indices, store),
+        dims=[dim.data for dim in attribute.shape],
+    )
+
+
+def from_value(value: object, store: WeightStore) -> TensorAttr:
+    """The attribute of what a person gives for a tensor: an array, a number, a TensorProto."""
+    if isinstance(value, TensorAttr):
+        return value
+    if isinstance(value, TensorProto):
+        return read_tensor(value, store)
+    from_array = np.asarray(value)
+    try:
+        return TensorAttr.of(elements_of(from_array, store))
+    except KeyError as error:
+        raise PopgraphError(f"ONNX has no tensors of {from_array.dtype}") from error

@@ -1,0 +1,268 @@
+"""Which types do ONNX values have beyond builtin tensors, and when do two types fit together?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType, UnrankedTensorType
+from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+
+from popgraph.dialects.program.attributes import BytesAttr, parse_quoted, quoted
+from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
+
+
+@irdl_attr_definition
+class NamesAttr(Data[tuple[bytes, ...]]):
+    """A list of strings (or bytes): `#onnx.names<["x", ""]>`."""
+
+    name = "onnx.names"
+
+    @staticmethod
+    def of(values: Sequence[str | bytes]) -> NamesAttr:
+        return NamesAttr(tuple(v.encode() if isinstance(v, str) else v for v in values))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(value.decode() for value in self.data)
+
+    def print_parameter(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_names(printer, self)
+
+    @classmethod
+    def parse_parameter(cls, parser: AttrParser) -> tuple[bytes, ...]:
+        with parser.in_angle_brackets():
+            return parse_names(parser).data
+
+
+def print_names(printer: Printer, names: NamesAttr) -> None:
+    """`["x", ""]`."""
+    printer.print_string("[" + ", ".join(quoted(value) for value in names.data) + "]")
+
+
+def parse_names(parser: AttrParser) -> NamesAttr:
+    found = parser.parse_comma_separated_list(parser.Delimiter.SQUARE, lambda: parse_quoted(parser))
+    return NamesAttr(tuple(found))
+
+
+@irdl_attr_definition
+class DimsAttr(ParametrizedAttribute):
+    """
+    The names of a tensor's symbolic dimensions: `tensor<?x3xf32, #onnx.dims<["N", ""]>>`.
+
+    Stands as the encoding of a tensor type; a dimension without a name is empty. Types of static
+    shape never carry it, so patterns below this level do not meet it.
+    """
+
+    name = "onnx.dims"
+    names: NamesAttr
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            print_names(printer, self.names)
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            return [parse_names(parser)]
+
+
+@irdl_attr_definition
+class StringType(ParametrizedAttribute, TypeAttribute):
+    """The element type of tensors of strings."""
+
+    name = "onnx.string"
+
+
+@irdl_attr_definition
+class UnknownType(ParametrizedAttribute, TypeAttribute):
+    """The type of a value about which nothing is known (inside functions, of custom operators)."""
+
+    name = "onnx.unknown"
+
+
+@irdl_attr_definition
+class SeqType(ParametrizedAttribute, TypeAttribute):
+    """A sequence."""
+
+    name = "onnx.seq"
+    element: Attribute
+
+
+@irdl_attr_definition
+class OptType(ParametrizedAttribute, TypeAttribute):
+    """A value that may be missing when the model runs."""
+
+    name = "onnx.opt"
+    element: Attribute
+
+
+@irdl_attr_definition
+class MapType(ParametrizedAttribute, TypeAttribute):
+    """A dictionary."""
+
+    name = "onnx.map"
+    key: Attribute
+    value: Attribute
+
+
+@irdl_attr_definition
+class SparseType(ParametrizedAttribute, TypeAttribute):
+    """A tensor of which few elements are not zero; `dense` is the type it has when filled."""
+
+    name = "onnx.sparse"
+    dense: Attribute
+
+
+@irdl_attr_definition
+class OpaqueType(ParametrizedAttribute, TypeAttribute):
+    """A type that only its domain knows."""
+
+    name = "onnx.opaque"
+    domain: BytesAttr
+    type_name: BytesAttr
+
+
+UNKNOWN = UnknownType()
+STRING = StringType()
+
+Dim = int | str | None
+
+
+def tensor_type(dtype: str | dtypes.DType | Attribute, shape: Sequence[Dim] | None) -> Attribute:
+    """
+    The tensor type of an element type (a name such as `f32`, a row or an IR type) and a shape.
+
+    A dimension is a number, the name of a symbol, or None when nothing is known about it; the
+    shape None means that not even the rank is known. `string` names the type of strings.
+    """
+    element = element_type(dtype)
+    if shape is None:
+        return UnrankedTensorType(element)
+    sizes = [dim if isinstance(dim, int) and dim >= 0 else DYNAMIC_INDEX for dim in shape]
+    names = [dim if isinstance(dim, str) else "" for dim in shape]
+    encoding = DimsAttr(NamesAttr.of(names)) if any(names) else NoneAttr()
+    return TensorType(element, sizes, encoding)
+
+
+def element_type(dtype: str | dtypes.DType | Attribute) -> Attribute:
+    if isinstance(dtype, Attribute):
+        return dtype
+    if isinstance(dtype, dtypes.DType):
+        return dtype.ir
+    if dtype == "string":
+        return STRING
+    if dtype not in dtypes.BY_NAME:
+        raise TypeMismatchError(
+            f"no element type {dtype!r}", hint=f"one of {', '.join(dtypes.BY_NAME)}, string"
+        )
+    return dtypes.BY_NAME[dtype].ir
+
+
+def dims(type_: Attribute) -> tuple[Dim, ...] | None:
+    """The dimensions as `tensor_type` takes them; None when the rank is not known."""
+    if not isinstance(type_, TensorType):
+        return None
+    sizes = type_.get_shape()
+    if isinstance(type_.encoding, DimsAttr):
+        names = type_.encoding.names.texts
+        return tuple(
+            (name or None) if size == DYNAMIC_INDEX else size
+            for size, name in zip(sizes, names, strict=True)
+        )
+    return tuple(None if size == DYNAMIC_INDEX else size for size in sizes)
+
+
+def static_shape(type_: Attribute) -> tuple[int, ...] | None:
+    """The shape, when every dimension is a number."""
+    if not isinstance(type_, TensorType):
+        return None
+    sizes = type_.get_shape()
+    return None if DYNAMIC_INDEX in sizes else sizes
+
+
+@lru_cache(maxsize=1 << 16)
+def erased(type_: Attribute) -> Attribute:
+    """The type without its shapes: what ONNX's type variables range over."""
+    match type_:
+        case TensorType() | UnrankedTensorType():
+            return UnrankedTensorType(type_.element_type)
+        case SeqType() | OptType():
+            return type(type_)(erased(type_.element))
+        case MapType():
+            return MapType(type_.key, erased(type_.value))
+        case SparseType():
+            return SparseType(erased(type_.dense))
+        case _:
+            return type_
+
+
+def refined(first: Attribute, second: Attribute) -> Attribute:
+    """
+    The more exact of two types of one value; `first` wins where they contradict each other.
+
+    Element types are not compared: the caller has done so.
+    """
+    if isinstance(first, UnknownType):
+        return second
+    if isinstance(first, SeqType | OptType) and type(second) is type(first):
+        return type(first)(refined(first.element, second.element))
+    if not isinstance(first, TensorType | UnrankedTensorType):
+        return first
+    mine, other = dims(first), dims(second)
+    if other is None:
+        return first
+    if mine is None:
+        return second if isinstance(second, TensorType) else first
+    if len(mine) != len(other):
+        return first
+    return tensor_type(
+        first.element_type, [_better(a, b) for a, b in zip(mine, other, strict=True)]
+    )
+
+
+def _better(first: Dim, second: Dim) -> Dim:
+    if isinstance(first, int) or second is None:
+        return first
+    if first is None or isinstance(second, int):
+        return second
+    return first
+
+
+def describe(type_: Attribute) -> str:
+    """A type as messages spell it: `f32[N, 3]`."""
+    match type_:
+        case UnknownType():
+            return "unknown"
+        case SeqType():
+            return f"sequence({describe(type_.element)})"
+        case OptType():
+            return f"optional({describe(type_.element)})"
+        case MapType():
+            return f"map({describe(type_.key)}, {describe(type_.value)})"
+        case SparseType():
+            return f"sparse({describe(type_.dense)})"
+        case TensorType() | UnrankedTensorType():
+            sizes = dims(type_)
+            element = describe(type_.element_type)
+            if sizes is None:
+                return f"{element}[...]"
+            return f"{element}[{', '.join('?' if d is None else str(d) for d in sizes)}]"
+        case StringType():
+            return "string"
+        case _:
+            return dtypes.from_ir(type_).name if is_number(type_) else str(type_)
+
+
+def is_number(element: Attribute) -> bool:
+    """Whether this is an element type that NumPy arrays can hold."""
+    try:
+        dtypes.from_ir(element)
+    except KeyError:
+        return False
+    return True

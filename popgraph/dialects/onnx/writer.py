@@ -1,0 +1,423 @@
+"""How does onnx IR come into being? Builder calls, `.pgraph` and files all write through here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+
+from popgraph.dialects.onnx.attributeproto import from_python
+from popgraph.dialects.onnx.attributes import (
+    OpsetAttr,
+    SparseTensorAttr,
+    ValueInfoAttr,
+)
+from popgraph.dialects.onnx.containers import (
+    Function,
+    Graph,
+    Initializer,
+    Model,
+    Yield,
+    standard_domain,
+    value_name,
+)
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.schemas import PREFIXES, op_class
+from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
+from popgraph.dialects.onnx.tensorproto import from_value
+from popgraph.dialects.onnx.types import UNKNOWN, erased, refined
+from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.errors import ModelError, PopgraphError
+
+IR_VERSION = 10
+"""Of models made here: the newest that all common runtimes read."""
+
+Input = SSAValue | str | None
+FunctionKey = tuple[str, str, str]
+"""Domain, name and overload."""
+
+
+class GraphWriter:
+    """
+    Writes one graph, node by node; the types of results are inferred as they are written.
+
+    `opsets` are the imported operator set versions by domain ("" is the standard one). Values can
+    be given as values or by name. `functions` are those of the model, `calls` the keys of those
+    that are still to be read. `subgraph()` gives a writer for a graph that is an attribute of
+    a node; it sees the values written so far.
+    """
+
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        store: WeightStore,
+        *,
+        name: str = "graph",
+        functions: Mapping[FunctionKey, Function] | None = None,
+        calls: Collection[FunctionKey] = (),
+        typed: bool = True,
+        parent: GraphWriter | None = None,
+    ) -> None:
+        self.opsets = {standard_domain(domain): version for domain, version in opsets.items()}
+        self.store = store
+        self.name = name
+        self.parent = parent
+        self.functions: dict[FunctionKey, Function] = dict(functions or {})
+        self.calls = frozenset(calls)
+        self.typed = typed
+        """False inside functions, where values have no types."""
+        self.inference: Inference = (
+            Inference(self.opsets, store, self.functions) if parent is None else parent.inference
+        )
+        self.block = Block()
+        self.inputs: list[ValueInfoAttr] = []
+        self.outputs: list[ValueInfoAttr] | None = None
+        self.declared: dict[str, Attribute] = {}
+        """Types that the model declares for values still to come."""
+        self._values: dict[str, SSAValue] = {}
+        self._counts: dict[str, int] = {}
+
+    # names
+
+    def value(self, name: str) -> SSAValue:
+        """The value of this name, in this graph or one around it."""
+        scope: GraphWriter | None = self
+        while scope is not None:
+            if name in scope._values:
+                return scope._values[name]
+            scope = scope.parent
+        raise self._no_value(name)
+
+    def has_value(self, name: str) -> bool:
+        return name in self._values or (self.parent is not None and self.parent.has_value(name))
+
+    def _no_value(self, name: str) -> ModelError:
+        names: list[str] = []
+        scope: GraphWriter | None = self
+        while scope is not None:
+            names.extend(scope._values)
+            scope = scope.parent
+        close = get_close_matches(name, names, 1)
+        return ModelError(
+            f"no value {name!r} has been defined",
+            f"graph {self.name!r}",
+            f"the closest name is {close[0]!r}" if close else "define it before it is used",
+        )
+
+    def fresh_name(self, stem: str) -> str:
+        """A name that no value has yet."""
+        while True:
+            count = self._counts.get(stem, 0)
+            self._counts[stem] = count + 1
+            name = f"{stem}_{count}" if count else stem
+            if not self.has_value(name):
+                return name
+
+    def _define(self, name: str, value: SSAValue, where: str) -> SSAValue:
+        if name in self._values:
+            raise ModelError(
+                f"the name {name!r} is given to two values",
+                where,
+                "every value of an ONNX graph has a name of its own",
+            )
+        self._values[name] = value
+        value.name_hint = hint(name)
+        return value
+
+    # inputs and initializers
+
+    def add_input(
+        self,
+        name: str,
+        type_: Attribute = UNKNOWN,
+        *,
+        info: ValueInfoAttr | None = None,
+    ) -> SSAValue:
+        """An input of the graph; see `tensor_type` for its type."""
+        if not name:
+            raise ModelError("an input of the graph has no name", f"graph {self.name!r}")
+        self.inputs.append(info if info is not None else ValueInfoAttr.of(name, type_))
+        argument = self.block.insert_arg(type_, len(self.block.args))
+        return self._define(name, argument, f"input {name!r}")
+
+    def add_initializer(
+        self,
+        name: str,
+        value: object,
+        *,
+        input: ValueInfoAttr | None = None,
+        place: int = 0,
+    ) -> SSAValue:
+        """A tensor of the model: an array, a number, a TensorProto or an attribute of the IR."""
+        where = f"initializer {name!r}"
+        if not isinstance(value, SparseTensorAttr):
+            value = from_value(value, self.store)
+        op = Initializer(name, value, input, place)
+        self._define(name, op.result, where)
+        self.block.add_op(op)
+        self.inference.visit(op)
+        return op.result
+
+    # nodes
+
+    def add_node(
+        self,
+        op_type: str,
+        inputs: Sequence[Input] = (),
+        attributes: Mapping[str, object] | None = None,
+        *,
+        domain: str = "",
+        outputs: Sequence[str] | int = 1,
+        name: str = "",
+        doc: str = "",
+        overload: str = "",
+        result_types: Sequence[Attribute] | None = None,
+        extra: Mapping[str, Attribute] | None = None,
+    ) -> list[SSAValue]:
+        """
+        A node; the values of its outputs, without those that are absent (named "").
+
+        `outputs` are their names, or how many there are: then names are made up. The attributes
+        are Python values (or IR attributes, or for GRAPH attributes what `subgraph().graph()`
+        gives). The types of results are inferred; of an operator of another domain that is no
+        function of the model, `result_types` says them.
+        """
+        domain = standard_domain(domain)
+        names = self._output_names(op_type, outputs)
+        operands = [self._operand(value) for value in inputs]
+        described = dict(extra or {})
+        if name:
+            described["name"] = BytesAttr.of(name)
+        if doc:
+            described["doc"] = BytesAttr.of(doc)
+        given = dict(attributes or {})
+        where = f"node {name or next(filter(None, names), '')!r}"
+        where += f" ({domain + '::' if domain else ''}{op_type})"
+        op: OnnxOp
+        try:
+            if self.is_custom(op_type, domain, overload):
+                op = self._custom(op_type, domain, operands, given, names, described, overload)
+            else:
+                op = self._schema_op(op_type, domain, operands, given, names, described)
+        except PopgraphError as error:
+            raise type(error)(error.what, error.where or where, error.hint) from error
+        return self.add_op(op, result_types)
+
+    def add_op(self, op: OnnxOp, result_types: Sequence[Attribute] | None = None) -> list[SSAValue]:
+        """Appends a node that stands alone, infers its types and makes its names known."""
+        op.locate()
+        where = op.where()
+        named = zip(op.output_names, op.output_values(), strict=False)
+        for output, value in named:
+            if value is not None and output:
+                self._define(output, value, where)
+        self.block.add_op(op)
+        if result_types is not None:
+            for result, type_ in zip(op.results, result_types, strict=True):
+                set_type(result, type_)
+        if self.typed:
+            self._infer(op)
+        return list(op.results)
+
+    def _infer(self, op: OnnxOp) -> None:
+        self.inference.visit(op)
+        for name, value in zip(op.output_names, op.output_values(), strict=False):
+            if value is None or name not in self.declared:
+                continue
+            declared = self.declared[name]
+            if UNKNOWN not in (value.type, declared) and erased(value.type) != erased(declared):
+                raise ModelError(
+                    f"value {name!r} is declared as {declared}, but the node gives {value.type}",
+                    op.where(),
+                    "correct the model's value_info",
+                )
+            set_type(value, refined(value.type, declared))
+
+    def is_custom(self, op_type: str, domain: str, overload: str = "") -> bool:
+        """Whether a node is no operator of ONNX: another domain's, or a function of the model."""
+        key = (domain, op_type, overload)
+        return domain not in PREFIXES or key in self.functions or key in self.calls
+
+    def _output_names(self, op_type: str, outputs: Sequence[str] | int) -> Sequence[str]:
+        if isinstance(outputs, int):
+            return [self.fresh_name(op_type) for _ in range(outputs)]
+        return outputs
+
+    def _operand(self, value: Input) -> SSAValue | None:
+        return self.value(value) if isinstance(value, str) else value
+
+    def _schema_op(
+        self,
+        op_type: str,
+        domain: str,
+        operands: Sequence[SSAValue | None],
+        given: Mapping[str, object],
+        names: Sequence[str],
+        described: Mapping[str, Attribute],
+    ) -> SchemaOp:
+        if domain not in self.opsets:
+            raise ModelError(
+                f"the model imports no operator set of domain {domain or 'ai.onnx'}",
+                hint="add it to the opset imports",
+            )
+        cls = op_class(op_type, self.opsets[domain], domain)
+        check_arity(cls, operands, names)
+        graphs: dict[str, Graph] = {}
+        held: dict[str, Attribute] = {}
+        for key, value in given.items():
+            if key in cls.GRAPHS:
+                graphs[key] = _one_graph(key, value)
+            elif key in cls.KINDS:
+                held[key] = from_python(key, value, cls.KINDS[key], self.store)
+                _check_kind(key, held[key], cls)
+            else:
+                raise _no_attribute(cls, key)
+        for key, attribute in cls.SCHEMA.attributes.items():
+            if attribute.required and key not in given:
+                raise ModelError(f"{op_type} needs the attribute {key!r}")
+        return cls.make(operands, held, graphs, names, [UNKNOWN] * len(names), described)
+
+    def _custom(
+        self,
+        op_type: str,
+        domain: str,
+        operands: Sequence[SSAValue | None],
+        given: Mapping[str, object],
+        names: Sequence[str],
+        described: Mapping[str, Attribute],
+        overload: str,
+    ) -> Custom:
+        held: dict[str, Attribute | Sequence[Graph]] = {}
+        for key, value in given.items():
+            if isinstance(value, Graph):
+                held[key] = [value]
+            elif isinstance(value, Sequence) and value and isinstance(value[0], Graph):
+                held[key] = value
+            else:
+                held[key] = from_python(key, value, None, self.store)
+        types = [UNKNOWN] * len(names)
+        return Custom.make(domain, op_type, operands, held, names, types, described, overload)
+
+    # the end
+
+    def subgraph(self, name: str = "body") -> GraphWriter:
+        """A writer for a graph that will be an attribute of a node of this graph."""
+        return GraphWriter(
+            self.opsets,
+            self.store,
+            name=name,
+            functions=self.functions,
+            calls=self.calls,
+            typed=self.typed,
+            parent=self,
+        )
+
+    def set_outputs(
+        self,
+        values: Sequence[SSAValue | str],
+        infos: Sequence[ValueInfoAttr] | None = None,
+    ) -> None:
+        """The outputs of the graph; what the model declares of them, if it does."""
+        found = [self.value(value) if isinstance(value, str) else value for value in values]
+        self.outputs = list(
+            infos or [ValueInfoAttr.of(value_name(value), value.type) for value in found]
+        )
+        self.block.add_op(Yield(found))
+
+    def graph(self, value_infos: Sequence[ValueInfoAttr] = (), rest: bytes = b"") -> Graph:
+        """The finished graph, for an attribute of a node."""
+        if self.outputs is None:
+            raise ModelError(
+                "the graph has no outputs", f"graph {self.name!r}", "call set_outputs first"
+            )
+        return Graph(self.name, self.inputs, self.outputs, Region(self.block), value_infos, rest)
+
+    def add_function(self, function: Function) -> None:
+        """A function of the model; nodes with its domain and name mean its body."""
+        self.functions[function.key] = function
+        self.inference.functions = self.functions
+
+    def module(
+        self,
+        *,
+        ir_version: int = IR_VERSION,
+        about: Mapping[str, Attribute] | None = None,
+        opsets: Sequence[OpsetAttr] | None = None,
+        graph: Graph | None = None,
+    ) -> ModuleOp:
+        """The module that holds the model of which this is the main graph."""
+        imports = opsets or [OpsetAttr.of(*pair) for pair in self.opsets.items()]
+        functions = list(self.functions.values())
+        return ModuleOp([Model(ir_version, imports, functions, graph or self.graph(), about)])
+
+
+def hint(name: str) -> str | None:
+    """An IR name as close to the ONNX name as IR text allows."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
+    if not plain:
+        return None
+    return f"v{plain}" if plain[0].isdigit() else plain
+
+
+def check_arity(
+    cls: type[SchemaOp], operands: Sequence[SSAValue | None], outputs: Sequence[str]
+) -> None:
+    """`ModelError` unless the schema admits these inputs and outputs."""
+    schema = cls.SCHEMA
+    for kind, slots, present in (
+        ("input", cls.INPUTS, [value is not None for value in operands]),
+        ("output", cls.OUTPUTS, [True] * len(outputs)),
+    ):
+        fixed = [slot for slot in slots if slot.arity != VARIADIC]
+        single = sum(slot.arity == SINGLE for slot in slots)
+        if len(present) > len(fixed) and len(fixed) == len(slots):
+            raise ModelError(
+                f"{schema.name}-{schema.since_version} has {len(slots)} {kind}s at most, "
+                f"not {len(present)}"
+            )
+        missing = [
+            slot.field
+            for place, slot in enumerate(fixed)
+            if slot.arity == SINGLE and (place >= len(present) or not present[place])
+        ]
+        if missing:
+            raise ModelError(
+                f"{schema.name}-{schema.since_version} needs the {kind} {missing[0]!r}",
+                hint=f"it has {single} {kind}s that must be there",
+            )
+        least = schema.min_input if kind == "input" else schema.min_output
+        if len(present) < least or not all(present[len(fixed) :]):
+            raise ModelError(
+                f"{schema.name}-{schema.since_version} needs {least} {kind}s at least, all present"
+            )
+
+
+def _one_graph(name: str, value: object) -> Graph:
+    if not isinstance(value, Graph):
+        raise ModelError(
+            f"attribute {name!r} is a graph, which {value!r} is not",
+            hint="give what GraphWriter.subgraph().graph() gives",
+        )
+    return value
+
+
+def _check_kind(name: str, value: Attribute, cls: type[SchemaOp]) -> None:
+    from_schema = cls.KINDS[name]
+    if not cls.accepts(name, value):
+        raise ModelError(f"attribute {name!r} of {cls.SCHEMA.name} is {from_schema}, not {value}")
+
+
+def _no_attribute(cls: type[SchemaOp], name: str) -> ModelError:
+    known = [*cls.KINDS, *cls.GRAPHS]
+    close = get_close_matches(name, known, 1)
+    return ModelError(
+        f"{cls.SCHEMA.name}-{cls.SCHEMA.since_version} has no attribute {name!r}",
+        hint=f"the closest name is {close[0]!r}"
+        if close
+        else f"it has {', '.join(known) or 'none'}",
+    )
