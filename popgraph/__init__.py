@@ -1,1 +1,43 @@
-"""PopGraph."""
+"""PopGraph: ONNX graphs, compiled through readable IR to C, for inference and training."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from popgraph.builder.builder import Builder
+    from popgraph.compiler import Runner, compile
+    from popgraph.passes.pipeline import Options
+    from popgraph.support.errors import PopgraphError
+
+_HOMES = {
+    "compile": "popgraph.compiler",
+    "Runner": "popgraph.compiler",
+    "Options": "popgraph.passes.pipeline",
+    "PopgraphError": "popgraph.support.errors",
+    "Builder": "popgraph.builder.builder",
+}
+"""The public names and where they live; PopART's names live in `popgraph.session`."""
+
+
+def __getattr__(name: str) -> object:
+    """Imports a public name when it is first used, so that `import popgraph` stays instant."""
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        session = import_module("popgraph.session")
+        if name not in session.__all__:
+            raise AttributeError(f"module 'popgraph' has no attribute {name!r}")
+        value = getattr(session, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    session = import_module("popgraph.session")
+    return sorted({*globals(), *_HOMES, *session.__all__})

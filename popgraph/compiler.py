@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
@@ -18,12 +19,14 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c import build as build_c
 from popgraph.backends.c.target import host_target
 from popgraph.backends.reference import ReferenceExecutable
+from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import dsl
 from popgraph.builder.builder import Builder
 from popgraph.builder.onnx_import import import_model
-from popgraph.dialects.onnx.graphs import input_types
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
-from popgraph.passes.base import Compilation
+from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.infer_shapes import specialise
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.support.debug import Observer
@@ -66,6 +69,17 @@ def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> Modul
     return module
 
 
+def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
+    """What POPGRAPH_CHECK runs after every pass."""
+    assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
+
+
+def input_types(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
+    """The types of an onnx-level module's inputs that no initializer fills."""
+    graph = model_of(module).graph
+    return dict(zip(graph.input_names, (each.type for each in graph.block.args), strict=True))
+
+
 def level_of(module: ModuleOp) -> str:
     """The level of a module: that of the first operation in it that belongs to one."""
     for op in module.walk():
@@ -90,7 +104,7 @@ def lower(
     `until` names the last pass to run instead. The environment's debug settings (see
     `support/debug.py`) apply unless an `observer` is given.
     """
-    observer = observer or Observer.from_environment()
+    observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     first, last = LEVELS.index(level_of(module)), LEVELS.index(level)
     steps = [

@@ -14,10 +14,15 @@ def _pg() -> Dialect:
     return PG
 
 
-def _onnx() -> Dialect:
-    from popgraph.dialects.onnx import ONNX
+def _onnx(name: str) -> Callable[[], Dialect]:
+    """One of the dialects of ONNX's four standard domains."""
 
-    return ONNX
+    def factory() -> Dialect:
+        from popgraph.dialects.onnx import DIALECTS
+
+        return next(dialect for dialect in DIALECTS if dialect.name == name)
+
+    return factory
 
 
 def _graphcore() -> Dialect:
@@ -34,7 +39,7 @@ def _tile() -> Dialect:
 
 OWN: dict[str, Callable[[], Dialect]] = {
     "pg": _pg,
-    "onnx": _onnx,
+    **{name: _onnx(name) for name in ("onnx", "onnx_ml", "onnx_preview", "onnx_training")},
     "graphcore": _graphcore,
     "tile": _tile,
 }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
-from popgraph.dialects.onnx.writer import GraphWriter, tensor_type
+from popgraph.dialects.onnx import tensor_type
+from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.support.shapes import Shape
@@ -66,7 +67,7 @@ def build_network(network: Network, weights: WeightStore) -> ModuleOp:
         for number, shape in enumerate(network.inputs)
     ]
     for number, node in enumerate(network.nodes):
-        operands = []
+        operands: list[SSAValue | None] = []
         for position, operand in enumerate(node.operands):
             match operand:
                 case None:
@@ -83,6 +84,3 @@ def build_network(network: Network, weights: WeightStore) -> ModuleOp:
     chosen = sorted({*network.outputs, len(values) - 1} - set(range(len(network.inputs))))
     writer.set_outputs([values[number] for number in chosen] or values[-1:])
     return writer.module()
-
-
-Template = Callable[[Sequence[Shape]], Node]

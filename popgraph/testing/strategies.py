@@ -17,7 +17,7 @@ LIMIT = 256
 
 Step: TypeAlias = tuple[Node, Shape]
 """A node and the shape of its result."""
-Template: TypeAlias = Callable[[DrawFn, list[Shape], int], Step | None]
+Template: TypeAlias = Callable[[DrawFn, list[Shape], int, str], Step | None]
 """Draws a node that reads value `int`; None when the operator does not fit that value."""
 
 UNARY = ("Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Identity", "Exp", "Sqrt", "Erf", "LeakyRelu")
@@ -39,12 +39,12 @@ def constants(shape: Shape, dtype: str) -> SearchStrategy[Constant]:
     )
 
 
-def unary(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
+def unary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     op = draw(st.sampled_from(UNARY))
     return Node(op, (source,)), shapes[source]
 
 
-def binary(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     """With another value of a shape that fits, or with a constant."""
     op = draw(st.sampled_from(BINARY))
     fitting = [other for other in range(len(shapes)) if fits(shapes[source], shapes[other])]
@@ -52,7 +52,7 @@ def binary(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
         other = draw(st.sampled_from(fitting))
         return Node(op, (source, other)), broadcast(shapes[source], shapes[other])
     shape = draw(smaller(shapes[source]))
-    operands = (source, draw(constants(shape, "f32")))
+    operands: tuple[int | Constant, ...] = (source, draw(constants(shape, dtype)))
     if draw(st.booleans()):
         operands = operands[::-1]
     return Node(op, operands), shapes[source]
@@ -81,7 +81,7 @@ def trimmed(shape: Shape, drop: int) -> Shape:
     return shape
 
 
-def select(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
+def select(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     """Where needs a condition; comparing with oneself shifted is a poor one, a constant is not."""
     shape = shapes[source]
     condition = Constant(
@@ -89,10 +89,10 @@ def select(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
         "bool",
         tuple(draw(st.lists(st.integers(0, 1), min_size=prod(shape), max_size=prod(shape)))),
     )
-    return Node("Where", (condition, source, draw(constants((), "f32")))), shape
+    return Node("Where", (condition, source, draw(constants((), dtype)))), shape
 
 
-def reduction(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def reduction(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
@@ -106,28 +106,28 @@ def reduction(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node(op, (source, vector(*axes)), (flag,)), result
 
 
-def matmul(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def matmul(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if len(shape) < 2:
         return None
     columns = draw(st.integers(1, 5))
-    weight = Constant((shape[-1], columns), seed=draw(st.integers(0, 3)))
+    weight = Constant((shape[-1], columns), dtype, seed=draw(st.integers(0, 3)))
     return Node("MatMul", (source, weight)), (*shape[:-1], columns)
 
 
-def gemm(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if len(shape) != 2:
         return None
     columns, transposed = draw(st.integers(1, 20)), draw(st.booleans())
     inner = (columns, shape[1]) if transposed else (shape[1], columns)
-    bias = Constant((columns,), seed=draw(st.integers(0, 3)))
+    bias = Constant((columns,), dtype, seed=draw(st.integers(0, 3)))
     attributes = (("transB", int(transposed)), ("alpha", draw(st.sampled_from([1.0, 0.5]))))
-    operands = (source, Constant(inner, seed=draw(st.integers(0, 3))), bias)
+    operands = (source, Constant(inner, dtype, seed=draw(st.integers(0, 3))), bias)
     return Node("Gemm", operands, attributes), (shape[0], columns)
 
 
-def convolution(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if len(shape) != 4:
         return None
@@ -138,8 +138,8 @@ def convolution(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     if window is None:
         return None
     kernel, attributes, sizes = window
-    weight = Constant((outputs, channels // groups, *kernel), seed=draw(st.integers(0, 3)))
-    bias = draw(st.none() | constants((outputs,), "f32"))
+    weight = Constant((outputs, channels // groups, *kernel), dtype, seed=draw(st.integers(0, 3)))
+    bias = draw(st.none() | constants((outputs,), dtype))
     operands = (source, weight) if bias is None else (source, weight, bias)
     result = (shape[0], outputs, *sizes)
     if prod(result) > LIMIT:
@@ -147,7 +147,7 @@ def convolution(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node("Conv", operands, (*attributes, ("group", groups))), result
 
 
-def pool(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def pool(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if len(shape) != 4:
         return None
@@ -182,13 +182,13 @@ def windows(
     return kernel, attributes, sizes
 
 
-def transpose(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
+def transpose(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     shape = shapes[source]
     perm = draw(st.permutations(range(len(shape))))
     return Node("Transpose", (source,), (("perm", list(perm)),)), tuple(shape[i] for i in perm)
 
 
-def reshape(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
+def reshape(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     shape = shapes[source]
     split = draw(st.integers(0, len(shape)))
     result = draw(
@@ -197,7 +197,7 @@ def reshape(draw: DrawFn, shapes: list[Shape], source: int) -> Step:
     return Node("Reshape", (source, vector(*result))), result
 
 
-def window_slice(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def window_slice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
@@ -210,16 +210,16 @@ def window_slice(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node("Slice", operands), (*shape[:axis], size, *shape[axis + 1 :])
 
 
-def pad(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def pad(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     pads = [draw(st.integers(0, 1)) for _ in range(2 * len(shape))]
     result = tuple(d + pads[i] + pads[i + len(shape)] for i, d in enumerate(shape))
     if not shape or prod(result) > LIMIT:
         return None
-    return Node("Pad", (source, vector(*pads), Constant((), fill=0.5))), result
+    return Node("Pad", (source, vector(*pads), Constant((), dtype, fill=0.5))), result
 
 
-def concat(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def concat(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape or 2 * prod(shape) > LIMIT:
         return None
@@ -230,7 +230,7 @@ def concat(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node("Concat", (source, other), (("axis", axis),)), result
 
 
-def softmax(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def softmax(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
@@ -239,7 +239,7 @@ def softmax(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node(op, (source,), (("axis", axis),)), shape
 
 
-def gather(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def gather(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
@@ -251,17 +251,17 @@ def gather(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
     return Node("Gather", (source, vector(*indices)), (("axis", axis),)), result
 
 
-def normalization(draw: DrawFn, shapes: list[Shape], source: int) -> Step | None:
+def normalization(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
     if len(shape) == 4 and draw(st.booleans()):
         channel = (shape[1],)
         seeds = [draw(st.integers(0, 3)) for _ in range(3)]
-        scale, bias, mean = (Constant(channel, seed=seed) for seed in seeds)
-        variance = Constant(channel, fill=draw(st.sampled_from([1.0, 0.25])))
+        scale, bias, mean = (Constant(channel, dtype, seed=seed) for seed in seeds)
+        variance = Constant(channel, dtype, fill=draw(st.sampled_from([1.0, 0.25])))
         return Node("BatchNormalization", (source, scale, bias, mean, variance)), shape
-    scale = draw(constants(shape[-1:], "f32"))
+    scale = draw(constants(shape[-1:], dtype))
     return Node("LayerNormalization", (source, scale), (("axis", -1),)), shape
 
 
@@ -286,22 +286,24 @@ TEMPLATES: tuple[Template, ...] = (
 
 
 @st.composite
-def networks(draw: DrawFn, max_nodes: int = 6) -> Network:
-    """A small well-typed network of float32 values, every inner value a possible output."""
+def networks(draw: DrawFn, max_nodes: int = 6, dtype: str = "f32") -> Network:
+    """A small well-typed network, every inner value a possible output."""
     dims = st.integers(1, 4)
+    image = st.tuples(st.integers(1, 2), dims, st.integers(2, 6), st.integers(2, 6))
     shape_strategies = [
+        image,
         st.tuples(),
         st.tuples(st.integers(1, 20)),
         st.tuples(dims, st.integers(1, 18)),
-        st.tuples(st.integers(1, 2), dims, st.integers(2, 6), st.integers(2, 6)),
+        image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
     shapes = list(inputs)
     nodes: list[Node] = []
     for _ in range(draw(st.integers(1, max_nodes))):
         template = draw(st.sampled_from(TEMPLATES))
-        source = draw(st.integers(0, len(shapes) - 1))
-        step = template(draw, shapes, source)
+        source = draw(st.just(len(shapes) - 1) | st.integers(0, len(shapes) - 1))
+        step = template(draw, shapes, source, dtype)
         if step is not None:
             nodes.append(step[0])
             shapes.append(step[1])
@@ -309,4 +311,4 @@ def networks(draw: DrawFn, max_nodes: int = 6) -> Network:
         nodes.append(Node("Relu", (0,)))
         shapes.append(shapes[0])
     outputs = draw(st.sets(st.integers(len(inputs), len(shapes) - 1), max_size=2))
-    return Network(tuple(inputs), tuple(nodes), outputs=tuple(sorted(outputs)))
+    return Network(tuple(inputs), tuple(nodes), dtype, outputs=tuple(sorted(outputs)))
