@@ -25,9 +25,12 @@ from popgraph.dialects.onnx.types import (
     UNKNOWN,
     UnknownType,
     describe,
+    dims,
     erased,
+    joined,
     refined,
     static_shape,
+    tensor_type,
 )
 from popgraph.dialects.program import BlobAttr, WeightStore
 from popgraph.dialects.program.attributes import Array
@@ -59,6 +62,10 @@ class Inference:
         self.opsets = dict(opsets)
         self.store = store
         self.functions = functions if functions is not None else {}
+        self.into_graphs = False
+        """Whether to infer the graphs inside nodes again (a reader has just done it)."""
+        self.trusting = True
+        """Whether what the values' types said before stays true, and adds to what is inferred."""
         self.known: dict[SSAValue, Array] = {}
         self._tensors: dict[SSAValue, TensorProto] = {}
 
@@ -104,10 +111,19 @@ class Inference:
             self._note(op.results[0], held)
             return
         types = self._infer(op)
+        if self.into_graphs and op.GRAPHS:
+            types |= visit_graphs(self, op)
         for result, fallback in zip(op.results, fallbacks(op), strict=True):
             inferred = types.get(result, UNKNOWN)
-            set_type(result, fallback if inferred == UNKNOWN else inferred)
+            type_ = fallback if inferred == UNKNOWN else inferred
+            same = erased(type_) == erased(result.type)
+            set_type(result, refined(type_, result.type) if self.trusting and same else type_)
+            self._forget(result)
         self._follow(op)
+
+    def _forget(self, value: SSAValue) -> None:
+        self.known.pop(value, None)
+        self._tensors.pop(value, None)
 
     def _note(self, value: SSAValue, attribute: TensorAttr) -> None:
         held = attribute.held
@@ -180,6 +196,68 @@ def _values_inside(op: Operation) -> Iterator[SSAValue]:
             yield from block.args
             for inner in block.ops:
                 yield from _values_inside(inner)
+
+
+def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:
+    """Infers the graphs inside a node; the types that they give to its results."""
+    graphs = {name: found[0] for name, found in op.graphs().items()}
+    match op.op_type:
+        case "If":
+            return _visit_if(inference, op, list(graphs.values()))
+        case "Loop":
+            return _visit_loop(inference, op, graphs["body"])
+        case _:
+            for graph in graphs.values():
+                inference.visit_graph(graph)
+            return {}
+
+
+def _visit_if(
+    inference: Inference, op: SchemaOp, branches: list[Graph]
+) -> dict[SSAValue, Attribute]:
+    for branch in branches:
+        inference.visit_graph(branch)
+    first, second = (branch.yielded for branch in branches)
+    return {
+        result: joined(a.type, b.type)
+        for result, a, b in zip(op.results, first, second, strict=True)
+        if erased(a.type) == erased(b.type)
+    }
+
+
+def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
+    """
+    The type of a state is the most exact one that it has before and after every turn.
+
+    Found by trying the type that it has at first: where a turn changes a dimension, that
+    dimension is not known, and the body is inferred again.
+    """
+    _, _, *first = op.input_values()
+    states = [UNKNOWN if value is None else value.type for value in first]
+    trusting, inference.trusting = inference.trusting, False
+    while True:
+        for argument, type_ in zip(body.block.args[2:], states, strict=False):
+            set_type(argument, type_)
+        inference.visit_graph(body)
+        after = [value.type for value in body.yielded[1 : 1 + len(states)]]
+        both = [
+            joined(a, b) if erased(a) == erased(b) else a
+            for a, b in zip(states, after, strict=True)
+        ]
+        if both == states:
+            break
+        states = both
+    inference.trusting = trusting
+    collected = [_stacked(value.type) for value in body.yielded[1 + len(states) :]]
+    return dict(zip(op.results, [*states, *collected], strict=True))
+
+
+def _stacked(type_: Attribute) -> Attribute:
+    """The type of a tensor's values of all turns; nobody knows how many there will be."""
+    shape = dims(type_)
+    if shape is None or not isinstance(type_, TensorType):
+        return erased(type_)
+    return tensor_type(type_.element_type, [None, *shape])
 
 
 def set_type(value: SSAValue, type_: Attribute) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType, UnrankedTensorType
@@ -232,6 +232,32 @@ def _better(first: Dim, second: Dim) -> Dim:
     if first is None or isinstance(second, int):
         return second
     return first
+
+
+def joined(first: Attribute, second: Attribute) -> Attribute:
+    """The most exact type that values of both types have (element types are the same)."""
+    if first == second:
+        return first
+    if isinstance(first, SeqType | OptType) and type(second) is type(first):
+        return type(first)(joined(first.element, second.element))
+    mine, other = dims(first), dims(second)
+    if mine is None or other is None or len(mine) != len(other):
+        return erased(first)
+    assert isinstance(first, TensorType)
+    both = [a if a == b else None for a, b in zip(mine, other, strict=True)]
+    return tensor_type(first.element_type, both)
+
+
+def substituted(type_: Attribute, sizes: Mapping[str, int]) -> Attribute:
+    """The type with numbers for the dimensions that `sizes` names."""
+    match type_:
+        case TensorType(encoding=DimsAttr()):
+            given = [sizes.get(d, d) if isinstance(d, str) else d for d in dims(type_) or ()]
+            return tensor_type(type_.element_type, given)
+        case SeqType() | OptType():
+            return type(type_)(substituted(type_.element, sizes))
+        case _:
+            return type_
 
 
 def describe(type_: Attribute) -> str:

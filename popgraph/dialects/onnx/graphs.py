@@ -1,0 +1,25 @@
+"""What does a module of this level take and give?"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
+
+from popgraph.dialects.onnx.containers import model_of
+
+
+def input_types(module: ModuleOp) -> dict[str, Attribute]:
+    """The types of the graph's inputs by name (initializers are none of them)."""
+    graph = model_of(module).graph
+    return {
+        name: argument.type
+        for name, argument in zip(graph.input_names, graph.block.args, strict=True)
+    }
+
+
+def output_types(module: ModuleOp) -> dict[str, Attribute]:
+    """The types of the graph's outputs by name."""
+    graph = model_of(module).graph
+    return {
+        name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)
+    }

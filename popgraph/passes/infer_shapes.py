@@ -1,0 +1,137 @@
+"""Which type does every ONNX value have, once the types of the inputs are known?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.containers import Graph, model_of
+from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.types import (
+    Dim,
+    describe,
+    dims,
+    erased,
+    refined,
+    substituted,
+    tensor_type,
+)
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation, Pass
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class InferShapes(Pass):
+    """
+    Every ONNX value gets the type that its operator's schema infers.
+
+    Small constants are followed on the way, so that a shape that the model computes from other
+    shapes is known. Graphs inside nodes are inferred with what flows into them.
+    """
+
+    name = "infer-shapes"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        infer_shapes(module, compilation.weights)
+
+
+def infer_shapes(module: ModuleOp, store: WeightStore | None = None) -> Inference:
+    """Infers all types anew; the inference, with the constants that it knows."""
+    model = model_of(module)
+    store = store if store is not None else WeightStore()
+    inference = Inference(model.opset_versions, store, model.functions)
+    inference.into_graphs = True
+    inference.visit_graph(model.graph)
+    _declare(model.graph)
+    return inference
+
+
+def _declare(graph: Graph) -> None:
+    """What the graph declares of its outputs becomes what they are."""
+    infos = [
+        ValueInfoAttr.of(info.text, refined(value.type, info.type), info.exact.data)
+        for info, value in zip(graph.outputs, graph.yielded, strict=True)
+    ]
+    graph.properties["outputs"] = ArrayAttr(infos)
+
+
+def specialise(
+    module: ModuleOp,
+    inputs: Mapping[str, Shape | Attribute],
+    store: WeightStore | None = None,
+) -> None:
+    """
+    Gives inputs these shapes (or types, see `tensor_type`) and infers all others from them.
+
+    A symbol that stands for a dimension of one input becomes the same number everywhere. Raises
+    `TypeMismatchError` where a shape does not fit what the model says of the input.
+    """
+    graph = model_of(module).graph
+    arguments: dict[str, SSAValue] = dict(zip(graph.input_names, graph.block.args, strict=True))
+    symbols: dict[str, int] = {}
+    for name, given in inputs.items():
+        if name not in arguments:
+            raise _no_input(name, list(arguments))
+        wanted = arguments[name].type
+        type_ = given if isinstance(given, Attribute) else _with_shape(name, wanted, given)
+        _check(name, wanted, type_, symbols)
+        set_type(arguments[name], type_)
+    for op in graph.walk():
+        for value in (*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)):
+            set_type(value, substituted(value.type, symbols))
+    infos = [
+        ValueInfoAttr.of(info.text, argument.type, info.exact.data)
+        for info, argument in zip(graph.inputs, graph.block.args, strict=True)
+    ]
+    graph.properties["inputs"] = ArrayAttr(infos)
+    infer_shapes(module, store)
+
+
+def _no_input(name: str, names: list[str]) -> TypeMismatchError:
+    close = get_close_matches(name, names, 1)
+    listed = ", ".join(map(repr, names)) or "none"
+    return TypeMismatchError(
+        f"the model has no input {name!r}",
+        hint=f"the closest name is {close[0]!r}" if close else f"its inputs are {listed}",
+    )
+
+
+def _with_shape(name: str, wanted: Attribute, shape: Shape) -> Attribute:
+    element = getattr(wanted, "element_type", None)
+    if element is None:
+        raise TypeMismatchError(
+            f"input {name!r} is {describe(wanted)}, which has no shape", f"input {name!r}"
+        )
+    return tensor_type(element, shape)
+
+
+def _check(name: str, wanted: Attribute, given: Attribute, symbols: dict[str, int]) -> None:
+    """`TypeMismatchError` unless `given` is a case of `wanted`; learns symbols from it."""
+
+    def wrong(hint: str) -> TypeMismatchError:
+        return TypeMismatchError(
+            f"input {name!r} is {describe(wanted)}, not {describe(given)}",
+            f"input {name!r}",
+            hint,
+        )
+
+    if erased(wanted) != erased(given):
+        raise wrong("convert the array to the model's element type")
+    mine: tuple[Dim, ...] | None = dims(wanted)
+    theirs = dims(given)
+    if mine is None or theirs is None:
+        return
+    if len(mine) != len(theirs):
+        raise wrong(f"the model wants {len(mine)} dimensions, {len(theirs)} are given")
+    for place, (dim, size) in enumerate(zip(mine, theirs, strict=True)):
+        if isinstance(dim, int) and dim != size:
+            raise wrong(f"dimension {place} must be {dim}")
+        if isinstance(dim, str) and isinstance(size, int) and symbols.setdefault(dim, size) != size:
+            raise wrong(f"{dim!r} is {symbols[dim]} in another input, and {size} here")
