@@ -3,33 +3,54 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    FloatAttr,
-    IntegerAttr,
-    StringAttr,
-    TensorType,
-    f64,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.program.attributes import Array, IntsAttr
+from popgraph.dialects.graphcore.syntax import (
+    parse_operation,
+    print_operation,
+    to_attribute,
+)
+from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+"""An array to compute with, whatever its elements."""
 Operand: TypeAlias = SSAValue | Operation
 Tensor: TypeAlias = TensorType[Attribute]
-Property: TypeAlias = bool | int | float | str | Sequence[int] | Attribute | None
 
 PLACEHOLDER = TensorType(i1, [])
+
+
+class Elements(NamedTuple):
+    """A set of element types, and what messages call it."""
+
+    words: str
+    names: frozenset[str]
+
+
+_FLOAT = frozenset({"f16", "bf16", "f32", "f64"})
+_INTEGER = frozenset({"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
+_BOOL = frozenset({"bool"})
+
+FLOATS = Elements("float", _FLOAT)
+INTEGERS = Elements("integer", _INTEGER)
+NUMBERS = Elements("float or integer", _FLOAT | _INTEGER)
+BOOLS = Elements("bool", _BOOL)
+BITS = Elements("bool or integer", _BOOL | _INTEGER)
+ORDERED = Elements("float, integer or bool", _FLOAT | _INTEGER | _BOOL)
+REAL = Elements("real", frozenset(dtypes.BY_NAME) - {"c64", "c128"})
+ANY = Elements("any", frozenset(dtypes.BY_NAME))
 
 
 def tensor_of(value: Operand) -> Tensor:
@@ -47,21 +68,19 @@ def dtype_of(value: Operand) -> dtypes.DType:
     return dtypes.from_ir(tensor_of(value).element_type)
 
 
-def to_attribute(value: Property) -> Attribute | None:
-    """Python's bool, int, float, str and int sequences as the builtin attributes for them."""
-    match value:
-        case None | Attribute():
-            return value
-        case bool():
-            return IntegerAttr(int(value), i1)
-        case int():
-            return IntegerAttr(value, i64)
-        case float():
-            return FloatAttr(value, f64)
-        case str():
-            return StringAttr(value)
-        case _:
-            return IntsAttr.of(value)
+def is_float(value: Operand) -> bool:
+    """Whether gradients can flow through values of this element type."""
+    return dtype_of(value).name in FLOATS.names
+
+
+def integer(attribute: IntegerAttr[Any]) -> int:
+    """The number in an integer property."""
+    return attribute.value.data
+
+
+def flag(attribute: IntegerAttr[Any]) -> bool:
+    """The truth in a bool property."""
+    return attribute.value.data != 0
 
 
 class GraphcoreOp(IRDLOperation, ABC):
@@ -75,10 +94,13 @@ class GraphcoreOp(IRDLOperation, ABC):
 
     traits = traits_def(Pure())
 
+    # Overrides of `evaluate` and `gradient` name their parameters: one array per operand, one
+    # gradient per result. `Any` lets them.
+
     def __init__(
         self,
         operands: Sequence[Operand | Sequence[Operand] | None],
-        properties: Mapping[str, Property] | None = None,
+        properties: Mapping[str, object] | None = None,
     ) -> None:
         made = {name: to_attribute(value) for name, value in (properties or {}).items()}
         count = len(type(self).get_irdl_definition().results)
@@ -93,15 +115,15 @@ class GraphcoreOp(IRDLOperation, ABC):
         """The result types that the operands and properties imply; TypeMismatchError if none."""
 
     @abstractmethod
-    def evaluate(self, *arrays: Array) -> tuple[Array, ...]:
+    def evaluate(self, *arrays: Any, **_: Any) -> tuple[Array, ...]:
         """The meaning, in NumPy: slow, obvious, right for every element type it admits."""
 
-    def gradient(self, *gradients: SSAValue | None) -> tuple[Operand | None, ...]:
+    def gradient(self, *gradients: Any, **_: Any) -> tuple[Operand | None, ...]:
         """
         The gradient of each operand, given that of each result (None: no gradient flows there).
 
         Called under an implicit builder: constructing an operation inserts it. An operation
-        without this method has no gradient.
+        without this method has no gradient; a composite without it is expanded first.
         """
         raise AssertionError(f"{self.name} is not differentiable")
 
@@ -109,7 +131,65 @@ class GraphcoreOp(IRDLOperation, ABC):
     def is_differentiable(cls) -> bool:
         return cls.gradient is not GraphcoreOp.gradient
 
+    @property
+    def title(self) -> str:
+        """The operation's name in messages."""
+        return self.name.removeprefix("graphcore.")
+
+    def fail(self, what: str, hint: str = "") -> TypeMismatchError:
+        """The error to raise when the operation cannot be, with its name in front."""
+        return TypeMismatchError(f"{self.title} {what}", hint=hint)
+
+    def common_element(self, elements: Elements, *values: Operand) -> Attribute:
+        """The one element type of `values`, which must be among `elements`."""
+        found = {tensor_of(value).element_type: dtype_of(value).name for value in values}
+        if len(found) > 1:
+            listed = " and ".join(found.values())
+            raise self.fail(
+                f"needs operands of one element type, not {listed}", "cast one of them first"
+            )
+        ((element, name),) = found.items()
+        if name not in elements.names:
+            raise self.fail(
+                f"needs {elements.words} elements, not {name}", "cast the operand first"
+            )
+        return element
+
+    def made_element(self, elements: Elements, element: Attribute) -> Attribute:
+        """The element type that a property asks for, which must be among `elements`."""
+        try:
+            name = dtypes.from_ir(element).name
+        except KeyError:
+            raise self.fail(f"knows no element type {element}") from None
+        if name not in elements.names:
+            raise self.fail(f"makes {elements.words} elements, not {name}")
+        return element
+
+    def check_axes(self, axes: Sequence[int], rank: int) -> None:
+        """Axes are in range and stand once."""
+        for axis in axes:
+            if not 0 <= axis < rank:
+                raise self.fail(
+                    f"has no axis {axis} in a tensor of rank {rank}",
+                    f"axes count from 0 to {rank - 1}" if rank else "a scalar has no axes",
+                )
+        if len(set(axes)) != len(axes):
+            raise self.fail(f"got an axis twice in {list(axes)}", "give every axis once")
+
+    def check_lengths(self, length: int, **lists: IntsAttr) -> None:
+        """Every list holds one number per dimension that it is about."""
+        for name, numbers in lists.items():
+            if len(numbers) != length:
+                raise self.fail(f"needs {length} numbers in {name}, not {len(numbers)}")
+
     def verify_(self) -> None:
+        for value in (*self.operands, *self.results):
+            if not tensor_of(value).has_static_shape():
+                raise VerifyException(f"{self.name} needs static shapes, not {value.type}")
+            try:
+                dtype_of(value)
+            except KeyError:
+                raise VerifyException(f"{self.name} has no meaning for {value.type}") from None
         try:
             expected = self.infer()
         except TypeMismatchError as error:
@@ -117,6 +197,18 @@ class GraphcoreOp(IRDLOperation, ABC):
         for result, type_ in zip(self.results, expected, strict=True):
             if result.type != type_:
                 raise VerifyException(f"{self.name} gives {type_}, not {result.type}")
+
+    def print(self, printer: Printer) -> None:
+        defined = type(self).get_irdl_definition().properties
+        print_operation(
+            printer,
+            self,
+            {name: self.properties[name] for name in defined if name in self.properties},
+        )
+
+    @classmethod
+    def parse(cls, parser: Parser) -> GraphcoreOp:
+        return parse_operation(parser, cls)
 
 
 class Elementwise(GraphcoreOp):
@@ -127,21 +219,17 @@ class Elementwise(GraphcoreOp):
     """
 
     SCALAR: ClassVar[str]
+    ELEMENTS: ClassVar[Elements] = NUMBERS
     result = result_def(TensorType)
 
     def result_element(self) -> Attribute:
         """The element type of the result; that of the operands unless an operation differs."""
-        elements = {tensor_of(operand).element_type for operand in self.operands}
-        if len(elements) > 1:
-            listed = " and ".join(
-                dtypes.from_ir(element).name for element in sorted(elements, key=str)
-            )
-            raise TypeMismatchError(f"{self.name} needs operands of one element type, not {listed}")
-        return elements.pop()
+        return self.common_element(self.ELEMENTS, *self.operands)
 
     def infer(self) -> tuple[Tensor, ...]:
+        element = self.result_element()
         shape = shapes.broadcast(*(shape_of(operand) for operand in self.operands))
-        return (TensorType(self.result_element(), shape),)
+        return (TensorType(element, shape),)
 
 
 class Unary(Elementwise):
@@ -198,3 +286,25 @@ class Composite(GraphcoreOp):
 def as_array(value: object, dtype: dtypes.DType) -> Array:
     """`value` with the dtype that the IR promises (NumPy widens scalars and some reductions)."""
     return np.asarray(value).astype(dtype.numpy, copy=False)
+
+
+def precisely(function: Callable[..., Any], *arrays: Array) -> Array:
+    """
+    `function` of float arrays as float64, rounded once to the dtype of the first.
+
+    Integers and bools pass as they are, so they wrap as C's do. What overflows becomes infinite
+    and what is undefined NaN, silently, as IEEE says.
+    """
+    return precisely_each(lambda *wide: (function(*wide),), *arrays)[0]
+
+
+def precisely_each(function: Callable[..., tuple[Any, ...]], *arrays: Array) -> tuple[Array, ...]:
+    """As `precisely`, for functions of several results."""
+    wide = [
+        array.astype(np.float64) if dtypes.from_numpy(array.dtype).name in _FLOAT else array
+        for array in arrays
+    ]
+    with np.errstate(all="ignore"):
+        return tuple(
+            np.asarray(result).astype(arrays[0].dtype, copy=False) for result in function(*wide)
+        )

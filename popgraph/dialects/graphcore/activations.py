@@ -1,0 +1,155 @@
+"""Which activations are made of smaller operations? GELU, leaky ReLU, dropout."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, f32, i1, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.arithmetic import AddOp, MulOp, WhereOp
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    Array,
+    Composite,
+    Operand,
+    Tensor,
+    flag,
+    integer,
+    precisely,
+    shape_of,
+    tensor_of,
+)
+from popgraph.dialects.graphcore.broadcasting import same_type, scalar
+from popgraph.dialects.graphcore.functions import ErfOp, TanhOp, erf
+from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.dialects.graphcore.random import RandomUniformOp, uniform
+
+CUBIC = 0.044715
+"""The coefficient of the approximation of GELU by tanh."""
+
+
+@irdl_op_definition
+class GeluOp(Composite):
+    """
+    x times the normal distribution's probability of less than x. ONNX Gelu.
+
+    By erf, or, if `approximate`, by the usual formula of tanh.
+    """
+
+    name = "graphcore.gelu"
+    x = operand_def(TensorType)
+    approximate = prop_def(BoolAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, approximate: bool) -> None:
+        super().__init__([x], {"approximate": bool(approximate)})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.x)
+        return same_type(self.x)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        def gelu(x: Array) -> Array:
+            if not flag(self.approximate):
+                return np.asarray(x * 0.5 * (1 + erf(x / math.sqrt(2))))
+            inner = math.sqrt(2 / math.pi) * (x + CUBIC * x**3)
+            return np.asarray(x * 0.5 * (1 + np.tanh(inner)))
+
+        return (precisely(gelu, x),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        x, one = self.x, scalar(1, self.x)
+        if not flag(self.approximate):
+            probability: Operand = ErfOp(MulOp(x, scalar(math.sqrt(0.5), x)))
+        else:
+            cubic = AddOp(MulOp(MulOp(x, x), scalar(CUBIC, x)), one)
+            probability = TanhOp(MulOp(MulOp(x, cubic), scalar(math.sqrt(2 / math.pi), x)))
+        return (MulOp(MulOp(x, scalar(0.5, x)), AddOp(probability, one)),)
+
+
+@irdl_op_definition
+class LeakyReluOp(Composite):
+    """x where it is positive, else `alpha` * x; the gradient at 0 is alpha. ONNX LeakyRelu."""
+
+    name = "graphcore.leaky_relu"
+    x = operand_def(TensorType)
+    alpha = prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, alpha: float) -> None:
+        super().__init__([x], {"alpha": float(alpha)})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.x)
+        return same_type(self.x)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        alpha = self.alpha.value.data
+        return (precisely(lambda a: np.where(a > 0, a, alpha * a), x),)
+
+    def either(self, value: Operand) -> Operand:
+        """`value` where x is positive, else alpha * value."""
+        positive = CompareOp(self.x, scalar(0, self.x), "gt")
+        return WhereOp(positive, value, MulOp(value, scalar(self.alpha.value.data, self.x)))
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (self.either(dy),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        return (self.either(self.x),)
+
+
+@irdl_op_definition
+class DropoutOp(Composite):
+    """
+    x with a share `ratio` of its elements set to 0 at random, the others scaled up to make good.
+
+    `mask` is true where x was kept: where `random_uniform(seed, stream)` (f32) is at least ratio.
+    ONNX Dropout in training.
+    """
+
+    name = "graphcore.dropout"
+    x = operand_def(TensorType)
+    seed = operand_def(TensorType)
+    ratio = prop_def(FloatAttr)
+    stream = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+    mask = result_def(TensorType)
+
+    def __init__(self, x: Operand, seed: Operand, *, ratio: float, stream: int) -> None:
+        super().__init__([x, seed], {"ratio": float(ratio), "stream": stream})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.x)
+        if tensor_of(self.seed) != TensorType(i64, []):
+            raise self.fail(f"needs an i64 scalar as its seed, not {tensor_of(self.seed)}")
+        if not 0 <= self.ratio.value.data < 1:
+            raise self.fail(
+                f"cannot drop a share of {self.ratio.value.data}", "from 0 up to, not including, 1"
+            )
+        return (*same_type(self.x), TensorType(i1, shape_of(self.x)))
+
+    @property
+    def scale(self) -> float:
+        return 1 / (1 - self.ratio.value.data)
+
+    def evaluate(self, x: Array, seed: Array) -> tuple[Array, ...]:
+        random = uniform(seed, integer(self.stream), x.shape, f32)
+        mask = np.asarray(random >= np.float32(self.ratio.value.data))
+        return (precisely(lambda a: np.where(mask, a * self.scale, 0), x), mask)
+
+    def kept(self, value: Operand, mask: Operand) -> Operand:
+        scaled = MulOp(value, scalar(self.scale, value))
+        return WhereOp(mask, scaled, scalar(0, value))
+
+    def gradient(self, dy: SSAValue | None, dmask: None = None) -> tuple[Operand | None, ...]:
+        return (None if dy is None else self.kept(dy, self.mask), None)
+
+    def expand(self) -> tuple[Operand, ...]:
+        stream = integer(self.stream)
+        random = RandomUniformOp(self.seed, shape=shape_of(self.x), dtype=f32, stream=stream)
+        mask = CompareOp(random, scalar(self.ratio.value.data, random), "ge")
+        return (self.kept(self.x, mask), mask)

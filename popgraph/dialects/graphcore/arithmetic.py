@@ -1,0 +1,254 @@
+"""Which elementwise functions do gradients consist of? Sums, products, powers, choice."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType, i1
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def
+
+from popgraph.dialects.graphcore.base import (
+    ANY,
+    FLOATS,
+    ORDERED,
+    Array,
+    Binary,
+    Elements,
+    Elementwise,
+    Operand,
+    Unary,
+    precisely,
+    shape_of,
+    tensor_of,
+)
+from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
+from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.support import dtypes
+
+
+@irdl_op_definition
+class NegOp(Unary):
+    """-x. ONNX Neg."""
+
+    name = "graphcore.neg"
+    SCALAR: ClassVar[str] = "neg"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.negative, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (NegOp(dy),)
+
+
+@irdl_op_definition
+class ExpOp(Unary):
+    """e^x. ONNX Exp."""
+
+    name = "graphcore.exp"
+    SCALAR: ClassVar[str] = "exp"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.exp, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, self.result),)
+
+
+@irdl_op_definition
+class LogOp(Unary):
+    """The natural logarithm. ONNX Log."""
+
+    name = "graphcore.log"
+    SCALAR: ClassVar[str] = "log"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.log, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(dy, self.x),)
+
+
+@irdl_op_definition
+class AddOp(Binary):
+    """lhs + rhs. ONNX Add."""
+
+    name = "graphcore.add"
+    SCALAR: ClassVar[str] = "add"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.add, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (sum_to(dy, shape_of(self.lhs)), sum_to(dy, shape_of(self.rhs)))
+
+
+@irdl_op_definition
+class SubOp(Binary):
+    """lhs - rhs. ONNX Sub."""
+
+    name = "graphcore.sub"
+    SCALAR: ClassVar[str] = "sub"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.subtract, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (sum_to(dy, shape_of(self.lhs)), sum_to(NegOp(dy), shape_of(self.rhs)))
+
+
+@irdl_op_definition
+class MulOp(Binary):
+    """lhs * rhs. ONNX Mul."""
+
+    name = "graphcore.mul"
+    SCALAR: ClassVar[str] = "mul"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.multiply, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (
+            sum_to(MulOp(dy, self.rhs), shape_of(self.lhs)),
+            sum_to(MulOp(dy, self.lhs), shape_of(self.rhs)),
+        )
+
+
+def _divide(lhs: Array, rhs: Array) -> Array:
+    if lhs.dtype.kind not in "iu":
+        return np.asarray(np.divide(lhs, rhs))
+    floor = np.floor_divide(lhs, rhs)
+    inexact = (rhs != 0) & (np.multiply(floor, rhs) != lhs)
+    return np.asarray(floor + (inexact & ((lhs < 0) != (rhs < 0))))
+
+
+@irdl_op_definition
+class DivOp(Binary):
+    """
+    lhs / rhs. ONNX Div.
+
+    Integers truncate toward zero; by zero they give 0, and the least number by -1 gives itself.
+    """
+
+    name = "graphcore.div"
+    SCALAR: ClassVar[str] = "div"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(_divide, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        share = DivOp(dy, self.rhs)
+        return (
+            sum_to(share, shape_of(self.lhs)),
+            sum_to(NegOp(MulOp(share, self.result)), shape_of(self.rhs)),
+        )
+
+
+def _power(lhs: Array, rhs: Array) -> Array:
+    if lhs.dtype.kind not in "iu":
+        return np.asarray(np.power(lhs, rhs))
+    sign = np.where(rhs % 2 == 0, np.ones_like(lhs), lhs)
+    inverse = np.where((lhs == 1) | (lhs + 1 == 0), sign, np.zeros_like(lhs))
+    return np.asarray(np.where(rhs < 0, inverse, np.power(lhs, np.maximum(rhs, 0))))
+
+
+@irdl_op_definition
+class PowOp(Binary):
+    """lhs to the power rhs; integers wrap, negative powers of them truncate toward 0. ONNX Pow."""
+
+    name = "graphcore.pow"
+    SCALAR: ClassVar[str] = "pow"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(_power, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        zero, one = scalar(0, self.lhs), scalar(1, self.lhs)
+        slope: Operand = MulOp(self.rhs, PowOp(self.lhs, SubOp(self.rhs, one)))
+        # x^0 is constant even where x^-1 is infinite, and 0^y where log(0) is.
+        slope = WhereOp(CompareOp(self.rhs, zero, "eq"), zero, slope)
+        growth: Operand = MulOp(self.result, LogOp(self.lhs))
+        growth = WhereOp(CompareOp(self.lhs, zero, "eq"), zero, growth)
+        return (
+            sum_to(MulOp(dy, slope), shape_of(self.lhs)),
+            sum_to(MulOp(dy, growth), shape_of(self.rhs)),
+        )
+
+
+class _Extremum(Binary):
+    """The larger or the smaller of two; the gradient goes to it, half to each of equals."""
+
+    ELEMENTS: ClassVar[Elements] = ORDERED
+    WINS: ClassVar[str]
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        equal = CompareOp(self.lhs, self.rhs, "eq")
+        half = MulOp(dy, scalar(0.5, dy))
+
+        def share(mine: SSAValue, other: SSAValue) -> Operand:
+            whole = WhereOp(CompareOp(mine, other, self.WINS), dy, scalar(0, dy))
+            return sum_to(WhereOp(equal, half, whole), shape_of(mine))
+
+        return share(self.lhs, self.rhs), share(self.rhs, self.lhs)
+
+
+@irdl_op_definition
+class MaxOp(_Extremum):
+    """The larger; NaN if either is. The gradient of equals is half each. ONNX Max."""
+
+    name = "graphcore.max"
+    SCALAR: ClassVar[str] = "max"
+    WINS: ClassVar[str] = "gt"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.maximum, lhs, rhs),)
+
+
+@irdl_op_definition
+class MinOp(_Extremum):
+    """The smaller; NaN if either is. The gradient of equals is half each. ONNX Min."""
+
+    name = "graphcore.min"
+    SCALAR: ClassVar[str] = "min"
+    WINS: ClassVar[str] = "lt"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.minimum, lhs, rhs),)
+
+
+@irdl_op_definition
+class WhereOp(Elementwise):
+    """lhs where `condition` holds, else rhs. ONNX Where."""
+
+    name = "graphcore.where"
+    SCALAR: ClassVar[str] = "where"
+    ELEMENTS: ClassVar[Elements] = ANY
+    condition = operand_def(TensorType)
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+
+    def __init__(self, condition: Operand, lhs: Operand, rhs: Operand) -> None:
+        super().__init__([condition, lhs, rhs])
+
+    def result_element(self) -> Attribute:
+        element = tensor_of(self.condition).element_type
+        if element != i1:
+            raise self.fail(
+                f"needs a bool condition, not {dtypes.from_ir(element).name}",
+                "compare it with zero first",
+            )
+        return self.common_element(self.ELEMENTS, self.lhs, self.rhs)
+
+    def evaluate(self, condition: Array, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (np.asarray(np.where(condition, lhs, rhs)),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        zero = scalar(0, dy)
+        return (
+            None,
+            sum_to(WhereOp(self.condition, dy, zero), shape_of(self.lhs)),
+            sum_to(WhereOp(self.condition, zero, dy), shape_of(self.rhs)),
+        )

@@ -1,0 +1,280 @@
+"""What are sums of products? Matrix products, convolutions and the two gradients of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypedDict, Unpack
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.base import (
+    NUMBERS,
+    Array,
+    Contraction,
+    Operand,
+    Tensor,
+    integer,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.graphcore.broadcasting import reshaped, sum_to
+from popgraph.dialects.graphcore.geometry import Geometry, Index
+from popgraph.dialects.graphcore.movement import swapped
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.support import shapes
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape
+
+
+@irdl_op_definition
+class MatMulOp(Contraction):
+    """Matrix products over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
+
+    name = "graphcore.mat_mul"
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def __init__(self, lhs: Operand, rhs: Operand) -> None:
+        super().__init__([lhs, rhs])
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.lhs, self.rhs)
+        left, right = shape_of(self.lhs), shape_of(self.rhs)
+        if min(len(left), len(right)) < 2 or left[-1] != right[-2]:
+            raise self.fail(
+                f"cannot multiply {shapes.text(left)} by {shapes.text(right)}",
+                "the last dimension on the left must be the last but one on the right",
+            )
+        batch = shapes.broadcast(left[:-2], right[:-2])
+        return (TensorType(element, (*batch, left[-2], right[-1])),)
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.matmul, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        dlhs = sum_to(MatMulOp(dy, swapped(self.rhs)), shape_of(self.lhs))
+        if len(shape_of(self.rhs)) > 2:
+            return (dlhs, sum_to(MatMulOp(swapped(self.lhs), dy), shape_of(self.rhs)))
+        # One matrix for all batches: one product sums over rows and batches alike.
+        lhs, rows = flattened(self.lhs), flattened(dy)
+        return (dlhs, MatMulOp(swapped(lhs), rows))
+
+
+def flattened(value: Operand) -> Operand:
+    """All leading axes of `value` as one."""
+    *leading, last = shape_of(value)
+    return reshaped(value, (shapes.prod(leading), last))
+
+
+class ConvolutionOptions(TypedDict):
+    """The properties that convolutions and their gradients have in common."""
+
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    pads: Sequence[int]
+    groups: int
+
+
+class Convolution(Contraction):
+    """
+    The three functions of which any one is the gradient of the other two.
+
+    x is [batch, channels, space...], w [maps, channels / groups, kernel...], y [batch, maps,
+    windows...]; `pads` holds all low ends, then all high ends.
+    """
+
+    strides = prop_def(IntsAttr)
+    dilations = prop_def(IntsAttr)
+    pads = prop_def(IntsAttr)
+    groups = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    @property
+    def options(self) -> ConvolutionOptions:
+        """What the gradients have in common with this operation."""
+        return {
+            "strides": self.strides.data,
+            "dilations": self.dilations.data,
+            "pads": self.pads.data,
+            "groups": integer(self.groups),
+        }
+
+    def geometry(self, weight: Shape) -> Geometry:
+        rank = len(weight) - 2
+        low, high = self.pads.data[:rank], self.pads.data[rank:]
+        return Geometry(weight[2:], self.strides.data, self.dilations.data, low, high)
+
+    def result_shape(self, x: Shape, w: Shape) -> Shape:
+        """The shape of y, or an error that says why there is none."""
+        rank, groups = len(x) - 2, integer(self.groups)
+        if rank < 1 or len(w) != len(x):
+            raise self.fail(
+                f"cannot slide weights {shapes.text(w)} over {shapes.text(x)}",
+                "both need the same rank, 3 or more: batch, channels, space",
+            )
+        self.check_lengths(rank, strides=self.strides, dilations=self.dilations)
+        self.check_lengths(2 * rank, pads=self.pads)
+        if min(*self.strides, *self.dilations, groups) < 1 or min(self.pads) < 0:
+            raise self.fail("needs strides, dilations and groups from 1 and pads from 0")
+        if x[1] != w[1] * groups or w[0] % groups:
+            raise self.fail(
+                f"of {groups} groups cannot take {x[1]} channels with weights {shapes.text(w)}",
+                "channels must be groups times the weights' second dimension, "
+                "and groups must divide their first",
+            )
+        windows = self.geometry(w).fits(x[2:])
+        if min(windows) < 1 or min(w[2:]) < 1:
+            raise self.too_large(x[2:], w[2:])
+        return (x[0], w[0], *windows)
+
+    def too_large(self, space: Shape, kernel: Shape) -> TypeMismatchError:
+        return self.fail(
+            f"cannot fit a kernel of {shapes.text(kernel)} into {shapes.text(space)}",
+            "pad more, dilate less or use a smaller kernel",
+        )
+
+    def check_gradient(self, x: Shape, w: Shape, dy: Shape) -> None:
+        expected = self.result_shape(x, w)
+        if dy != expected:
+            raise self.fail(
+                f"needs a gradient of shape {shapes.text(expected)}, not {shapes.text(dy)}"
+            )
+
+
+@irdl_op_definition
+class ConvOp(Convolution):
+    """y = x convolved with w (cross-correlation), in `groups` of channels. ONNX Conv."""
+
+    name = "graphcore.conv"
+    x = operand_def(TensorType)
+    w = operand_def(TensorType)
+
+    def __init__(self, x: Operand, w: Operand, **options: Unpack[ConvolutionOptions]) -> None:
+        super().__init__([x, w], options)
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.x, self.w)
+        return (TensorType(element, self.result_shape(shape_of(self.x), shape_of(self.w))),)
+
+    def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
+        return (precisely(self.convolve, x, w),)
+
+    def convolve(self, x: Array, w: Array) -> Array:
+        geometry, groups = self.geometry(w.shape), integer(self.groups)
+        shape = self.result_shape(x.shape, w.shape)
+        windows = geometry.view(geometry.padded(x, 0, shape[2:]), shape[2:])
+        space = range(2, w.ndim)
+        results = []
+        for x_part, w_part in zip(
+            np.split(windows, groups, axis=1), np.split(w, groups, axis=0), strict=True
+        ):
+            axes = ([1, *(at + w.ndim - 2 for at in space)], [1, *space])
+            results.append(np.moveaxis(np.tensordot(x_part, w_part, axes), -1, 1))
+        return np.concatenate(results, axis=1)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (
+            ConvInputGradOp(dy, self.w, shape=shape_of(self.x), **self.options),
+            ConvWeightGradOp(self.x, dy, shape=shape_of(self.w), **self.options),
+        )
+
+
+@irdl_op_definition
+class ConvInputGradOp(Convolution):
+    """The gradient of `conv` for an x of `shape`, given that of y. ONNX ConvTranspose."""
+
+    name = "graphcore.conv_input_grad"
+    dy = operand_def(TensorType)
+    w = operand_def(TensorType)
+    shape = prop_def(IntsAttr)
+
+    def __init__(
+        self,
+        dy: Operand,
+        w: Operand,
+        *,
+        shape: Sequence[int],
+        **options: Unpack[ConvolutionOptions],
+    ) -> None:
+        super().__init__([dy, w], {**options, "shape": shape})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.dy, self.w)
+        self.check_gradient(self.shape.data, shape_of(self.w), shape_of(self.dy))
+        return (TensorType(element, self.shape.data),)
+
+    def evaluate(self, dy: Array, w: Array) -> tuple[Array, ...]:
+        return (precisely(self.spread, dy, w),)
+
+    def spread(self, dy: Array, w: Array) -> Array:
+        """Every element of dy, times the kernel, added where its window stood."""
+        geometry, groups = self.geometry(w.shape), integer(self.groups)
+        sizes, shape = dy.shape[2:], self.shape.data
+        padded = geometry.padded(np.zeros(shape, dy.dtype), 0, sizes)
+        parts = zip(
+            np.split(padded, groups, axis=1),
+            np.split(dy, groups, axis=1),
+            np.split(w, groups, axis=0),
+            strict=True,
+        )
+        for dx_part, dy_part, w_part in parts:
+            for offset in geometry.offsets():
+                corner: Index = (..., *offset)
+                products = np.tensordot(dy_part, w_part[corner], ([1], [0]))
+                dx_part[geometry.places(offset, sizes)] += np.moveaxis(products, -1, 1)
+        return padded[geometry.inside(shape[2:])]
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (
+            ConvOp(dy, self.w, **self.options),
+            ConvWeightGradOp(dy, self.dy, shape=shape_of(self.w), **self.options),
+        )
+
+
+@irdl_op_definition
+class ConvWeightGradOp(Convolution):
+    """The gradient of `conv` for a w of `shape`, given that of y."""
+
+    name = "graphcore.conv_weight_grad"
+    x = operand_def(TensorType)
+    dy = operand_def(TensorType)
+    shape = prop_def(IntsAttr)
+
+    def __init__(
+        self,
+        x: Operand,
+        dy: Operand,
+        *,
+        shape: Sequence[int],
+        **options: Unpack[ConvolutionOptions],
+    ) -> None:
+        super().__init__([x, dy], {**options, "shape": shape})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.x, self.dy)
+        self.check_gradient(shape_of(self.x), self.shape.data, shape_of(self.dy))
+        return (TensorType(element, self.shape.data),)
+
+    def evaluate(self, x: Array, dy: Array) -> tuple[Array, ...]:
+        return (precisely(self.correlate, x, dy),)
+
+    def correlate(self, x: Array, dy: Array) -> Array:
+        """What every weight met, times what came of it, over batch and windows."""
+        geometry, groups = self.geometry(self.shape.data), integer(self.groups)
+        sizes = dy.shape[2:]
+        windows = geometry.view(geometry.padded(x, 0, sizes), sizes)
+        over = [0, *range(2, dy.ndim)]
+        parts = zip(np.split(dy, groups, axis=1), np.split(windows, groups, axis=1), strict=True)
+        return np.concatenate(
+            [np.tensordot(dy_part, x_part, (over, over)) for dy_part, x_part in parts], axis=0
+        )
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (
+            ConvInputGradOp(self.dy, dy, shape=shape_of(self.x), **self.options),
+            ConvOp(self.x, dy, **self.options),
+        )

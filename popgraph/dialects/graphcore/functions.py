@@ -1,0 +1,294 @@
+"""Which other functions of one element are there? Rounding, roots, waves, sigmoids, casts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.arithmetic import DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.base import (
+    ANY,
+    FLOATS,
+    REAL,
+    Array,
+    Composite,
+    Elements,
+    Elementwise,
+    Operand,
+    Tensor,
+    Unary,
+    is_float,
+    precisely,
+    tensor_of,
+)
+from popgraph.dialects.graphcore.broadcasting import same_type, scalar
+from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.support import dtypes
+
+erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+class FloatUnary(Unary):
+    """An elementwise function of floats."""
+
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+
+class Step(Unary):
+    """A function that is constant between its jumps: no gradient flows."""
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (None,)
+
+
+@irdl_op_definition
+class SignOp(Step):
+    """-1, 0 or 1; NaN of NaN. ONNX Sign."""
+
+    name = "graphcore.sign"
+    SCALAR: ClassVar[str] = "sign"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.sign, x),)
+
+
+@irdl_op_definition
+class FloorOp(Step):
+    """The largest whole number that is not larger. ONNX Floor."""
+
+    name = "graphcore.floor"
+    SCALAR: ClassVar[str] = "floor"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.floor, x),)
+
+
+@irdl_op_definition
+class CeilOp(Step):
+    """The smallest whole number that is not smaller. ONNX Ceil."""
+
+    name = "graphcore.ceil"
+    SCALAR: ClassVar[str] = "ceil"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.ceil, x),)
+
+
+@irdl_op_definition
+class RoundOp(Step):
+    """The nearest whole number, the even one of two. ONNX Round."""
+
+    name = "graphcore.round"
+    SCALAR: ClassVar[str] = "round"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.rint, x),)
+
+
+@irdl_op_definition
+class AbsOp(Unary):
+    """|x|; its gradient at 0 is 0. ONNX Abs."""
+
+    name = "graphcore.abs"
+    SCALAR: ClassVar[str] = "abs"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.abs, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, SignOp(self.x)),)
+
+
+@irdl_op_definition
+class ReluOp(Unary):
+    """max(x, 0); its gradient at 0 is 0. ONNX Relu."""
+
+    name = "graphcore.relu"
+    SCALAR: ClassVar[str] = "relu"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(lambda a: np.where(a < 0, np.zeros_like(a), a), x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        # The result is positive exactly where x is, so x need not be kept.
+        zero = scalar(0, dy)
+        return (WhereOp(CompareOp(self.result, zero, "gt"), dy, zero),)
+
+
+@irdl_op_definition
+class SqrtOp(FloatUnary):
+    """The square root. ONNX Sqrt."""
+
+    name = "graphcore.sqrt"
+    SCALAR: ClassVar[str] = "sqrt"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.sqrt, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(MulOp(dy, scalar(0.5, dy)), self.result),)
+
+
+@irdl_op_definition
+class ReciprocalOp(FloatUnary):
+    """1 / x. ONNX Reciprocal."""
+
+    name = "graphcore.reciprocal"
+    SCALAR: ClassVar[str] = "reciprocal"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(lambda a: 1 / a, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (NegOp(MulOp(dy, MulOp(self.result, self.result))),)
+
+
+@irdl_op_definition
+class SinOp(FloatUnary):
+    """The sine. ONNX Sin."""
+
+    name = "graphcore.sin"
+    SCALAR: ClassVar[str] = "sin"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.sin, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, CosOp(self.x)),)
+
+
+@irdl_op_definition
+class CosOp(FloatUnary):
+    """The cosine. ONNX Cos."""
+
+    name = "graphcore.cos"
+    SCALAR: ClassVar[str] = "cos"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.cos, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (NegOp(MulOp(dy, SinOp(self.x))),)
+
+
+@irdl_op_definition
+class TanOp(FloatUnary):
+    """The tangent. ONNX Tan."""
+
+    name = "graphcore.tan"
+    SCALAR: ClassVar[str] = "tan"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.tan, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        cosine = CosOp(self.x)
+        return (DivOp(dy, MulOp(cosine, cosine)),)
+
+
+@irdl_op_definition
+class ErfOp(FloatUnary):
+    """The error function. ONNX Erf."""
+
+    name = "graphcore.erf"
+    SCALAR: ClassVar[str] = "erf"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(erf, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        bell = ExpOp(NegOp(MulOp(self.x, self.x)))
+        return (MulOp(dy, MulOp(bell, scalar(2 / math.sqrt(math.pi), dy))),)
+
+
+@irdl_op_definition
+class TanhOp(FloatUnary):
+    """The hyperbolic tangent. ONNX Tanh."""
+
+    name = "graphcore.tanh"
+    SCALAR: ClassVar[str] = "tanh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.tanh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        square = MulOp(self.result, self.result)
+        return (MulOp(dy, SubOp(scalar(1, dy), square)),)
+
+
+@irdl_op_definition
+class SigmoidOp(FloatUnary):
+    """1 / (1 + e^-x). ONNX Sigmoid."""
+
+    name = "graphcore.sigmoid"
+    SCALAR: ClassVar[str] = "sigmoid"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(lambda a: 1 / (1 + np.exp(-a)), x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        slope = MulOp(self.result, SubOp(scalar(1, dy), self.result))
+        return (MulOp(dy, slope),)
+
+
+@irdl_op_definition
+class CastOp(Elementwise):
+    """
+    The element in another type. ONNX Cast.
+
+    Floats become integers toward zero (anything, where they are out of range), integers wrap, and
+    whatever is not zero is true.
+    """
+
+    name = "graphcore.cast"
+    SCALAR: ClassVar[str] = "cast"
+    x = operand_def(TensorType)
+    to = prop_def(Attribute)
+
+    def __init__(self, x: Operand, *, to: Attribute) -> None:
+        super().__init__([x], {"to": to})
+
+    def result_element(self) -> Attribute:
+        self.common_element(REAL, self.x)
+        return self.made_element(REAL, self.to)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            result: Any = x.astype(dtypes.from_ir(self.to).numpy)
+        return (result,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)
+
+
+@irdl_op_definition
+class DetachOp(Composite):
+    """x itself, through which no gradient flows. PopART detach."""
+
+    name = "graphcore.detach"
+    x = operand_def(TensorType)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand) -> None:
+        super().__init__([x])
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(ANY, self.x)
+        return same_type(self.x)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (x,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (None,)
+
+    def expand(self) -> tuple[Operand, ...]:
+        return (self.x,)

@@ -1,0 +1,140 @@
+"""What depends on places that data names? Gather, its gradient, and counting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.base import (
+    ANY,
+    INTEGERS,
+    NUMBERS,
+    Array,
+    GraphcoreOp,
+    Lookup,
+    Operand,
+    Tensor,
+    integer,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.support import dtypes, shapes
+from popgraph.support.shapes import Shape
+
+
+def positions(indices: Array, size: int) -> Array:
+    """Indices counted from 0: negative ones count from the end, all are kept within the axis."""
+    places = indices.astype(np.int64)
+    return np.clip(np.where(places < 0, places + size, places), 0, max(0, size - 1))
+
+
+def gathered_shape(op: GraphcoreOp, data: Shape, indices: Shape, axis: int) -> Shape:
+    """The shape of what `gather` picks out of `data`."""
+    op.check_axes([axis], len(data))
+    if data[axis] == 0 and 0 not in indices:
+        raise op.fail(f"has nothing to pick from along axis {axis} of {shapes.text(data)}")
+    return (*data[:axis], *indices, *data[axis + 1 :])
+
+
+@irdl_op_definition
+class GatherOp(Lookup):
+    """
+    The slices of `data` along `axis` that `indices` name, in place of that axis. ONNX Gather.
+
+    Negative indices count from the end; those outside the axis mean its nearest end.
+    """
+
+    name = "graphcore.gather"
+    data = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, data: Operand, indices: Operand, *, axis: int) -> None:
+        super().__init__([data, indices], {"axis": axis})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(ANY, self.data)
+        self.common_element(INTEGERS, self.indices)
+        data, indices = shape_of(self.data), shape_of(self.indices)
+        return (TensorType(element, gathered_shape(self, data, indices, integer(self.axis))),)
+
+    def evaluate(self, data: Array, indices: Array) -> tuple[Array, ...]:
+        axis = integer(self.axis)
+        return (np.take(data, positions(indices, data.shape[axis]), axis),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        axis = integer(self.axis)
+        size = shape_of(self.data)[axis]
+        return (GatherGradOp(dy, self.indices, axis=axis, size=size), None)
+
+
+@irdl_op_definition
+class GatherGradOp(Lookup):
+    """The gradient of `gather` for data of `size` along `axis`: slices added to their places."""
+
+    name = "graphcore.gather_grad"
+    dy = operand_def(TensorType)
+    indices = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    size = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, dy: Operand, indices: Operand, *, axis: int, size: int) -> None:
+        super().__init__([dy, indices], {"axis": axis, "size": size})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.dy)
+        self.common_element(INTEGERS, self.indices)
+        dy, indices, axis = shape_of(self.dy), shape_of(self.indices), integer(self.axis)
+        data = (*dy[:axis], integer(self.size), *dy[axis + len(indices) :])
+        expected = gathered_shape(self, data, indices, axis)
+        if dy != expected:
+            raise self.fail(
+                f"needs a gradient of shape {shapes.text(expected)}, not {shapes.text(dy)}"
+            )
+        return (TensorType(element, data),)
+
+    def evaluate(self, dy: Array, indices: Array) -> tuple[Array, ...]:
+        return (precisely(lambda a: self.add(a, indices), dy),)
+
+    def add(self, dy: Array, indices: Array) -> Array:
+        axis = integer(self.axis)
+        before, after = dy.shape[:axis], dy.shape[axis + indices.ndim :]
+        result = np.zeros((*before, integer(self.size), *after), dy.dtype)
+        places = positions(indices, integer(self.size)).ravel()
+        slices = dy.reshape(*before, places.size, *after)
+        np.add.at(np.moveaxis(result, axis, 0), places, np.moveaxis(slices, axis, 0))
+        return result
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (GatherOp(dy, self.indices, axis=integer(self.axis)), None)
+
+
+@irdl_op_definition
+class IotaOp(Lookup):
+    """Every element is its own index along `axis`. ONNX Range, EyeLike, OneHot are made of it."""
+
+    name = "graphcore.iota"
+    shape = prop_def(IntsAttr)
+    axis = prop_def(IntegerAttr)
+    dtype = prop_def(Attribute)
+    result = result_def(TensorType)
+
+    def __init__(self, *, shape: Sequence[int], axis: int, dtype: Attribute) -> None:
+        super().__init__([], {"shape": shape, "axis": axis, "dtype": dtype})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.check_axes([integer(self.axis)], len(self.shape))
+        return (TensorType(self.made_element(NUMBERS, self.dtype), self.shape.data),)
+
+    def evaluate(self) -> tuple[Array, ...]:
+        shape, axis = self.shape.data, integer(self.axis)
+        column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
+        dtype = dtypes.from_ir(self.dtype).numpy
+        return (np.broadcast_to(column, shape).astype(dtype),)

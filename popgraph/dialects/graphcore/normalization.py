@@ -1,0 +1,375 @@
+"""What shifts and scales x by its own statistics? Layer, batch and local response normalization."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+)
+
+from popgraph.dialects.graphcore.arithmetic import AddOp, MulOp, PowOp, SubOp
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    Array,
+    Composite,
+    Operand,
+    Tensor,
+    integer,
+    precisely,
+    precisely_each,
+    shape_of,
+)
+from popgraph.dialects.graphcore.broadcasting import (
+    BroadcastOp,
+    ReduceSumOp,
+    along,
+    broadcasts_to,
+    same_type,
+    scalar,
+    sum_to,
+)
+from popgraph.dialects.graphcore.functions import ReciprocalOp, SqrtOp
+from popgraph.dialects.graphcore.movement import PadOp, SliceOp
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp
+from popgraph.support import shapes
+from popgraph.support.shapes import Shape
+
+
+def inverse_deviation(variance: Operand, epsilon: float) -> Operand:
+    """1 / sqrt(variance + epsilon)."""
+    return ReciprocalOp(SqrtOp(AddOp(variance, scalar(epsilon, variance))))
+
+
+def total(terms: list[Operand]) -> Operand | None:
+    """The sum of the terms; None without any."""
+    result: Operand | None = None
+    for term in terms:
+        result = term if result is None else AddOp(result, term)
+    return result
+
+
+def stretched(value: Operand | None, shape: Shape) -> Operand | None:
+    """`value` broadcast to `shape`, if there is one."""
+    if value is None or shape_of(value) == shape:
+        return value
+    return BroadcastOp(value, shape=shape)
+
+
+@irdl_op_definition
+class LayerNormOp(Composite):
+    """
+    (x - mean) * inverse_deviation * scale + bias, over the axes from `axis` on.
+
+    The statistics keep those axes as 1. ONNX LayerNormalization.
+    """
+
+    name = "graphcore.layer_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = opt_operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    epsilon = prop_def(FloatAttr)
+    result = result_def(TensorType)
+    mean = result_def(TensorType)
+    inverse_deviation = result_def(TensorType)
+
+    def __init__(
+        self, x: Operand, scale: Operand, bias: Operand | None, *, axis: int, epsilon: float
+    ) -> None:
+        super().__init__([x, scale, bias], {"axis": axis, "epsilon": float(epsilon)})
+
+    @property
+    def axes(self) -> list[int]:
+        """The axes over which the statistics are taken."""
+        return list(range(integer(self.axis), len(shape_of(self.x))))
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(FLOATS, *self.operands)
+        shape = shape_of(self.x)
+        self.check_axes([integer(self.axis)], len(shape))
+        for operand in self.operands[1:]:
+            if not broadcasts_to(shape_of(operand), shape):
+                raise self.fail(
+                    f"cannot spread a scale or bias of {shapes.text(shape_of(operand))} "
+                    f"over {shapes.text(shape)}",
+                    "they have the shape of the normalized axes",
+                )
+        if 0 in shape[integer(self.axis) :]:
+            raise self.fail(f"has no statistics of no elements: shape {shapes.text(shape)}")
+        statistics = TensorType(element, shapes.reduced(shape, self.axes, True))
+        return (*same_type(self.x), statistics, statistics)
+
+    def evaluate(self, *arrays: Array) -> tuple[Array, ...]:
+        def normalize(x: Array, scale: Array, bias: Array | None = None) -> tuple[Array, ...]:
+            mean = x.mean(tuple(self.axes), keepdims=True)
+            variance = ((x - mean) ** 2).mean(tuple(self.axes), keepdims=True)
+            inverse = 1 / np.sqrt(variance + self.epsilon.value.data)
+            y = (x - mean) * inverse * scale
+            return y if bias is None else y + bias, mean, inverse
+
+        return precisely_each(normalize, *arrays)
+
+    def average(self, value: Operand) -> Operand:
+        return ReduceMeanOp(value, axes=self.axes, keepdims=True)
+
+    def gradient(
+        self, dy: SSAValue | None, dmean: SSAValue | None, dinverse: SSAValue | None
+    ) -> tuple[Operand | None, ...]:
+        inverse = self.inverse_deviation
+        normalized = MulOp(SubOp(self.x, self.mean), inverse)
+        share = scalar(1 / shapes.prod(shape_of(self.x)[axis] for axis in self.axes), self.x)
+        terms: list[Operand] = []
+        dscale: Operand | None = None
+        if dy is not None:
+            dscale = sum_to(MulOp(dy, normalized), shape_of(self.scale))
+            slope = MulOp(dy, self.scale)
+            along_x = MulOp(normalized, self.average(MulOp(slope, normalized)))
+            centred = SubOp(SubOp(slope, self.average(slope)), along_x)
+            terms.append(MulOp(inverse, centred))
+        if dmean is not None:
+            terms.append(MulOp(dmean, share))
+        if dinverse is not None:
+            slope = MulOp(MulOp(dinverse, share), MulOp(inverse, inverse))
+            terms.append(MulOp(scalar(-1, self.x), MulOp(slope, normalized)))
+        dx = stretched(total(terms), shape_of(self.x))
+        if self.bias is None:
+            return (dx, dscale)
+        dbias = None if dy is None else sum_to(dy, shape_of(self.bias))
+        return (dx, dscale, dbias)
+
+    def expand(self) -> tuple[Operand, ...]:
+        mean = self.average(self.x)
+        centred = SubOp(self.x, mean)
+        variance = self.average(MulOp(centred, centred))
+        inverse = inverse_deviation(variance, self.epsilon.value.data)
+        y: Operand = MulOp(MulOp(centred, inverse), self.scale)
+        return (y if self.bias is None else AddOp(y, self.bias), mean, inverse)
+
+
+class _BatchNorm(Composite):
+    """Normalization of [batch, channels, space...] with one mean and variance per channel."""
+
+    def check_channels(self, *vectors: Operand) -> None:
+        """The vectors hold one number per channel."""
+        x = self.operands[0]
+        if len(shape_of(x)) < 2:
+            raise self.fail(f"needs batch and channels, not a tensor of {shapes.text(shape_of(x))}")
+        for vector in vectors:
+            if shape_of(vector) != shape_of(x)[1:2]:
+                raise self.fail(
+                    f"needs one number per channel, not {shapes.text(shape_of(vector))} "
+                    f"for {shapes.text(shape_of(x))}"
+                )
+
+    def spread(self, vector: Operand) -> Operand:
+        """A vector of one number per channel, shaped to broadcast against x."""
+        return along(vector, 1, len(shape_of(self.operands[0])))
+
+
+@irdl_op_definition
+class BatchNormOp(_BatchNorm):
+    """(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel. ONNX, in inference."""
+
+    name = "graphcore.batch_norm"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    mean = operand_def(TensorType)
+    variance = operand_def(TensorType)
+    epsilon = prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        x: Operand,
+        scale: Operand,
+        bias: Operand,
+        mean: Operand,
+        variance: Operand,
+        *,
+        epsilon: float,
+    ) -> None:
+        super().__init__([x, scale, bias, mean, variance], {"epsilon": float(epsilon)})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, *self.operands)
+        self.check_channels(*self.operands[1:])
+        return same_type(self.x)
+
+    def evaluate(self, x: Array, *vectors: Array) -> tuple[Array, ...]:
+        def normalize(x: Array, *vectors: Array) -> Array:
+            shape = [-1] + [1] * (x.ndim - 2)
+            scale, bias, mean, variance = (vector.reshape(shape) for vector in vectors)
+            deviation = np.sqrt(variance + self.epsilon.value.data)
+            return np.asarray((x - mean) / deviation * scale + bias)
+
+        return (precisely(normalize, x, *vectors),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        # Two numbers per channel, so that one multiplication and one addition remain per element.
+        factor = MulOp(self.scale, inverse_deviation(self.variance, self.epsilon.value.data))
+        centred = SubOp(self.x, self.spread(self.mean))
+        return (AddOp(MulOp(centred, self.spread(factor)), self.spread(self.bias)),)
+
+
+@irdl_op_definition
+class BatchNormTrainOp(_BatchNorm):
+    """
+    As `batch_norm`, by the mean and the variance of this batch, which are results.
+
+    The variance is that of the population: divided by the number of elements of a channel.
+    ONNX BatchNormalization in training.
+    """
+
+    name = "graphcore.batch_norm_train"
+    x = operand_def(TensorType)
+    scale = operand_def(TensorType)
+    bias = operand_def(TensorType)
+    epsilon = prop_def(FloatAttr)
+    result = result_def(TensorType)
+    mean = result_def(TensorType)
+    variance = result_def(TensorType)
+
+    def __init__(self, x: Operand, scale: Operand, bias: Operand, *, epsilon: float) -> None:
+        super().__init__([x, scale, bias], {"epsilon": float(epsilon)})
+
+    @property
+    def axes(self) -> list[int]:
+        """All axes but that of the channels."""
+        return [0, *range(2, len(shape_of(self.x)))]
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(FLOATS, *self.operands)
+        self.check_channels(self.scale, self.bias)
+        shape = shape_of(self.x)
+        if 0 in (shape[axis] for axis in self.axes):
+            raise self.fail(f"has no statistics of no elements: shape {shapes.text(shape)}")
+        statistics = TensorType(element, shape[1:2])
+        return (*same_type(self.x), statistics, statistics)
+
+    def evaluate(self, x: Array, scale: Array, bias: Array) -> tuple[Array, ...]:
+        def normalize(x: Array, scale: Array, bias: Array) -> tuple[Array, ...]:
+            axes, shape = tuple(self.axes), [-1] + [1] * (x.ndim - 2)
+            mean = x.mean(axes)
+            centred = x - mean.reshape(shape)
+            variance = (centred**2).mean(axes)
+            deviation = np.sqrt(variance + self.epsilon.value.data).reshape(shape)
+            y = centred / deviation * scale.reshape(shape) + bias.reshape(shape)
+            return y, mean, variance
+
+        return precisely_each(normalize, x, scale, bias)
+
+    def average(self, value: Operand) -> Operand:
+        return ReduceMeanOp(value, axes=self.axes, keepdims=False)
+
+    def summed(self, value: Operand) -> Operand:
+        return ReduceSumOp(value, axes=self.axes, keepdims=False)
+
+    def gradient(
+        self, dy: SSAValue | None, dmean: SSAValue | None, dvariance: SSAValue | None
+    ) -> tuple[Operand | None, ...]:
+        centred = SubOp(self.x, self.spread(self.mean))
+        count = shapes.prod(shape_of(self.x)[axis] for axis in self.axes)
+        terms: list[Operand] = []
+        dscale: Operand | None = None
+        dbias: Operand | None = None
+        if dy is not None:
+            inverse = inverse_deviation(self.variance, self.epsilon.value.data)
+            normalized = MulOp(centred, self.spread(inverse))
+            dscale = self.summed(MulOp(dy, normalized))
+            dbias = self.summed(dy)
+            share = scalar(1 / count, self.x)
+            mean = self.spread(MulOp(dbias, share))
+            along_x = MulOp(normalized, self.spread(MulOp(dscale, share)))
+            factor = self.spread(MulOp(self.scale, inverse))
+            terms.append(MulOp(factor, SubOp(SubOp(dy, mean), along_x)))
+        if dvariance is not None:
+            slope = MulOp(dvariance, scalar(2 / count, self.x))
+            terms.append(MulOp(centred, self.spread(slope)))
+        if dmean is not None:
+            terms.append(self.spread(MulOp(dmean, scalar(1 / count, self.x))))
+        return (stretched(total(terms), shape_of(self.x)), dscale, dbias)
+
+    def expand(self) -> tuple[Operand, ...]:
+        mean = self.average(self.x)
+        centred = SubOp(self.x, self.spread(mean))
+        variance = self.average(MulOp(centred, centred))
+        factor = MulOp(self.scale, inverse_deviation(variance, self.epsilon.value.data))
+        y = AddOp(MulOp(centred, self.spread(factor)), self.spread(self.bias))
+        return (y, mean, variance)
+
+
+@irdl_op_definition
+class LrnOp(Composite):
+    """
+    x / (bias + alpha / size * sum(x^2))^beta, the sum over `size` neighbouring channels.
+
+    Of the neighbours, (size - 1) // 2 come before. ONNX LRN.
+    """
+
+    name = "graphcore.lrn"
+    x = operand_def(TensorType)
+    size = prop_def(IntegerAttr)
+    alpha = prop_def(FloatAttr)
+    beta = prop_def(FloatAttr)
+    bias = prop_def(FloatAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, size: int, alpha: float, beta: float, bias: float) -> None:
+        super().__init__(
+            [x], {"size": size, "alpha": float(alpha), "beta": float(beta), "bias": float(bias)}
+        )
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.x)
+        if len(shape_of(self.x)) < 2:
+            raise self.fail(
+                f"needs batch and channels, not a tensor of {shapes.text(shape_of(self.x))}"
+            )
+        if integer(self.size) < 1:
+            raise self.fail(f"cannot sum over {integer(self.size)} channels")
+        return same_type(self.x)
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """How many neighbours come before and after."""
+        size = integer(self.size)
+        return (size - 1) // 2, size // 2
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        def normalize(x: Array) -> Array:
+            widths = [(0, 0)] * x.ndim
+            widths[1] = self.ends
+            squares = np.pad(x * x, widths)
+            windows = np.lib.stride_tricks.sliding_window_view(squares, integer(self.size), 1)
+            mean = windows.sum(-1) / integer(self.size)
+            base = self.bias.value.data + self.alpha.value.data * mean
+            return np.asarray(x / base**self.beta.value.data)
+
+        return (precisely(normalize, x),)
+
+    def neighbours(self, value: Operand) -> Operand:
+        """The sum over neighbouring channels: slices of the padded tensor, added."""
+        shape, zeros = shape_of(value), [0] * len(shape_of(value))
+        low, high = self.ends
+        ends = [[end if axis == 1 else 0 for axis in range(len(shape))] for end in (low, high)]
+        padded = PadOp(value, low=ends[0], high=ends[1], interior=zeros, value=0.0)
+        slices: list[Operand] = []
+        for start in range(integer(self.size)):
+            starts = [start if axis == 1 else 0 for axis in range(len(shape))]
+            slices.append(SliceOp(padded, starts=starts, sizes=shape, steps=[1] * len(shape)))
+        result = total(slices)
+        assert result is not None, "size is 1 or more"
+        return result
+
+    def expand(self) -> tuple[Operand, ...]:
+        squares = self.neighbours(MulOp(self.x, self.x))
+        share = scalar(self.alpha.value.data / integer(self.size), self.x)
+        base = AddOp(MulOp(squares, share), scalar(self.bias.value.data, self.x))
+        return (MulOp(self.x, PowOp(base, scalar(-self.beta.value.data, self.x))),)

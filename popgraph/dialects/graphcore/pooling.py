@@ -1,0 +1,258 @@
+"""What do pooling windows compute, and where does their gradient go?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+from xdsl.dialects.builtin import BoolAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    NUMBERS,
+    Array,
+    Operand,
+    Tensor,
+    Window,
+    flag,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.graphcore.geometry import Geometry
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.support import dtypes, shapes
+from popgraph.support.shapes import Shape
+
+
+class PoolOptions(TypedDict):
+    """The properties that all pools and their gradients have in common."""
+
+    kernel: Sequence[int]
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    pads: Sequence[int]
+    sizes: Sequence[int]
+
+
+class Pool(Window):
+    """
+    Windows over the spatial axes of [batch, channels, space...].
+
+    `pads` holds all low ends, then all high ends. `sizes` is the number of windows along each
+    axis; a last window may reach beyond the padding (ceil mode) but every one holds an element.
+    """
+
+    kernel = prop_def(IntsAttr)
+    strides = prop_def(IntsAttr)
+    dilations = prop_def(IntsAttr)
+    pads = prop_def(IntsAttr)
+    sizes = prop_def(IntsAttr)
+    result = result_def(TensorType)
+
+    @property
+    def geometry(self) -> Geometry:
+        rank = len(self.kernel)
+        low, high = self.pads.data[:rank], self.pads.data[rank:]
+        return Geometry(self.kernel.data, self.strides.data, self.dilations.data, low, high)
+
+    @property
+    def options(self) -> PoolOptions:
+        """What the gradient has in common with the operation."""
+        return {
+            "kernel": self.kernel.data,
+            "strides": self.strides.data,
+            "dilations": self.dilations.data,
+            "pads": self.pads.data,
+            "sizes": self.sizes.data,
+        }
+
+    def result_shape(self, x: Shape) -> Shape:
+        """The shape of the pooled x, or an error that says why there is none."""
+        rank = len(x) - 2
+        if rank < 1:
+            raise self.fail(
+                f"needs batch, channels and space, not a tensor of shape {shapes.text(x)}"
+            )
+        lists = {"strides": self.strides, "dilations": self.dilations, "sizes": self.sizes}
+        self.check_lengths(rank, kernel=self.kernel, **lists)
+        self.check_lengths(2 * rank, pads=self.pads)
+        if min(*self.kernel, *self.strides, *self.dilations) < 1 or min(self.pads) < 0:
+            raise self.fail("needs a kernel, strides and dilations from 1 and pads from 0")
+        if min(self.sizes) < 1 or self.geometry.counts(x[2:], self.sizes.data, False).min() < 1:
+            raise self.fail(
+                f"cannot place {shapes.text(self.sizes.data)} windows of "
+                f"{shapes.text(self.kernel.data)} on {shapes.text(x[2:])}",
+                "every window must hold at least one element; pad less or use fewer windows",
+            )
+        return (*x[:2], *self.sizes)
+
+    def check_gradient(self, x: Shape, dy: Shape) -> None:
+        expected = self.result_shape(x)
+        if dy != expected:
+            raise self.fail(
+                f"needs a gradient of shape {shapes.text(expected)}, not {shapes.text(dy)}"
+            )
+
+
+def lowest(dtype: np.dtype[Any]) -> float:
+    """The least value of a type: what a maximum starts from."""
+    if dtypes.from_numpy(dtype).is_float:
+        return -np.inf
+    return np.iinfo(dtype).min
+
+
+@irdl_op_definition
+class MaxPoolOp(Pool):
+    """The largest element of every window; NaN if one is. ONNX MaxPool."""
+
+    name = "graphcore.max_pool"
+    x = operand_def(TensorType)
+
+    def __init__(
+        self,
+        x: Operand,
+        **options: Unpack[PoolOptions],
+    ) -> None:
+        super().__init__([x], options)
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.x)
+        return (TensorType(element, self.result_shape(shape_of(self.x))),)
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(self.largest, x),)
+
+    def largest(self, x: Array) -> Array:
+        sizes, rank = self.sizes.data, len(self.sizes)
+        windows = self.geometry.view(self.geometry.padded(x, lowest(x.dtype), sizes), sizes)
+        return np.asarray(np.max(windows, axis=tuple(range(-rank, 0))))
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MaxPoolGradOp(self.x, dy, **self.options),)
+
+
+@irdl_op_definition
+class MaxPoolGradOp(Pool):
+    """The gradient of `max_pool`: that of a window goes to its first largest element."""
+
+    name = "graphcore.max_pool_grad"
+    x = operand_def(TensorType)
+    dy = operand_def(TensorType)
+
+    def __init__(
+        self,
+        x: Operand,
+        dy: Operand,
+        **options: Unpack[PoolOptions],
+    ) -> None:
+        super().__init__([x, dy], options)
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(NUMBERS, self.x, self.dy)
+        self.check_gradient(shape_of(self.x), shape_of(self.dy))
+        return (TensorType(element, shape_of(self.x)),)
+
+    def evaluate(self, x: Array, dy: Array) -> tuple[Array, ...]:
+        return (precisely(self.scatter, x, dy),)
+
+    def scatter(self, x: Array, dy: Array) -> Array:
+        geometry, sizes = self.geometry, self.sizes.data
+        padded = geometry.padded(x, lowest(x.dtype), sizes)
+        windows = geometry.view(padded, sizes)
+        real = geometry.view(geometry.padded(np.ones(x.shape, bool), False, sizes), sizes)
+        best = np.max(windows, axis=tuple(range(-len(sizes), 0)), keepdims=True)
+        chosen = ((windows == best) | (windows != windows)) & real
+        first = np.argmax(chosen.reshape(*dy.shape, -1), axis=-1)
+        result = np.zeros(padded.shape, dy.dtype)
+        for at, offset in enumerate(geometry.offsets()):
+            result[geometry.places(offset, sizes)] += np.where(first == at, dy, 0)
+        return result[geometry.inside(x.shape[2:])]
+
+
+@irdl_op_definition
+class AveragePoolOp(Pool):
+    """The mean of every window; padding counts as zeros if `include_pad`. ONNX AveragePool."""
+
+    name = "graphcore.average_pool"
+    x = operand_def(TensorType)
+    include_pad = prop_def(BoolAttr)
+
+    def __init__(
+        self,
+        x: Operand,
+        *,
+        include_pad: bool,
+        **options: Unpack[PoolOptions],
+    ) -> None:
+        super().__init__([x], {**options, "include_pad": bool(include_pad)})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(FLOATS, self.x)
+        return (TensorType(element, self.result_shape(shape_of(self.x))),)
+
+    @property
+    def counts(self) -> Array:
+        """By how much every window divides."""
+        space = shape_of(self.x)[2:]
+        return self.geometry.counts(space, self.sizes.data, flag(self.include_pad))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(self.mean, x),)
+
+    def mean(self, x: Array) -> Array:
+        sizes, rank = self.sizes.data, len(self.sizes)
+        windows = self.geometry.view(self.geometry.padded(x, 0, sizes), sizes)
+        return np.asarray(np.sum(windows, axis=tuple(range(-rank, 0))) / self.counts)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        include = flag(self.include_pad)
+        shape = shape_of(self.x)
+        return (AveragePoolGradOp(dy, shape=shape, **self.options, include_pad=include),)
+
+
+@irdl_op_definition
+class AveragePoolGradOp(Pool):
+    """The gradient of `average_pool` for an x of `shape`: shared out evenly in every window."""
+
+    name = "graphcore.average_pool_grad"
+    dy = operand_def(TensorType)
+    include_pad = prop_def(BoolAttr)
+    shape = prop_def(IntsAttr)
+
+    def __init__(
+        self,
+        dy: Operand,
+        *,
+        shape: Sequence[int],
+        include_pad: bool,
+        **options: Unpack[PoolOptions],
+    ) -> None:
+        super().__init__([dy], {**options, "include_pad": bool(include_pad), "shape": shape})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        element = self.common_element(FLOATS, self.dy)
+        self.check_gradient(self.shape.data, shape_of(self.dy))
+        return (TensorType(element, self.shape.data),)
+
+    @property
+    def counts(self) -> Array:
+        """By how much every window divides."""
+        space = self.shape.data[2:]
+        return self.geometry.counts(space, self.sizes.data, flag(self.include_pad))
+
+    def evaluate(self, dy: Array) -> tuple[Array, ...]:
+        return (precisely(self.spread, dy),)
+
+    def spread(self, dy: Array) -> Array:
+        geometry, sizes, shape = self.geometry, self.sizes.data, self.shape.data
+        share = dy / self.counts
+        result = geometry.padded(np.zeros(shape, dy.dtype), 0, sizes)
+        for offset in geometry.offsets():
+            result[geometry.places(offset, sizes)] += share
+        return result[geometry.inside(shape[2:])]
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (AveragePoolOp(dy, **self.options, include_pad=flag(self.include_pad)),)

@@ -1,0 +1,201 @@
+"""Which reductions are there besides the sum? Extremes, their positions, products, means."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.base import (
+    ORDERED,
+    Array,
+    Composite,
+    Elements,
+    Operand,
+    Reduction,
+    Tensor,
+    flag,
+    integer,
+    is_float,
+    precisely,
+    shape_of,
+    tensor_of,
+)
+from popgraph.dialects.graphcore.broadcasting import (
+    AxesReduction,
+    BroadcastOp,
+    ReduceSumOp,
+    scalar,
+)
+from popgraph.dialects.graphcore.functions import CastOp
+from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.support import shapes
+
+
+class _Extreme(AxesReduction):
+    """The largest or smallest element along `axes`; equal extremes share the gradient evenly."""
+
+    ELEMENTS: ClassVar[Elements] = ORDERED
+
+    def infer(self) -> tuple[Tensor, ...]:
+        types = super().infer()
+        if self.reduces_nothing():
+            raise self.nothing()
+        return types
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        chosen = CompareOp(self.x, self.kept(self.result), "eq")
+        ones = CastOp(chosen, to=tensor_of(self.x).element_type)
+        share = DivOp(self.kept(dy), ReduceSumOp(ones, axes=self.axes.data, keepdims=True))
+        return (WhereOp(chosen, share, scalar(0, dy)),)
+
+
+@irdl_op_definition
+class ReduceMaxOp(_Extreme):
+    """The largest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMax."""
+
+    name = "graphcore.reduce_max"
+    SCALAR: ClassVar[str] = "max"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        keep = flag(self.keepdims)
+        return (precisely(lambda a: np.max(a, axis=self.axes.data, keepdims=keep), x),)
+
+
+@irdl_op_definition
+class ReduceMinOp(_Extreme):
+    """The smallest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMin."""
+
+    name = "graphcore.reduce_min"
+    SCALAR: ClassVar[str] = "min"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        keep = flag(self.keepdims)
+        return (precisely(lambda a: np.min(a, axis=self.axes.data, keepdims=keep), x),)
+
+
+@irdl_op_definition
+class ReduceProdOp(AxesReduction):
+    """The product along `axes`; 1 for no elements. ONNX ReduceProd."""
+
+    name = "graphcore.reduce_prod"
+    SCALAR: ClassVar[str] = "mul"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        keep = flag(self.keepdims)
+        return (precisely(lambda a: np.prod(a, axis=self.axes.data, keepdims=keep), x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        """The product of the others: that of the non-zero ones, unless another is zero."""
+        zero, one = scalar(0, self.x), scalar(1, self.x)
+        is_zero = CompareOp(self.x, zero, "eq")
+        zeros = CastOp(is_zero, to=tensor_of(self.x).element_type)
+        factors = WhereOp(is_zero, one, self.x)
+        product = ReduceProdOp(factors, axes=self.axes.data, keepdims=True)
+        count = ReduceSumOp(zeros, axes=self.axes.data, keepdims=True)
+        no_other_zero = CompareOp(SubOp(count, zeros), zero, "eq")
+        others = WhereOp(no_other_zero, DivOp(product, factors), zero)
+        return (MulOp(self.kept(dy), others),)
+
+
+@irdl_op_definition
+class ReduceMeanOp(AxesReduction, Composite):
+    """The mean along `axes`; integers truncate toward zero. ONNX ReduceMean."""
+
+    name = "graphcore.reduce_mean"
+    SCALAR: ClassVar[str] = "mean"
+
+    def infer(self) -> tuple[Tensor, ...]:
+        types = super().infer()
+        if self.reduces_nothing():
+            raise self.nothing()
+        return types
+
+    @property
+    def count(self) -> int:
+        """How many elements one result is made of; 1 where there are no results."""
+        return max(1, shapes.prod(shape_of(self.x)[axis] for axis in self.axes))
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        keep = flag(self.keepdims)
+        if is_float(self.x):
+            return (precisely(lambda a: np.sum(a, self.axes.data, keepdims=keep) / self.count, x),)
+        total = np.sum(x, self.axes.data, keepdims=keep).astype(x.dtype)
+        whole = np.sign(total) * (np.abs(total) // np.asarray(self.count, x.dtype))
+        return (np.asarray(whole).astype(x.dtype),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        share = MulOp(self.kept(dy), scalar(1 / self.count, dy))
+        return (BroadcastOp(share, shape=shape_of(self.x)),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        total = ReduceSumOp(self.x, axes=self.axes.data, keepdims=flag(self.keepdims))
+        if is_float(self.x):
+            return (MulOp(total, scalar(1 / self.count, total)),)
+        return (DivOp(total, scalar(self.count, total)),)
+
+
+class _Position(Reduction):
+    """Where along `axis` an extreme stands: the first of equals, or the last."""
+
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    keepdims = prop_def(BoolAttr)
+    last = prop_def(BoolAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, axis: int, keepdims: bool, last: bool = False) -> None:
+        super().__init__([x], {"axis": axis, "keepdims": bool(keepdims), "last": bool(last)})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(ORDERED, self.x)
+        shape, axis = shape_of(self.x), integer(self.axis)
+        self.check_axes([axis], len(shape))
+        result = shapes.reduced(shape, [axis], flag(self.keepdims))
+        if shape[axis] == 0 and 0 not in shapes.reduced(shape, [axis], False):
+            raise self.fail(
+                f"has no value along axis {axis} of a tensor of shape {shapes.text(shape)}",
+                "there must be at least one element to choose from",
+            )
+        return (TensorType(i64, result),)
+
+    def position(self, chosen: Array) -> Array:
+        """The first (or last) true of bools along the axis."""
+        axis, size = integer(self.axis), chosen.shape[integer(self.axis)]
+        if size == 0:
+            return np.zeros(shapes.reduced(chosen.shape, [axis], flag(self.keepdims)), np.int64)
+        if flag(self.last):
+            found = size - 1 - np.argmax(np.flip(chosen, axis), axis, keepdims=flag(self.keepdims))
+        else:
+            found = np.argmax(chosen, axis, keepdims=flag(self.keepdims))
+        return np.asarray(found, np.int64)
+
+
+@irdl_op_definition
+class ArgMaxOp(_Position):
+    """The position of the largest along `axis`; that of a NaN if there is one. ONNX ArgMax."""
+
+    name = "graphcore.arg_max"
+    SCALAR: ClassVar[str] = "max"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        axis = integer(self.axis)
+        best = np.max(x, axis, keepdims=True) if x.size else x
+        return (self.position((x == best) | (x != x)),)
+
+
+@irdl_op_definition
+class ArgMinOp(_Position):
+    """The position of the smallest along `axis`; that of a NaN if there is one. ONNX ArgMin."""
+
+    name = "graphcore.arg_min"
+    SCALAR: ClassVar[str] = "min"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        axis = integer(self.axis)
+        best = np.min(x, axis, keepdims=True) if x.size else x
+        return (self.position((x == best) | (x != x)),)

@@ -1,0 +1,149 @@
+"""What turns numbers into probabilities? Softmax, its logarithm, and their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+
+from popgraph.dialects.graphcore.arithmetic import DivOp, ExpOp, LogOp, MulOp, SubOp
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    Array,
+    Composite,
+    Operand,
+    Tensor,
+    integer,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.graphcore.broadcasting import ReduceSumOp, same_type
+from popgraph.dialects.graphcore.reductions import ReduceMaxOp
+from popgraph.support import shapes
+
+
+class _Normalised(Composite):
+    """A function of x that is defined along one axis."""
+
+    x = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, x: Operand, *, axis: int) -> None:
+        super().__init__([x], {"axis": axis})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.x)
+        self.check_axes([integer(self.axis)], len(shape_of(self.x)))
+        return same_type(self.x)
+
+    def total(self, value: Operand) -> Operand:
+        return ReduceSumOp(value, axes=[integer(self.axis)], keepdims=True)
+
+    def shifted(self) -> Operand:
+        """x minus its maximum: changes no probability and keeps exp from overflowing."""
+        return SubOp(self.x, ReduceMaxOp(self.x, axes=[integer(self.axis)], keepdims=True))
+
+
+@irdl_op_definition
+class SoftmaxOp(_Normalised):
+    """exp(x) / sum(exp(x)) along `axis`. ONNX Softmax."""
+
+    name = "graphcore.softmax"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        def softmax(x: Array) -> Array:
+            exponentials = np.exp(x - x.max(integer(self.axis), keepdims=True))
+            return np.asarray(exponentials / exponentials.sum(integer(self.axis), keepdims=True))
+
+        return (precisely(softmax, x) if x.size else x,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (SoftmaxGradOp(self.result, dy, axis=integer(self.axis)),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        if 0 in shape_of(self.x):
+            return (self.x,)
+        exponentials = ExpOp(self.shifted())
+        return (DivOp(exponentials, self.total(exponentials)),)
+
+
+@irdl_op_definition
+class LogSoftmaxOp(_Normalised):
+    """log(softmax(x)) along `axis`, exact where softmax underflows. ONNX LogSoftmax."""
+
+    name = "graphcore.log_softmax"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        def log_softmax(x: Array) -> Array:
+            shifted = x - x.max(integer(self.axis), keepdims=True)
+            total = np.exp(shifted).sum(integer(self.axis), keepdims=True)
+            return np.asarray(shifted - np.log(total))
+
+        return (precisely(log_softmax, x) if x.size else x,)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (LogSoftmaxGradOp(self.result, dy, axis=integer(self.axis)),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        if 0 in shape_of(self.x):
+            return (self.x,)
+        shifted = self.shifted()
+        return (SubOp(shifted, LogOp(self.total(ExpOp(shifted)))),)
+
+
+class _NormalisedGrad(Composite):
+    """A gradient that needs the result y only, so x need not be kept."""
+
+    y = operand_def(TensorType)
+    dy = operand_def(TensorType)
+    axis = prop_def(IntegerAttr)
+    result = result_def(TensorType)
+
+    def __init__(self, y: Operand, dy: Operand, *, axis: int) -> None:
+        super().__init__([y, dy], {"axis": axis})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(FLOATS, self.y, self.dy)
+        y, dy = shape_of(self.y), shape_of(self.dy)
+        self.check_axes([integer(self.axis)], len(y))
+        if y != dy:
+            raise self.fail(f"needs a gradient of shape {shapes.text(y)}, not {shapes.text(dy)}")
+        return same_type(self.y)
+
+    def total(self, value: Operand) -> Operand:
+        return ReduceSumOp(value, axes=[integer(self.axis)], keepdims=True)
+
+
+@irdl_op_definition
+class SoftmaxGradOp(_NormalisedGrad):
+    """The gradient of `softmax`: y * (dy - sum(y * dy))."""
+
+    name = "graphcore.softmax_grad"
+
+    def evaluate(self, y: Array, dy: Array) -> tuple[Array, ...]:
+        def slope(y: Array, dy: Array) -> Array:
+            return np.asarray(y * (dy - (y * dy).sum(integer(self.axis), keepdims=True)))
+
+        return (precisely(slope, y, dy),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        mean = self.total(MulOp(self.y, self.dy))
+        return (MulOp(self.y, SubOp(self.dy, mean)),)
+
+
+@irdl_op_definition
+class LogSoftmaxGradOp(_NormalisedGrad):
+    """The gradient of `log_softmax`: dy - exp(y) * sum(dy)."""
+
+    name = "graphcore.log_softmax_grad"
+
+    def evaluate(self, y: Array, dy: Array) -> tuple[Array, ...]:
+        def slope(y: Array, dy: Array) -> Array:
+            return np.asarray(dy - np.exp(y) * dy.sum(integer(self.axis), keepdims=True))
+
+        return (precisely(slope, y, dy),)
+
+    def expand(self) -> tuple[Operand, ...]:
+        return (SubOp(self.dy, MulOp(ExpOp(self.y), self.total(self.dy))),)
