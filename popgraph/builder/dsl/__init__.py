@@ -1,0 +1,8 @@
+"""The `.pgraph` language: `parse` and `load` give the document that a text means."""
+
+from __future__ import annotations
+
+from popgraph.builder.dsl.document import Document, load, parse, parse_optimizer
+from popgraph.builder.dsl.training import OptimizerCall, TrainingSection
+
+__all__ = ["Document", "OptimizerCall", "TrainingSection", "load", "parse", "parse_optimizer"]

@@ -1,4 +1,4 @@
-"""Which first values may a weight have? `zeros`, `he_normal(seed=1)` and so on, one function each."""
+"""Which first values may a weight have? `zeros`, `he_normal(seed=1)`: one function each."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
     Call,
@@ -25,10 +26,6 @@ STRING = "string"
 """The element type of tensors of strings, which is no number type and so has no `DType`."""
 
 Leaf = int | float | bool | str
-
-
-class BadLiteral(Exception):
-    """A literal that means no array; `source` knows about it already."""
 
 
 def is_literal(expression: object) -> bool:
@@ -88,7 +85,7 @@ def default_dtype(expression: Expression) -> str:
 
 
 def array_of(source: Source, expression: Expression, dtype: str) -> Array:
-    """The array of a literal; what does not fit the dtype is a mistake and raises BadLiteral."""
+    """The array of a literal; what does not fit the dtype is a mistake and fails."""
     shape = _shape(source, expression)
     flat = list(_leaves(expression))
     places = list(_places(expression))
@@ -123,7 +120,7 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
                 "the rows of this list have different shapes",
                 "every list on one level has as many items as the others",
             )
-            raise BadLiteral
+            raise Failed
     return (len(shapes), *(shapes[0] if shapes else ()))
 
 
@@ -153,13 +150,13 @@ def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
     }
     if not fits[wanted]:
         source.mismatch(place, f"an element of type `{dtype}` must be {wanted}")
-        raise BadLiteral
+        raise Failed
     if wanted == "a whole number":
         low, high = _limits(dtype)
         assert isinstance(leaf, int)
         if not low <= leaf <= high:
             source.mismatch(place, f"{leaf} does not fit into `{dtype}` ({low} to {high})")
-            raise BadLiteral
+            raise Failed
 
 
 def _wanted(dtype: str) -> str:

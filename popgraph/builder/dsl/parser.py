@@ -65,7 +65,7 @@ def parse_file(source: Source) -> File:
             text = _without_line(text, line)
         else:
             source.raise_mistakes()
-            return cast(File, ToTree().transform(parsed))
+            return ToTree().transform(parsed)
     source.raise_mistakes()
     raise AssertionError("a refused text has a mistake")
 

@@ -42,6 +42,10 @@ class Source:
         """Notes that a shape or an element type does not fit here."""
         self.mistakes.append((span, TypeMismatchError(what, self.where(span), hint)))
 
+    def note(self, span: Span, error: PopgraphError) -> None:
+        """Notes what another part of the system says about what stands here."""
+        self.mistakes.append((span, type(error)(error.what, self.where(span), error.hint)))
+
     def raise_mistakes(self) -> None:
         """Raises what was noted, in the order of the text."""
         ordered = sorted(self.mistakes, key=lambda noted: (noted[0].line, noted[0].column))

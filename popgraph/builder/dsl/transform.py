@@ -45,9 +45,7 @@ def _escape_unprintable(character: str) -> str:
 
 
 def token_span(token: Token) -> Span:
-    return Span(
-        token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 2
-    )
+    return Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 2)
 
 
 def _span(meta: Meta) -> Span:
@@ -159,7 +157,7 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def path(self, meta: Meta, children: list[Any]) -> tree.Path:
         return tree.Path(_span(meta), tuple(children))
 
-    def list(self, meta: Meta, children: list[Any]) -> tree.Items:
+    def items(self, meta: Meta, children: list[Any]) -> tree.Items:
         return tree.Items(_span(meta), _present(children))
 
     def literal(self, meta: Meta, children: list[Any]) -> tree.Number | tree.Text | tree.Truth:

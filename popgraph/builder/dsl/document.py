@@ -1,0 +1,150 @@
+"""What does a `.pgraph` text mean as a whole?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.dsl.lower import GraphLowering, Setting, lower_graph
+from popgraph.builder.dsl.operators import newest
+from popgraph.builder.dsl.parser import parse_expression, parse_file
+from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.training import (
+    OptimizerCall,
+    TrainingSection,
+    lower_training,
+    optimizer_call,
+)
+from popgraph.builder.dsl.tree import File, Graph, Opset, Span, Train
+from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.errors import ParseError
+
+
+@dataclass(frozen=True)
+class Document:
+    """The graphs of one text, each a module, and what it says about training."""
+
+    graphs: dict[str, ModuleOp]
+    weights: WeightStore
+    trainings: dict[str, TrainingSection]
+    """By the name of the graph that is trained."""
+
+    @property
+    def module(self) -> ModuleOp:
+        """The first graph."""
+        return next(iter(self.graphs.values()))
+
+    @property
+    def training(self) -> TrainingSection | None:
+        """How the first graph is trained, if the text says so."""
+        return self.trainings.get(next(iter(self.graphs)))
+
+
+def parse(text: str, filename: str = "<text>") -> Document:
+    """
+    The document that a text means.
+
+    Raises ParseError or TypeMismatchError, or an ErrorGroup of them: every mistake at once.
+    Weights that the text loads are looked for beside `filename`.
+    """
+    source = Source(text, filename)
+    file = parse_file(source)
+    store = WeightStore()
+    setting = Setting(source, Path(filename).parent, opset_versions(source, file.opsets), store)
+    _check_graphs(source, file)
+    lowered = {graph.name.text: lower_graph(setting, graph) for graph in file.graphs}
+    trainings = _trainings(setting, file)
+    source.raise_mistakes()
+    graphs = {
+        graph.name.text: _module(file, graph, lowered[graph.name.text]) for graph in file.graphs
+    }
+    return Document(graphs, store, trainings)
+
+
+def load(path: str | Path) -> Document:
+    """The document of a file."""
+    try:
+        text = Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError("this is no UTF-8 text", str(path), "save the file as UTF-8") from error
+    except OSError as error:
+        raise ParseError(f"the file cannot be read: {error.strerror}", str(path)) from error
+    return parse(text, str(path))
+
+
+def parse_optimizer(text: str) -> OptimizerCall:
+    """The optimizer that `SGD(0.1, momentum=0.9)` names."""
+    source = Source(text, "<optimizer>")
+    try:
+        return optimizer_call(source, parse_expression(source))
+    except Failed:
+        source.raise_mistakes()
+        raise
+
+
+def opset_versions(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
+    """The versions that the text declares, the newest ones for the domains that it does not."""
+    versions: dict[str, int] = {}
+    for opset in opsets:
+        domain = "" if opset.domain == "ai.onnx" else opset.domain
+        if domain in versions:
+            source.parse_error(opset.span, f"the opset of `{domain or 'ai.onnx'}` is given twice")
+        latest = newest().get(domain)
+        if latest is not None and not 1 <= opset.version <= latest:
+            source.parse_error(
+                opset.span,
+                f"`{domain or 'ai.onnx'}` has no opset {opset.version}",
+                f"the installed onnx package knows 1 to {latest}",
+            )
+        versions[domain] = opset.version
+    return {"": newest()[""]} | versions
+
+
+def _check_graphs(source: Source, file: File) -> None:
+    if not file.graphs:
+        source.parse_error(
+            Span(1, 1, 1, 2), "there is no graph here", "`graph name(x: f32[N, 3]) -> y { ... }`"
+        )
+    names = [graph.name.text for graph in file.graphs]
+    for place, graph in enumerate(file.graphs):
+        if graph.name.text in names[:place]:
+            source.parse_error(graph.name.span, f"there are two graphs `{graph.name.text}`")
+    source.raise_mistakes()
+
+
+def _trainings(setting: Setting, file: File) -> dict[str, TrainingSection]:
+    found: dict[str, TrainingSection] = {}
+    for train in file.trains:
+        graph = _trained(setting.source, file, train)
+        if graph is None:
+            continue
+        if graph.name.text in found:
+            setting.source.parse_error(
+                train.span, f"graph `{graph.name.text}` has a `train` section already"
+            )
+            continue
+        section = lower_training(setting, graph, train)
+        if section is not None:
+            found[graph.name.text] = section
+    return found
+
+
+def _trained(source: Source, file: File, train: Train) -> Graph | None:
+    if train.graph is None:
+        return file.graphs[0]
+    for graph in file.graphs:
+        if graph.name.text == train.graph.text:
+            return graph
+    names = ", ".join(f"`{graph.name.text}`" for graph in file.graphs)
+    source.parse_error(
+        train.graph.span, f"there is no graph `{train.graph.text}`", f"this text has {names}"
+    )
+    return None
+
+
+def _module(file: File, graph: Graph, lowered: GraphLowering) -> ModuleOp:
+    doc = "\n\n".join(filter(None, [file.doc, graph.body.doc]))
+    return lowered.writer.module(about={"doc": BytesAttr.of(doc)} if doc else None)

@@ -1,0 +1,207 @@
+"""What does a `train` section add to its graph?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.builder.dsl.lower import GraphLowering, Setting
+from popgraph.builder.dsl.operators import GRAPHCORE, Operator, sort_arguments
+from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.tree import (
+    Argument,
+    Assignment,
+    Call,
+    Expression,
+    Graph,
+    Name,
+    Number,
+    Statement,
+    Text,
+    Train,
+    Truth,
+)
+from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.types import dims, tensor_type
+
+LOSS = "loss"
+OPTIMIZER = "optimizer"
+
+LOSSES = {"nll": "Nll", "l1": "L1", "identity": "IdentityLoss"}
+"""PopART's losses under short names; any other expression with one number as its value will do."""
+
+
+@dataclass(frozen=True)
+class OptimizerCall:
+    """`SGD(0.1, momentum=0.9)`, as data."""
+
+    name: str
+    arguments: dict[str, int | float | bool | str] = field(default_factory=dict)
+    where: str = ""
+    """The place in the text, for whoever finds that there is no such optimizer."""
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    """
+    What a `train` section says: the graph with its loss among the outputs, and the optimizer.
+
+    `inputs` are those that only training needs, such as labels.
+    """
+
+    graph: str
+    module: ModuleOp
+    loss: str
+    optimizer: OptimizerCall | None
+    inputs: tuple[str, ...] = ()
+
+
+class TrainingLowering(GraphLowering):
+    """A graph and what its `train` section adds."""
+
+    def call(self, call: Call, names: object) -> list[SSAValue]:
+        if len(call.path.parts) == 1 and call.path.text in LOSSES:
+            return [self.loss(call, names[0] if isinstance(names, list) and names else None)]
+        return super().call(call, names)  # type: ignore[arg-type]
+
+    def loss(self, call: Call, name: str | None) -> SSAValue:
+        """`nll(y, labels)`: a scalar of the element type of its first input."""
+        operator = Operator(LOSSES[call.path.text], GRAPHCORE)
+        arguments = sort_arguments(self.source, operator, call)
+        wanted = 2 if call.path.text == "nll" else 1
+        if len(arguments.inputs) != wanted:
+            expected = "the probabilities and the labels" if wanted == 2 else "one tensor"
+            self.source.parse_error(
+                call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
+            )
+            raise Failed
+        value = super().call(call_of(call, operator), None if name is None else [name])[0]
+        self.give_loss_type(call, value)
+        return value
+
+    def give_loss_type(self, call: Call, value: SSAValue) -> None:
+        """PopART's losses have no schema: a loss has one number, unless it is not reduced."""
+        assert isinstance(value.owner, Operation)
+        first = value.owner.operands[0].type
+        sizes = dims(first)
+        reduction = next(
+            (
+                argument.value.value
+                for argument in call.arguments
+                if argument.keyword is not None
+                and argument.keyword.text == "reduction"
+                and isinstance(argument.value, Text)
+            ),
+            "Mean",
+        )
+        if sizes is not None and isinstance(first, TensorType):
+            kept = sizes if call.path.text != "nll" else sizes[:-1]
+            shape = kept if reduction.lower() in ("none", "noreduction") else ()
+            set_type(value, tensor_type(first.element_type, shape))
+
+
+def call_of(call: Call, operator: Operator) -> Call:
+    """The call with the full name of the operator."""
+    parts = [*operator.domain.split("."), operator.op_type]
+    path = type(call.path)(call.path.span, tuple(Name(call.path.span, part) for part in parts))
+    return Call(call.span, path, call.arguments)
+
+
+def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
+    """The section as data; None when something is wrong with it, which the source then knows."""
+    optimizer, statements = _settings(setting.source, train)
+    lowering = TrainingLowering(setting, graph.name.text)
+    lowering.inputs(graph.inputs)
+    lowering.inputs(train.inputs)
+    lowering.statements([*graph.body.statements, *statements])
+    loss = _loss(lowering, train)
+    if loss is None or setting.source.mistakes:
+        return None
+    values = [lowering.scope.value(target.name) for target in graph.outputs]  # type: ignore[arg-type]
+    names = [target.name.text for target in graph.outputs]  # type: ignore[union-attr]
+    lowering.writer.set_outputs(values if LOSS in names else [*values, loss])
+    return TrainingSection(
+        graph.name.text,
+        lowering.writer.module(),
+        LOSS,
+        optimizer,
+        tuple(parameter.name.text for parameter in train.inputs),
+    )
+
+
+def _settings(source: Source, train: Train) -> tuple[OptimizerCall | None, list[Statement]]:
+    """The optimizer, and the statements that belong to the graph."""
+    optimizer = None
+    statements: list[Statement] = []
+    for statement in train.body.statements:
+        match statement:
+            case Assignment(targets=[target]) if (
+                isinstance(target.name, Name) and target.name.text == OPTIMIZER
+            ):
+                try:
+                    optimizer = optimizer_call(source, statement.value)
+                except Failed:
+                    continue
+            case _:
+                statements.append(statement)
+    return optimizer, statements
+
+
+def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
+    name = Name(train.span, LOSS)
+    if not lowering.scope.taken(LOSS):
+        lowering.source.parse_error(
+            train.span, "training needs a `loss`", "`loss = nll(y, labels)` says what to make small"
+        )
+        return None
+    try:
+        value = lowering.scope.value(name)
+    except Failed:
+        return None
+    sizes = dims(value.type)
+    if sizes is not None and any(size != 1 for size in sizes):
+        lowering.source.mismatch(
+            lowering.scope.place(LOSS), "the loss must be one number", "`ReduceMean(...)` makes one"
+        )
+        return None
+    return value
+
+
+def optimizer_call(source: Source, expression: Expression) -> OptimizerCall:
+    """`SGD(0.1, momentum=0.9)`: the name and the arguments; the first may be the learning rate."""
+    if isinstance(expression, Name):
+        return OptimizerCall(expression.text, {}, source.where(expression.span))
+    if not isinstance(expression, Call) or len(expression.path.parts) != 1:
+        source.parse_error(
+            expression.span, "an optimizer is a name with arguments", "`SGD(0.1, momentum=0.9)`"
+        )
+        raise Failed
+    arguments: dict[str, int | float | bool | str] = {}
+    for place, argument in enumerate(expression.arguments):
+        key = _key(source, argument, place)
+        if key in arguments:
+            source.parse_error(argument.span, f"`{key}` is given twice")
+            raise Failed
+        if not isinstance(argument.value, Number | Truth | Text):
+            source.parse_error(
+                argument.value.span, f"`{key}` must be a number, `true`, `false` or a string"
+            )
+            raise Failed
+        arguments[key] = argument.value.value
+    return OptimizerCall(expression.path.text, arguments, source.where(expression.path.span))
+
+
+def _key(source: Source, argument: Argument, place: int) -> str:
+    if argument.keyword is not None:
+        return argument.keyword.text
+    if place == 0:
+        return "learning_rate"
+    source.parse_error(
+        argument.span,
+        "only the learning rate may stand without a name",
+        "`SGD(0.1, momentum=0.9)`",
+    )
+    raise Failed
