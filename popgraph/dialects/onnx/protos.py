@@ -86,6 +86,8 @@ def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_na
     proto.attribute.extend(
         _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)
     )
+    # Notes that no schema knows (see annotations.py) stand in `rest` alone.
+    proto.attribute.extend(one for one in odd.values() if one.name.startswith("__"))
     proto.MergeFrom(rest)
     return proto
 

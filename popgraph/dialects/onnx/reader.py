@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from onnx import (
     AttributeProto,
@@ -67,7 +67,10 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
     if node.domain != "ai.onnx":
         told.add("domain")
     rest = NodeProto.FromString(remainder(node, told))
-    rest.attribute.extend(filter(None, map(_oddity, node.attribute)))
+    notes = [] if custom else [one for one in node.attribute if one.name.startswith("__")]
+    own = [one for one in node.attribute if one not in notes]
+    rest.attribute.extend(filter(None, map(_oddity, own)))
+    rest.attribute.extend(notes)
     extra: dict[str, Attribute] = {}
     if held := rest.SerializeToString():
         extra["rest"] = BytesAttr(held)
@@ -77,8 +80,8 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
             trailing += 1
         if trailing:
             extra["trailing"] = IntegerAttr(trailing, i64)
-        names = [attribute.name for attribute in node.attribute]
-        graphs = [a.name for a in node.attribute if kind_of(a) in _GRAPH_KINDS]
+        names = [attribute.name for attribute in own]
+        graphs = [a.name for a in own if kind_of(a) in _GRAPH_KINDS]
         canonical = [name for name in names if name not in graphs] + sorted(graphs)
         if names != canonical:
             extra["order"] = NamesAttr.of(names)
@@ -119,6 +122,10 @@ def _read_attributes(
                 hint="the file is damaged: export the model again",
             )
         kind = kind_of(proto)
+        if proto.name.startswith("__") and not writer.is_custom(
+            node.op_type, node.domain, node.overload
+        ):
+            continue  # a note, see annotations.py; `_extra` keeps it
         if kind in _GRAPH_KINDS and not proto.ref_attr_name:
             graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
             arguments = _argument_types(node.op_type, inputs, node)
@@ -283,11 +290,19 @@ def read_opset(proto: OperatorSetIdProto) -> OpsetAttr:
 
 
 def read_function(
-    proto: FunctionProto, store: WeightStore, calls: Collection[FunctionKey]
+    proto: FunctionProto,
+    store: WeightStore,
+    calls: Collection[FunctionKey] = (),
+    outer: Mapping[str, SSAValue] | None = None,
 ) -> Function:
-    """A function whose body may call those of `calls`; its values have no types."""
+    """
+    A function whose body may call those of `calls`; its values have no types.
+
+    `outer` are values of the caller that the graphs inside it use by name.
+    """
     opsets = {opset.domain: opset.version for opset in proto.opset_import}
     writer = GraphWriter(opsets, store, name=proto.name, calls=calls, typed=False)
+    writer.capture(outer or {})
     for name in proto.input:
         writer.add_input(name)
     as_graph = GraphProto(node=proto.node)
