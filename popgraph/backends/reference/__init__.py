@@ -1,0 +1,47 @@
+"""The reference backend: any level run by NumPy, slowly, with every access checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
+
+from popgraph.backends.reference.executable import ReferenceExecutable, input_types, run
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+
+__all__ = ["ReferenceExecutable", "evaluate", "signature"]
+
+
+def evaluate(
+    module: ModuleOp,
+    inputs: Mapping[str, Array],
+    weights: WeightStore,
+    state: Mapping[str, Array] | None = None,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """
+    One step of a module of any level: the outputs, and the variables after it.
+
+    Without `state` the variables begin with the values that stand in the module.
+    """
+    if is_onnx(module):
+        from popgraph.backends.reference.onnx_level import run_onnx
+
+        return run_onnx(module, inputs, weights), {}
+    return run(module, inputs, weights, state)
+
+
+def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
+    """The type of every input of a module."""
+    if is_onnx(module):
+        from popgraph.dialects.onnx.graphs import input_types as onnx_input_types
+
+        found = onnx_input_types(module)
+        return {name: type_ for name, type_ in found.items() if isinstance(type_, TensorType)}
+    return input_types(module)
+
+
+def is_onnx(module: ModuleOp) -> bool:
+    """Whether the module is of the onnx level (which takes long to import)."""
+    return any(op.name.startswith("onnx.") for op in module.ops)

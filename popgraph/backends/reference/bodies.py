@@ -1,0 +1,78 @@
+"""How does a block of scalar operations run fast in Python? As a list of closures over a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeAlias
+
+from xdsl.ir import Block, Operation
+
+from popgraph.backends.reference.scalars import function_of
+
+Frame: TypeAlias = list[Any]
+"""The values of a running body, each at its place."""
+Step: TypeAlias = Callable[[Frame], None]
+"""One operation, ready to run: reads places of the frame and writes others."""
+
+
+class Scope:
+    """Gives every value of a body its place in the frame."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {}
+
+    def place(self, value: Hashable) -> int:
+        return self._places.setdefault(value, len(self._places))
+
+    def frame(self) -> Frame:
+        return [None] * len(self._places)
+
+
+Maker: TypeAlias = Callable[[Any, Scope], Step]
+"""Makes the step of one operation."""
+Vocabulary: TypeAlias = Mapping[type[Operation], Maker]
+"""The operations that a body may hold besides scalar ones."""
+
+
+def scalar_step(op: Operation, scope: Scope) -> Step:
+    """The step of an operation whose meaning is in the scalar table."""
+    function = function_of(op)
+    result = scope.place(op.results[0])
+    operands = [scope.place(operand) for operand in op.operands]
+    match operands:
+        case []:
+
+            def step(frame: Frame) -> None:
+                frame[result] = function()
+
+        case [x]:
+
+            def step(frame: Frame) -> None:
+                frame[result] = function(frame[x])
+
+        case [x, y]:
+
+            def step(frame: Frame) -> None:
+                frame[result] = function(frame[x], frame[y])
+
+        case _:
+
+            def step(frame: Frame) -> None:
+                frame[result] = function(*[frame[operand] for operand in operands])
+
+    return step
+
+
+def steps_of(block: Block, scope: Scope, vocabulary: Vocabulary) -> list[Step]:
+    """The steps of a block in order; its terminator is the caller's business."""
+    return [vocabulary.get(type(op), scalar_step)(op, scope) for op in block.ops if not is_end(op)]
+
+
+def is_end(op: Operation) -> bool:
+    return op.name in {"tile.yield", "scf.yield", "func.return"}
+
+
+def yielded(block: Block, scope: Scope) -> list[int]:
+    """The places of the values that a block ends with."""
+    last = block.last_op
+    return [scope.place(value) for value in last.operands] if last and is_end(last) else []

@@ -1,0 +1,104 @@
+"""How is a graph or a program run? It is found in its module, then stepped with named arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute
+
+from popgraph.backends.base import Executable
+from popgraph.backends.reference.graph import Graph, State
+from popgraph.backends.reference.program import Program
+from popgraph.dialects.program import GraphOp, WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile import ProgramOp
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import BackendError, RunError
+from popgraph.support.shapes import Shape, text
+
+Runnable: TypeAlias = Graph | Program
+
+
+def runnable(module: ModuleOp, weights: WeightStore) -> Runnable:
+    """What the module computes: its graph or program, `main` if there are several."""
+    found = [op for op in module.ops if isinstance(op, GraphOp | ProgramOp)]
+    chosen = found if len(found) == 1 else [op for op in found if op.sym_name.data == "main"]
+    if len(chosen) != 1:
+        names = ", ".join(op.sym_name.data for op in found) or "none"
+        raise BackendError(
+            "the module does not say which graph to run",
+            f"its graphs: {names}",
+            "name one of them @main",
+        )
+    (op,) = chosen
+    if isinstance(op, GraphOp):
+        return Graph(module, op, weights)
+    return Program(module, op, weights)
+
+
+def input_types(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
+    """The type of every input."""
+    return runnable(module, WeightStore()).inputs
+
+
+def run(
+    module: ModuleOp,
+    inputs: Mapping[str, Array],
+    weights: WeightStore,
+    state: Mapping[str, Array] | None,
+) -> tuple[dict[str, Array], State]:
+    """One step: the outputs, and the variables after it."""
+    with np.errstate(all="ignore"):
+        program = runnable(module, weights)
+        return program.step(inputs, program.state() if state is None else state)
+
+
+def _row(type_: TensorType[Attribute]) -> tuple[DType, Shape]:
+    return dtypes.from_ir(type_.element_type), type_.get_shape()
+
+
+class ReferenceExecutable(Executable):
+    """Runs a module with NumPy: slow, and right."""
+
+    def __init__(self, module: ModuleOp, weights: WeightStore) -> None:
+        with np.errstate(all="ignore"):
+            self._program = runnable(module, weights)
+        self._state = self._program.state()
+        self.inputs = {name: _row(type_) for name, type_ in self._program.inputs.items()}
+        self.outputs = {name: _row(type_) for name, type_ in self._program.outputs.items()}
+        self.variables = {
+            name: (dtypes.from_numpy(array.dtype), array.shape)
+            for name, array in self._state.items()
+        }
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        inputs = {name: np.asarray(array) for name, array in inputs.items()}
+        self.check(inputs)
+        with np.errstate(all="ignore"):
+            outputs, self._state = self._program.step(inputs, self._state)
+        return {name: np.array(array) for name, array in outputs.items()}
+
+    def read(self, variable: str) -> Array:
+        return np.array(self._state[self._known(variable)])
+
+    def write(self, variable: str, value: Array) -> None:
+        dtype, shape = self.variables[self._known(variable)]
+        value = np.asarray(value)
+        if value.shape != shape or value.dtype != dtype.numpy:
+            raise RunError(
+                f"variable {variable!r} is {dtype.name} of shape {text(shape)}, "
+                f"not {value.dtype} of shape {text(value.shape)}"
+            )
+        self._state[variable] = np.array(value)
+
+    def _known(self, variable: str) -> str:
+        if variable not in self.variables:
+            raise RunError(
+                f"the model has no variable {variable!r}",
+                hint=f"it has {', '.join(map(repr, self.variables)) or 'none'}",
+            )
+        return variable

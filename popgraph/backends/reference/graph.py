@@ -1,0 +1,131 @@
+"""What does a graph compute? Its operations in order, whatever mixture of levels they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, SymbolRefAttr, TensorType
+from xdsl.dialects.func import FuncOp
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from popgraph.backends.reference.kernels import Kernel
+from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
+from popgraph.backends.reference.structured import STRUCTURED
+from popgraph.dialects import program as pg
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore.base import GraphcoreOp
+from popgraph.dialects.program.attributes import Array
+
+State: TypeAlias = dict[str, Array]
+Values: TypeAlias = dict[SSAValue, Array]
+Run: TypeAlias = Callable[..., Sequence[Array]]
+"""From the arrays of an operation's operands to those of its results."""
+
+
+class Functions:
+    """The kernels of a module, by operation or by name, each made ready to run once."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._functions = {op.sym_name.data: op for op in module.ops if isinstance(op, FuncOp)}
+        self._kernels: dict[Operation, Kernel] = {}
+
+    def called(self, callee: SymbolRefAttr) -> Kernel:
+        function = self._functions.get(callee.root_reference.data)
+        assert function is not None, f"no function {callee}"
+        return self.of(function, function.body.block)
+
+    def of(self, op: Operation, block: Block) -> Kernel:
+        found = self._kernels.get(op)
+        if found is None:
+            found = self._kernels[op] = Kernel(block)
+        return found
+
+
+class Graph:
+    """A `pg.graph`, ready to run."""
+
+    def __init__(self, module: ModuleOp, graph: pg.GraphOp, weights: pg.WeightStore) -> None:
+        self._graph = graph
+        self._weights = weights
+        self._functions = Functions(module)
+
+    @property
+    def inputs(self) -> dict[str, TensorType[Attribute]]:
+        return {name: _tensor(value) for name, value in self._graph.inputs.items()}
+
+    @property
+    def outputs(self) -> dict[str, TensorType[Attribute]]:
+        return {name: _tensor(value) for name, value in self._graph.outputs.items()}
+
+    def state(self) -> State:
+        """The variables as they are before the first step, by name; zero if nothing says so."""
+        made = {
+            op.variable.text: np.zeros(_tensor(op.value).get_shape(), numpy_dtype(op.value.type))
+            for op in self._graph.updates()
+        }
+        for op in self._graph.variables():
+            made[op.variable.text] = self._weights.array(op.literal)
+        return dict(sorted(made.items()))
+
+    def step(
+        self, inputs: Mapping[str, Array], state: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], State]:
+        """The outputs, and the variables after the step."""
+        values: Values = {value: inputs[name] for name, value in self._graph.inputs.items()}
+        self._run_block(self._graph.block, values, state)
+        following = dict(state)
+        for update in self._graph.updates():
+            following[update.variable.text] = values[update.value]
+        outputs = {name: values[value] for name, value in self._graph.outputs.items()}
+        return outputs, dict(sorted(following.items()))
+
+    def _run_block(self, block: Block, values: Values, state: Mapping[str, Array]) -> None:
+        for op in block.ops:
+            match op:
+                case pg.VariableOp():
+                    results: Sequence[Array] = [state[op.variable.text]]
+                case pg.PrepareOp():
+                    body = op.body.block
+                    self._run_block(body, values, state)
+                    assert isinstance(body.last_op, pg.YieldOp)
+                    results = [values[value] for value in body.last_op.values]
+                case pg.UpdateOp() | pg.ReturnOp() | pg.YieldOp():
+                    continue
+                case _:
+                    results = self._runner(op)(*(values[operand] for operand in op.operands))
+            for value, array in zip(op.results, results, strict=True):
+                check_shape(array, _tensor(value))
+                values[value] = array
+
+    def _runner(self, op: Operation) -> Run:
+        """How an operation without effects is computed."""
+        match op:
+            case pg.ConstantOp():
+                return lambda: [self._weights.array(op.literal)]
+            case GraphcoreOp():
+                return op.evaluate
+            case tile.KernelOp():
+                return partial(_launch, op, self._functions.of(op, op.body.block))
+            case tile.LaunchOp():
+                return partial(_launch, op, self._functions.called(op.callee))
+            case _:
+                assert type(op) in STRUCTURED, f"{op.name} has no meaning in a graph"
+                return partial(STRUCTURED[type(op)], op)
+
+
+def _launch(op: tile.KernelOp | tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
+    """Kernels see memory as one row; what they only read is locked."""
+    results = [allocate(_tensor(result)) for result in op.results]
+    rows = [np.ascontiguousarray(operand).reshape(-1) for operand in operands]
+    for row in rows:
+        row.flags.writeable = False
+    kernel(op.chunks.value.data, [*rows, *(result.reshape(-1) for result in results)])
+    return results
+
+
+def _tensor(value: SSAValue) -> TensorType[Attribute]:
+    assert isinstance(value.type, TensorType)
+    return value.type

@@ -1,0 +1,238 @@
+"""What does a kernel do when its loops run one index at a time, and every access is checked?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from xdsl.dialects import memref, scf, vector
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IndexType, MemRefType, VectorType
+from xdsl.ir import Block, Operation
+
+from popgraph.backends.reference.bodies import (
+    Frame,
+    Scope,
+    Step,
+    Vocabulary,
+    steps_of,
+    yielded,
+)
+from popgraph.backends.reference.memory import numpy_dtype, unwritten
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.shapes import Shape
+
+
+class Kernel:
+    """The body of a `tile.kernel`, or of a function that is one, ready to run."""
+
+    def __init__(self, block: Block) -> None:
+        self._scope = Scope()
+        self._arguments = [self._scope.place(argument) for argument in block.args]
+        self._shapes = [_shape(argument.type) for argument in block.args[1:]]
+        self._steps = steps_of(block, self._scope, KERNEL)
+
+    def __call__(self, chunks: int, memories: Sequence[Array]) -> None:
+        """Runs every chunk on the memory of the operands and results."""
+        assert [memory.shape for memory in memories] == self._shapes
+        for chunk in range(chunks):
+            frame = self._scope.frame()
+            for place, value in zip(self._arguments, (chunk, *memories), strict=True):
+                frame[place] = value
+            for step in self._steps:
+                step(frame)
+
+
+def _shape(type_: object) -> Shape:
+    assert isinstance(type_, MemRefType | VectorType)
+    return type_.get_shape()
+
+
+def _out_of_bounds(op: Operation, position: Sequence[int], shape: Shape) -> NoReturn:
+    listed = ", ".join(str(int(index)) for index in position)
+    raise AssertionError(f"[{listed}] is outside a memory of shape {list(shape)}: {op}")
+
+
+def for_step(op: scf.ForOp, scope: Scope) -> Step:
+    lower, upper, stride = (scope.place(value) for value in (op.lb, op.ub, op.step))
+    assert isinstance(op.lb.type, IndexType), "loops count in index"
+    block = op.body.block
+    index, *carried = (scope.place(argument) for argument in block.args)
+    initial = [scope.place(value) for value in op.iter_args]
+    steps = steps_of(block, scope, KERNEL)
+    following = yielded(block, scope)
+    results = [scope.place(result) for result in op.results]
+
+    def step(frame: Frame) -> None:
+        assert frame[stride] > 0, f"the step of a loop is positive: {op}"
+        values = [frame[place] for place in initial]
+        for number in range(frame[lower], frame[upper], frame[stride]):
+            frame[index] = number
+            for place, value in zip(carried, values, strict=True):
+                frame[place] = value
+            for inner in steps:
+                inner(frame)
+            values = [frame[place] for place in following]
+        for place, value in zip(results, values, strict=True):
+            frame[place] = value
+
+    return step
+
+
+def if_step(op: scf.IfOp, scope: Scope) -> Step:
+    condition = scope.place(op.cond)
+    results = [scope.place(result) for result in op.results]
+    branches = []
+    for region in (op.false_region, op.true_region):
+        steps = [step for block in region.blocks for step in steps_of(block, scope, KERNEL)]
+        values = [place for block in region.blocks for place in yielded(block, scope)]
+        branches.append((steps, values))
+
+    def step(frame: Frame) -> None:
+        steps, values = branches[bool(frame[condition])]
+        for inner in steps:
+            inner(frame)
+        for place, value in zip(results, values, strict=True):
+            frame[place] = frame[value]
+
+    return step
+
+
+def load_step(op: memref.LoadOp, scope: Scope) -> Step:
+    memory, result = scope.place(op.memref), scope.place(op.res)
+    indices = [scope.place(index) for index in op.indices]
+    shape = _shape(op.memref.type)
+
+    def step(frame: Frame) -> None:
+        position = tuple([frame[index] for index in indices])
+        for place, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
+            if not 0 <= place < size:
+                _out_of_bounds(op, position, shape)
+        frame[result] = frame[memory][position]
+
+    return step
+
+
+def store_step(op: memref.StoreOp, scope: Scope) -> Step:
+    memory, value = scope.place(op.memref), scope.place(op.value)
+    indices = [scope.place(index) for index in op.indices]
+    shape = _shape(op.memref.type)
+
+    def step(frame: Frame) -> None:
+        position = tuple([frame[index] for index in indices])
+        for place, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
+            if not 0 <= place < size:
+                _out_of_bounds(op, position, shape)
+        frame[memory][position] = frame[value]
+
+    return step
+
+
+def alloca_step(op: memref.AllocaOp, scope: Scope) -> Step:
+    place, shape, dtype = (
+        scope.place(op.memref),
+        _shape(op.memref.type),
+        numpy_dtype(op.memref.type),
+    )
+
+    def step(frame: Frame) -> None:
+        frame[place] = unwritten(shape, dtype)
+
+    return step
+
+
+def lanes(op: Operation, width: int, position: Sequence[int], shape: Shape) -> tuple[Any, ...]:
+    """The place of a vector in memory: a run along the last dimension that stays in its row."""
+    *outer, last = position
+    inside = all(0 <= place < size for place, size in zip(outer, shape[:-1], strict=True))
+    if not inside or not 0 <= last <= shape[-1] - width:
+        _out_of_bounds(op, [*outer, last + width - 1], shape)
+    return (*outer, slice(last, last + width))
+
+
+def vector_load_step(op: vector.LoadOp, scope: Scope) -> Step:
+    memory, result = scope.place(op.base), scope.place(op.result)
+    indices = [scope.place(index) for index in op.indices]
+    shape, (width,) = _shape(op.base.type), _shape(op.result.type)
+
+    def step(frame: Frame) -> None:
+        position = [frame[index] for index in indices]
+        frame[result] = frame[memory][lanes(op, width, position, shape)].copy()
+
+    return step
+
+
+def vector_store_step(op: vector.StoreOp, scope: Scope) -> Step:
+    memory, value = scope.place(op.base), scope.place(op.vector)
+    indices = [scope.place(index) for index in op.indices]
+    shape, (width,) = _shape(op.base.type), _shape(op.vector.type)
+
+    def step(frame: Frame) -> None:
+        position = [frame[index] for index in indices]
+        frame[memory][lanes(op, width, position, shape)] = frame[value]
+
+    return step
+
+
+def broadcast_step(op: vector.BroadcastOp, scope: Scope) -> Step:
+    source, result = scope.place(op.source), scope.place(op.vector)
+    shape, dtype = _shape(op.vector.type), numpy_dtype(op.vector.type)
+
+    def step(frame: Frame) -> None:
+        frame[result] = np.full(shape, frame[source], dtype)
+
+    return step
+
+
+def lane_of(op: vector.ExtractOp | vector.InsertOp, scope: Scope) -> tuple[int, int | None]:
+    """The lane, and the place in the frame that it is counted from when it is not static."""
+    (lane,) = op.static_position.get_values()
+    if lane == DYNAMIC_INDEX:
+        return 0, scope.place(op.dynamic_position[0])
+    return int(lane), None
+
+
+def checked_lane(op: Operation, frame: Frame, lane: int, place: int | None, width: int) -> int:
+    lane = lane if place is None else frame[place]
+    if not 0 <= lane < width:
+        _out_of_bounds(op, [lane], (width,))
+    return lane
+
+
+def extract_step(op: vector.ExtractOp, scope: Scope) -> Step:
+    source, result = scope.place(op.vector), scope.place(op.result)
+    lane, place = lane_of(op, scope)
+    (width,) = _shape(op.vector.type)
+
+    def step(frame: Frame) -> None:
+        frame[result] = frame[source][checked_lane(op, frame, lane, place, width)]
+
+    return step
+
+
+def insert_step(op: vector.InsertOp, scope: Scope) -> Step:
+    value, target, result = (scope.place(v) for v in (op.source, op.dest, op.result))
+    lane, place = lane_of(op, scope)
+    (width,) = _shape(op.dest.type)
+
+    def step(frame: Frame) -> None:
+        made = frame[target].copy()
+        made[checked_lane(op, frame, lane, place, width)] = frame[value]
+        frame[result] = made
+
+    return step
+
+
+KERNEL: Vocabulary = {
+    scf.ForOp: for_step,
+    scf.IfOp: if_step,
+    memref.LoadOp: load_step,
+    memref.StoreOp: store_step,
+    memref.AllocaOp: alloca_step,
+    vector.LoadOp: vector_load_step,
+    vector.StoreOp: vector_store_step,
+    vector.BroadcastOp: broadcast_step,
+    vector.ExtractOp: extract_step,
+    vector.InsertOp: insert_step,
+}
+"""What kernels hold besides scalar operations."""

@@ -1,0 +1,113 @@
+"""How do IR types and literals look in NumPy, and what stands in memory that nobody has written?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    TensorType,
+    VectorType,
+)
+from xdsl.ir import Attribute
+
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.attributes import layout_of, physical_shape
+from popgraph.support import dtypes
+from popgraph.support.shapes import Shape, prod
+
+Bytes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
+INDEX = np.dtype(np.int64)
+POISON = 0xFF
+"""The byte of memory that nobody has written: NaN in every float type, -1 in integers."""
+
+
+def numpy_dtype(type_: Attribute) -> np.dtype[np.generic]:
+    """The dtype of a scalar type, or that of the elements of a container."""
+    if isinstance(type_, TensorType | MemRefType | VectorType):
+        type_ = type_.element_type
+    return INDEX if isinstance(type_, IndexType) else dtypes.from_ir(type_).numpy
+
+
+def literal_value(attribute: Attribute, type_: Attribute) -> Any:
+    """The value of a literal: an index is a Python int, any other scalar is strict in its type."""
+    if isinstance(attribute, DenseIntOrFPElementsAttr):
+        assert isinstance(type_, VectorType), "dense literals stand for vectors only"
+        return np.array(attribute.get_values(), numpy_dtype(type_)).reshape(type_.get_shape())
+    assert isinstance(attribute, IntegerAttr | FloatAttr)
+    number = attribute.value.data
+    if isinstance(type_, IndexType):
+        return number
+    dtype = numpy_dtype(type_)
+    if dtype == np.bool_:
+        return np.bool_(number != 0)
+    if isinstance(number, int):  # signless literals may be written with or without sign
+        return np.array(number % 2**64, np.uint64).astype(dtype)[()]
+    return dtype.type(number)
+
+
+def unwritten_bytes(size: int) -> Bytes:
+    """Fresh memory, poisoned so that reading it shows."""
+    return np.full(size, POISON, np.uint8)
+
+
+def unwritten(shape: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
+    """Fresh memory for an array."""
+    return typed(unwritten_bytes(prod(shape) * dtype.itemsize), 0, shape, dtype)
+
+
+def typed(memory: Bytes, offset: int, shape: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
+    """A typed window into bytes."""
+    size = prod(shape) * dtype.itemsize
+    assert offset >= 0 and offset + size <= memory.size, (
+        f"bytes {offset} to {offset + size} are outside a memory of {memory.size}"
+    )
+    return np.ndarray(tuple(shape), dtype, memory.data, offset)
+
+
+def allocate(type_: TensorType[Attribute]) -> Array:
+    """Unwritten memory for a tensor, in its layout."""
+    return unwritten(physical_shape(type_), numpy_dtype(type_))
+
+
+def grid(shape: Sequence[int]) -> tuple[Array, ...]:
+    """The index along each dimension, as arrays that broadcast to `shape`."""
+    return tuple(np.ogrid[tuple(slice(size) for size in shape)])
+
+
+def physical_places(type_: TensorType[Attribute]) -> tuple[Array, ...]:
+    """For every logical index its place in memory, along each physical dimension."""
+    layout = layout_of(type_)
+    assert layout is not None
+    shape = type_.get_shape()
+    places = layout.map.data.eval(grid(shape), ())  # type: ignore[arg-type]
+    return tuple(np.broadcast_to(place, shape) for place in places)
+
+
+def to_logical(memory: Array, type_: TensorType[Attribute]) -> Array:
+    """The elements of a tensor in logical order, out of its memory."""
+    return memory if layout_of(type_) is None else memory[physical_places(type_)]
+
+
+def to_physical(elements: Array, type_: TensorType[Attribute]) -> Array:
+    """The memory of a tensor that has these elements; what the layout does not reach is zero."""
+    layout = layout_of(type_)
+    if layout is None:
+        return elements
+    memory = np.zeros(layout.physical.data, elements.dtype)
+    memory[physical_places(type_)] = elements
+    return memory
+
+
+def check_shape(memory: Array, type_: TensorType[Attribute]) -> None:
+    """Values carry the dtype and the (physical) shape that their type promises."""
+    expected: Shape = physical_shape(type_)
+    assert memory.shape == expected and memory.dtype == numpy_dtype(type_), (
+        f"a value of {type_} is {memory.dtype} of shape {memory.shape}"
+    )

@@ -1,0 +1,112 @@
+"""What does a planned program do? Buffers are windows into bytes, calls run kernels on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, SSAValue
+
+from popgraph.backends.reference.graph import Functions, State
+from popgraph.backends.reference.memory import Bytes, numpy_dtype, typed, unwritten, unwritten_bytes
+from popgraph.dialects import tile
+from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
+from popgraph.dialects.program.attributes import Array
+
+
+class Program:
+    """A `tile.program` with its functions, ready to run."""
+
+    def __init__(self, module: ModuleOp, program: tile.ProgramOp, weights: WeightStore) -> None:
+        self._program = program
+        self._weights = weights
+        self._functions = Functions(module)
+        self._persistent = unwritten_bytes(program.persistent.value.data)
+        self._run(program.prepare.block, {"variable": self.state()})
+
+    @property
+    def inputs(self) -> dict[str, TensorType[Attribute]]:
+        return self._named("input")
+
+    @property
+    def outputs(self) -> dict[str, TensorType[Attribute]]:
+        return self._named("output")
+
+    def state(self) -> State:
+        """The variables as they are before the first step, by name; zero if nothing says so."""
+        made: State = {
+            name: np.zeros(type_.get_shape(), numpy_dtype(type_))
+            for name, type_ in self._named("variable").items()
+        }
+        for op in self._buffers():
+            if op.space.data == "variable" and op.literal is not None:
+                made[op.label.text] = self._literal(op)
+        return dict(sorted(made.items()))
+
+    def step(
+        self, inputs: Mapping[str, Array], state: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], State]:
+        """The outputs, and the variables after the step."""
+        following = {name: np.array(array) for name, array in sorted(state.items())}
+        outputs = {
+            name: unwritten(type_.get_shape(), numpy_dtype(type_))
+            for name, type_ in self.outputs.items()
+        }
+        spaces = {"input": inputs, "output": outputs, "variable": following}
+        self._run(self._program.body.block, spaces)
+        return outputs, following
+
+    def _run(self, block: Block, spaces: Mapping[str, Mapping[str, Array]]) -> None:
+        """Runs a section; `spaces` holds the arrays that the caller sees, by space and name."""
+        arena = unwritten_bytes(self._program.arena.value.data)
+        memories: dict[SSAValue, Array] = {}
+        for op in block.ops:
+            match op:
+                case tile.BufferOp():
+                    memories[op.memory] = self._memory(op, arena, spaces)
+                case tile.CallOp():
+                    kernel = self._functions.called(op.callee)
+                    kernel(op.chunks.value.data, [memories[value] for value in op.arguments])
+                case _:
+                    raise AssertionError(f"{op.name} has no meaning in a program")
+
+    def _memory(
+        self, op: tile.BufferOp, arena: Bytes, spaces: Mapping[str, Mapping[str, Array]]
+    ) -> Array:
+        type_ = op.memory.type
+        assert isinstance(type_, MemRefType)
+        shape, dtype = type_.get_shape(), numpy_dtype(type_)
+        match op.space.data:
+            case "arena":
+                return typed(arena, op.offset.value.data, shape, dtype)
+            case "persistent":
+                return typed(self._persistent, op.offset.value.data, shape, dtype)
+            case "constant":
+                array = self._literal(op)
+            case space:
+                array = spaces[space][op.label.text]
+        assert array.dtype == dtype, f"{op} is {array.dtype}"
+        row = np.ascontiguousarray(array).reshape(shape)
+        row.flags.writeable = op.space.data in ("output", "variable")
+        return row
+
+    def _literal(self, op: tile.BufferOp) -> Array:
+        assert isinstance(op.literal, DataAttr | BlobAttr)
+        return self._weights.array(op.literal)
+
+    def _buffers(self) -> Iterator[tile.BufferOp]:
+        for region in (self._program.body, self._program.prepare):
+            for op in region.block.ops:
+                if isinstance(op, tile.BufferOp):
+                    yield op
+
+    def _named(self, space: str) -> dict[str, TensorType[Attribute]]:
+        """The arrays of a space that the caller sees; their first buffer has their full shape."""
+        found: dict[str, TensorType[Attribute]] = {}
+        for op in self._buffers():
+            type_ = op.memory.type
+            assert isinstance(type_, MemRefType)
+            if op.space.data == space:
+                found.setdefault(op.label.text, TensorType(type_.element_type, type_.get_shape()))
+        return found

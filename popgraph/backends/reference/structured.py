@@ -1,0 +1,244 @@
+"""What does a structured operation mean? All parallel indices at once, reductions in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.backends.reference.bodies import Frame, Scope, Step, Vocabulary, steps_of, yielded
+from popgraph.backends.reference.memory import (
+    grid,
+    literal_value,
+    numpy_dtype,
+    to_logical,
+    to_physical,
+)
+from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.structured import element
+from popgraph.support.shapes import Shape, prod
+
+Indices: TypeAlias = Sequence[Any]
+"""An index along each dimension of a domain: numbers, or arrays that broadcast together."""
+
+
+class Body:
+    """A region of scalar operations, run on whole arrays."""
+
+    def __init__(self, block: Block) -> None:
+        scope = Scope()
+        self._arguments = [scope.place(argument) for argument in block.args]
+        self._steps = steps_of(block, scope, BODY)
+        self._results = yielded(block, scope)
+        self._indices = scope.place(INDICES)
+        self._scope = scope
+
+    def __call__(self, indices: Indices, arguments: Sequence[Any]) -> list[Any]:
+        frame = self._scope.frame()
+        frame[self._indices] = indices
+        for place, value in zip(self._arguments, arguments, strict=True):
+            frame[place] = value
+        for step in self._steps:
+            step(frame)
+        return [frame[place] for place in self._results]
+
+
+INDICES = "the current indices"
+
+
+def index_step(op: tile.IndexOp, scope: Scope) -> Step:
+    indices, result, dim = scope.place(INDICES), scope.place(op.result), op.dim.value.data
+
+    def step(frame: Frame) -> None:
+        frame[result] = frame[indices][dim]
+
+    return step
+
+
+def element_step(op: tile.ElementOp, scope: Scope) -> Step:
+    table, result = scope.place(op.table), scope.place(op.result)
+    indices = [scope.place(index) for index in op.indices]
+
+    def step(frame: Frame) -> None:
+        frame[result] = take(op, frame[table], [frame[index] for index in indices])
+
+    return step
+
+
+BODY: Vocabulary = {tile.IndexOp: index_step, tile.ElementOp: element_step}
+"""What bodies hold besides scalar operations."""
+
+
+def take(op: Operation, array: Array, indices: Indices) -> Any:
+    """The elements at `indices`, which must lie inside: NumPy would count negative ones back."""
+    for dim, (index, size) in enumerate(zip(indices, array.shape, strict=True)):
+        index = np.asarray(index)
+        if index.size and not (index.min() >= 0 and index.max() < size):
+            raise AssertionError(
+                f"index {index.min()} to {index.max()} is outside dimension {dim} of a tensor "
+                f"of shape {list(array.shape)}: {op}"
+            )
+    return array[tuple(indices)]
+
+
+class Access:
+    """Reads the operands of an operation through their maps."""
+
+    def __init__(
+        self,
+        op: Operation,
+        values: Sequence[SSAValue],
+        maps: Sequence[AffineMap],
+        memories: Sequence[Array],
+    ) -> None:
+        self._op = op
+        self._maps = maps
+        self._arrays = logical(values, memories)
+
+    def __call__(self, indices: Indices) -> list[Any]:
+        return [
+            take(self._op, array, map_.eval(indices, ()))
+            for array, map_ in zip(self._arrays, self._maps, strict=True)
+        ]
+
+
+def logical(values: Sequence[SSAValue], memories: Sequence[Array]) -> list[Array]:
+    """The memories of values as arrays in logical order."""
+    return [
+        to_logical(memory, value.type)  # type: ignore[arg-type]
+        for value, memory in zip(values, memories, strict=True)
+    ]
+
+
+def stored(op: Operation, results: Sequence[Any]) -> tuple[Array, ...]:
+    """Result elements, broadcast to the result types and put into their layouts."""
+    made = []
+    for value, result in zip(op.results, results, strict=True):
+        shape: Shape = value.type.get_shape()  # type: ignore[attr-defined]
+        full = np.array(np.broadcast_to(result, shape))
+        assert full.dtype == numpy_dtype(value.type), f"a body yields {full.dtype}: {op}"
+        made.append(to_physical(full, value.type))  # type: ignore[arg-type]
+    return tuple(made)
+
+
+def empty(op: Operation) -> tuple[Array, ...]:
+    """The results of an operation whose results have no elements."""
+    return stored(op, [np.zeros((), numpy_dtype(result.type)) for result in op.results])
+
+
+def run_map(op: tile.MapOp, *memories: Array) -> tuple[Array, ...]:
+    count = len(op.inputs)
+    if prod(op.sizes) == 0:
+        return empty(op)
+    read = Access(op, op.inputs, op.input_maps, memories[:count])
+    tables = logical(op.tables, memories[count:])
+    indices = grid(op.sizes)
+    return stored(op, Body(op.body.block)(indices, [*read(indices), *tables]))
+
+
+def points(op: tile.ReduceOp | tile.ContractOp) -> Iterator[Indices]:
+    """Every reduction index in order, each together with all parallel indices."""
+    parallel = grid(op.sizes[: op.parallel_rank])
+    for reduction in np.ndindex(*op.sizes[op.parallel_rank :]):
+        yield (*parallel, *reduction)
+
+
+def finished(
+    op: tile.ReduceOp | tile.ContractOp, totals: Sequence[Any], memories: Sequence[Array]
+) -> tuple[Array, ...]:
+    """The results, given the final accumulators and the memories of the extras."""
+    maps = [attribute.data for attribute in op.extra_maps]
+    indices = grid(op.sizes[: op.parallel_rank])
+    extras = Access(op, op.extras, maps, memories)(indices)
+    return stored(op, Body(op.finish.block)(indices, [*totals, *extras]))
+
+
+def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:
+    count = len(op.inputs)
+    if prod(op.sizes[: op.parallel_rank]) == 0:
+        return empty(op)
+    read = Access(op, op.inputs, op.input_maps, memories[:count])
+    body = Body(op.body.block)
+    shape = op.sizes[: op.parallel_rank]
+    totals = [
+        np.full(shape, literal_value(initial, initial.type), numpy_dtype(initial.type))
+        for initial in op.initial
+    ]
+    for indices in points(op):
+        totals = body(indices, [*read(indices), *totals])
+    return finished(op, totals, memories[count:])
+
+
+def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
+    if prod(op.sizes[: op.parallel_rank]) == 0:
+        return empty(op)
+    read = Access(op, [op.lhs, op.rhs], op.input_maps, memories[:2])
+    dtype = numpy_dtype(element(op.lhs))
+    wide = np.dtype(np.float32) if dtype.name in ("float16", "bfloat16") else dtype
+    total = np.zeros(op.sizes[: op.parallel_rank], wide)
+    for indices in points(op):
+        lhs, rhs = read(indices)
+        total += lhs.astype(wide) * rhs.astype(wide)
+    return finished(op, [total.astype(dtype)], memories[2:])
+
+
+def run_scatter(op: tile.ScatterOp, *memories: Array) -> tuple[Array, ...]:
+    type_ = op.output.type
+    total = np.zeros(type_.get_shape(), numpy_dtype(type_))
+    if prod(op.sizes):
+        indices = grid(op.sizes)
+        read = Access(op, op.inputs, op.input_maps, memories)
+        *places, value = (
+            np.broadcast_to(result, op.sizes).reshape(-1)
+            for result in Body(op.body.block)(indices, read(indices))
+        )
+        check_leading(op, places)
+        take(op, total, places)  # for its bounds check
+        np.add.at(total, tuple(places), value)
+    return (to_physical(total, type_),)
+
+
+def check_leading(op: tile.ScatterOp, places: Sequence[Array]) -> None:
+    """Parallel loops write where their own index says, or they would meet."""
+    own = np.indices(op.sizes).reshape(len(op.sizes), -1)
+    for dim in range(op.parallel_rank):
+        assert np.array_equal(places[dim], own[dim]), f"index {dim} is not the loop's own: {op}"
+
+
+def run_assemble(op: tile.AssembleOp, *memories: Array) -> tuple[Array, ...]:
+    type_ = op.output.type
+    dtype = numpy_dtype(type_)
+    whole = np.full(type_.get_shape(), literal_value(op.fill, type_.element_type), dtype)
+    pieces = logical(op.pieces, memories)
+    for piece, (_, offsets, steps) in zip(pieces, op.placements(), strict=True):
+        window = tuple(
+            slice(offset, offset + (size - 1) * step + 1 if size else offset, step)
+            for offset, step, size in zip(offsets, steps, piece.shape, strict=True)
+        )
+        whole[window] = piece
+    return (to_physical(whole, type_),)
+
+
+def run_view(op: tile.ViewOp, memory: Array) -> tuple[Array, ...]:
+    return (memory.reshape(op.output.type.get_shape()),)
+
+
+def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array, ...]:
+    elements = to_logical(memory, op.source.type)  # type: ignore[arg-type]
+    return (to_physical(elements, op.output.type),)
+
+
+STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
+    tile.MapOp: run_map,
+    tile.ReduceOp: run_reduce,
+    tile.ContractOp: run_contract,
+    tile.ScatterOp: run_scatter,
+    tile.AssembleOp: run_assemble,
+    tile.ViewOp: run_view,
+    tile.PackOp: run_relayout,
+    tile.UnpackOp: run_relayout,
+}
