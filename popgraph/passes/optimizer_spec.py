@@ -155,10 +155,6 @@ class OptimizerSpec(ABC):
             )
         return found
 
-    def loss_scale(self, dtype: DType) -> tuple[str, Array]:
-        """Name and value of the streamed loss scale, for a loss of element type `dtype`."""
-        return f"lossScaling_{dtype.popart}", np.array(self.loss_scaling.value, dtype.numpy)
-
     # The one line form, for pass options: `sgd learning_rate=0.1? momentum=0.9 w:momentum=0.5`.
 
     def __str__(self) -> str:
@@ -243,12 +239,13 @@ class SGD(OptimizerSpec):
 
     def _nesterov(self) -> tuple[Formula, ...]:
         scale = _gradient_scale1 if self.combined else _gradient_scale2
+        number = 1 if self.combined else 2
         return (
             Formula("sgdMomentum", "momentum", lambda s: s.momentum, like_weight=True),
             Formula("sgdWeightDecay", "weight_decay", lambda s: s.weight_decay),
-            Formula("nesterovDampeningScaleFactor", "loss_scaling", scale),
+            Formula(f"nesterovDampeningScaleFactor{number}", "loss_scaling", scale),
             Formula(
-                "nesterovGradScaleFactor",
+                f"nesterovGradScaleFactor{number}",
                 "velocity_scaling",
                 lambda s: s.velocity_scaling * (_replicas1(s) if self.combined else 1),
             ),
@@ -416,11 +413,13 @@ class Adaptive(OptimizerSpec):
         return not self.momentum.constant or self.momentum.value != 0
 
     def formulas(self) -> tuple[Formula, ...]:
+        alpha = Formula("adaptiveAlpha", "alpha", lambda s: s.alpha)
+        momentum = Formula("adaptiveMomentum", "momentum", lambda s: s.momentum)
         return (
             Formula("learningRate", "learning_rate", lambda s: s.learning_rate),
             Formula("weightDecay", "weight_decay", lambda s: s.weight_decay),
-            Formula("adaptiveAlpha", "alpha", lambda s: s.alpha),
-            Formula("adaptiveMomentum", "momentum", lambda s: s.momentum),
+            *([] if self.mode == "ada_grad" else [alpha]),
+            *([momentum] if self.has_velocity else []),
             Formula("adaptiveEps", "epsilon", lambda s: s.epsilon),
             Formula(
                 "adaptiveGradientScaling",
@@ -475,6 +474,11 @@ def _like(default: object, text: str) -> object:
             return text
 
 
+def loss_scale_variable(loss: DType) -> str:
+    """The name of the streamed loss scale, for a loss of this element type."""
+    return f"lossScaling_{loss.popart}"
+
+
 def streamed_scalars(
     spec: OptimizerSpec, weights: Mapping[str, DType], loss: DType
 ) -> dict[str, Array]:
@@ -487,8 +491,7 @@ def streamed_scalars(
     """
     found = {}
     if not spec.loss_scaling.constant:
-        name, array = spec.loss_scale(loss)
-        found[name] = array
+        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, loss.numpy)
     for weight, dtype in weights.items():
         for compound in spec.compounds(weight, dtype).values():
             if not compound.constant:

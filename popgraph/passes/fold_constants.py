@@ -1,0 +1,91 @@
+"""What can be computed already when the model is compiled?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
+from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation, Pass
+from popgraph.support.shapes import prod
+
+SMALL_BYTES = 64 * 1024
+"""Up to this size a literal costs less than the operation that would compute it."""
+
+
+def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
+    """The elements of a literal; None when the value is computed."""
+    if isinstance(value.owner, ConstantOp):
+        return weights.array(value.owner.literal)
+    return None
+
+
+def bytes_of(value: SSAValue) -> int:
+    return prod(shape_of(value)) * dtype_of(value).numpy.itemsize
+
+
+def may_fold(op: Operation, limit: int) -> bool:
+    """Whether all operands are literals, and the results are small enough to be literals."""
+    return (
+        isinstance(op, GraphcoreOp)
+        and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)
+        and sum(map(bytes_of, op.results)) <= limit
+    )
+
+
+def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
+    """Puts literals in place of an operation; gives the literal for each of its results."""
+    assert isinstance(op, GraphcoreOp)
+    operands = [constant_array(operand, weights) for operand in op.operands]
+    with np.errstate(all="ignore"):
+        arrays = op.evaluate(*(array for array in operands if array is not None))
+    made: dict[SSAValue, SSAValue] = {}
+    for result, array in zip(op.results, arrays, strict=True):
+        literal = ConstantOp(weights.attribute(as_array(array, dtype_of(result))))
+        literal.location = op.location
+        Rewriter.insert_op(literal, InsertPoint.before(op))
+        made[result] = literal.result
+        result.replace_all_uses_with(literal.result)
+    Rewriter.erase_op(op)
+    return made
+
+
+def fold_small(ops: Iterable[Operation], weights: WeightStore) -> dict[SSAValue, SSAValue]:
+    """Folds, of operations in their order, those with small operands and small results."""
+    folded: dict[SSAValue, SSAValue] = {}
+    for op in ops:
+        if may_fold(op, SMALL_BYTES) and sum(map(bytes_of, op.operands)) <= SMALL_BYTES:
+            folded |= fold(op, weights)
+    return folded
+
+
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """
+    Operations on literals become literals.
+
+    Only when the results take no more room than the operands, or than 64 KiB: a broadcast
+    literal is cheaper to compute than to load.
+    """
+
+    name = "fold-constants"
+    TOLERANCE: ClassVar[float] = 0.0
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for op in list(module.walk()):
+            if op.parent is None:
+                continue
+            limit = max(SMALL_BYTES, sum(map(bytes_of, op.operands)) if op.operands else 0)
+            if may_fold(op, limit):
+                fold(op, compilation.weights)
+        for op in list(module.walk(reverse=True)):
+            if isinstance(op, ConstantOp) and not op.result.uses:
+                Rewriter.erase_op(op)

@@ -1,0 +1,42 @@
+"""What do the passes over `pg.graph` have in common? Finding it, its outputs, composites."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.graphcore.base import Composite
+from popgraph.dialects.program import GraphOp, ReturnOp
+from popgraph.support.errors import PassError
+
+
+def only_graph(module: ModuleOp) -> GraphOp:
+    """The one graph of a module."""
+    graphs = [op for op in module.body.block.ops if isinstance(op, GraphOp)]
+    if len(graphs) != 1:
+        raise PassError(f"the module must hold one pg.graph, not {len(graphs)}")
+    return graphs[0]
+
+
+def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
+    """Gives a graph these outputs instead of those that it has."""
+    Rewriter.erase_op(graph.return_op)
+    graph.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
+
+
+def expanded(op: Composite) -> None:
+    """Puts the smaller operations that a composite is made of in its place."""
+    before = op.prev_op
+    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+        values = op.expand()
+    new = before.next_op if before is not None else op.parent_block().first_op  # type: ignore[union-attr]
+    while new is not None and new is not op:
+        new.location = op.location
+        new = new.next_op
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(SSAValue.get(value))
+    Rewriter.erase_op(op)

@@ -1,0 +1,190 @@
+"""How do ONNX's elementwise operators become graphcore's?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.passes.onnx_to_graphcore.node import Node
+from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, REGISTRY, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
+
+UNARY: dict[str, Callable[[SSAValue], Operand]] = {
+    "Abs": gc.AbsOp,
+    "Ceil": gc.CeilOp,
+    "Cos": gc.CosOp,
+    "Erf": gc.ErfOp,
+    "Exp": gc.ExpOp,
+    "Floor": gc.FloorOp,
+    "Identity": lambda x: x,
+    "IsNaN": gc.IsNanOp,
+    "Log": gc.LogOp,
+    "Neg": gc.NegOp,
+    "Not": gc.NotOp,
+    "Reciprocal": gc.ReciprocalOp,
+    "Relu": gc.ReluOp,
+    "Round": gc.RoundOp,
+    "Sigmoid": gc.SigmoidOp,
+    "Sign": gc.SignOp,
+    "Sin": gc.SinOp,
+    "Sqrt": gc.SqrtOp,
+    "Tan": gc.TanOp,
+    "Tanh": gc.TanhOp,
+}
+"""Operators of one input that are one operation."""
+
+BINARY: dict[str, Callable[[SSAValue, SSAValue], Operand]] = {
+    "Add": gc.AddOp,
+    "And": gc.AndOp,
+    "Div": gc.DivOp,
+    "Equal": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="eq"),
+    "Greater": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="gt"),
+    "GreaterOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="ge"),
+    "Less": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="lt"),
+    "LessOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="le"),
+    "Mul": gc.MulOp,
+    "Or": gc.OrOp,
+    "Sub": gc.SubOp,
+    "Xor": gc.XorOp,
+}
+"""Operators of two inputs that are one operation."""
+
+VARIADIC: dict[str, Callable[[Operand, Operand], Operand]] = {
+    "Max": gc.MaxOp,
+    "Min": gc.MinOp,
+    "Sum": gc.AddOp,
+}
+"""Operators of any number of inputs that are a chain of one operation."""
+
+
+def _register_tables() -> None:
+    for name, unary in UNARY.items():
+        lowers(name)(lambda node, unary=unary: unary(node[0]))  # type: ignore[misc]
+    for name, binary in BINARY.items():
+        lowers(name)(lambda node, binary=binary: binary(node[0], second(node)))  # type: ignore[misc]
+    for name, join in VARIADIC.items():
+        lowers(name)(lambda node, join=join: reduce(join, node.inputs))  # type: ignore[misc]
+
+
+_register_tables()
+REGISTRY[GRAPHCORE, "Round"] = REGISTRY["", "Round"]
+
+
+def second(node: Node) -> SSAValue:
+    """The second input; before opset 7 it was placed by attributes instead of NumPy's rule."""
+    lhs, rhs = shape_of(node[0]), shape_of(node[1])
+    if not node.integer("broadcast") or "axis" not in node.op.onnx_attributes():
+        return node[1]
+    axis = node.axis(node.integer("axis"))
+    behind = len(lhs) - axis - len(rhs)
+    if behind < 0:
+        raise TypeMismatchError(f"an input of rank {len(rhs)} does not fit at axis {axis}")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * behind))
+
+
+@lowers("Pow")
+def power(node: Node) -> Lowered:
+    base, exponent = node[0], second(node)
+    if dtype_of(base) == dtype_of(exponent):
+        return gc.PowOp(base, exponent)
+    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
+    wide = dtype_of(base)
+    if not wide.is_float:
+        wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
+    result = gc.PowOp(cast(base, wide), cast(exponent, wide))
+    return cast(result, dtype_of(base))
+
+
+def cast(value: Operand, to: dtypes.DType) -> Operand:
+    """The value in another element type, or itself."""
+    return value if dtype_of(value) == to else gc.CastOp(value, to=to.ir)
+
+
+@lowers("Mean")
+def mean(node: Node) -> Lowered:
+    total: Operand = node[0]
+    for value in node.inputs[1:]:
+        total = gc.AddOp(total, value)
+    return gc.DivOp(total, node.scalar(len(node)))
+
+
+@lowers("Clip")
+def clip(node: Node) -> Lowered:
+    bounds: list[tuple[str, Callable[[Operand, Operand], Operand]]] = [
+        ("min", gc.MaxOp),
+        ("max", gc.MinOp),
+    ]
+    result: Operand = node[0]
+    for index, (name, limit) in enumerate(bounds, 1):
+        bound = node.optional(index)
+        if bound is None and name in node.op.onnx_attributes():
+            bound = node.scalar(node.real(name))
+        if bound is not None:
+            result = limit(result, bound)
+    return result
+
+
+@lowers("Where")
+def where(node: Node) -> Lowered:
+    return gc.WhereOp(node[0], node[1], node[2])
+
+
+@lowers("LeakyRelu")
+def leaky_relu(node: Node) -> Lowered:
+    return gc.LeakyReluOp(node[0], alpha=node.real("alpha", 0.01))
+
+
+@lowers("Gelu")
+def gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=node.text("approximate", "none") == "tanh")
+
+
+@lowers("Gelu", domain=GRAPHCORE)
+def graphcore_gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=True)
+
+
+@lowers("GeluErf", domain=GRAPHCORE)
+def graphcore_gelu_erf(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=False)
+
+
+@lowers("Scale", domain=GRAPHCORE)
+def scale(node: Node) -> Lowered:
+    return gc.MulOp(node[0], node.scalar(node.real("scale", 1.0)))
+
+
+@lowers("Cast")
+def cast_to(node: Node) -> Lowered:
+    to = node.value("to")
+    if isinstance(to, str):  # version 1 names the type
+        target = dtypes.BY_POPART.get(to.upper())
+    else:
+        target = dtypes.BY_ONNX.get(node.integer("to"))
+    if target is None:
+        raise node.unsupported("casting to strings")
+    return cast(node[0], target)
+
+
+@lowers("CastLike")
+def cast_like(node: Node) -> Lowered:
+    return cast(node[0], dtype_of(node[1]))
+
+
+@lowers("IsInf")
+def is_infinite(node: Node) -> Lowered:
+    found: list[Operand] = []
+    for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
+        if node.integer(name, 1):
+            infinity = node.scalar(sign * math.inf)
+            found.append(gc.CompareOp(node[0], infinity, predicate="eq"))
+    if not found:
+        return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
+    return reduce(gc.OrOp, found)

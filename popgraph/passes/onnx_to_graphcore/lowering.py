@@ -1,0 +1,233 @@
+"""How does a graph of ONNX nodes become a graph of graphcore operations?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects.graphcore import AddOp
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
+from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
+from popgraph.dialects.onnx.types import describe, is_number, static_shape
+from popgraph.dialects.program import (
+    ConstantOp,
+    GraphOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+    WeightStore,
+)
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.fold_constants import constant_array, fold_small
+from popgraph.passes.onnx_to_graphcore.node import Node
+from popgraph.passes.onnx_to_graphcore.registry import REGISTRY, Lowered
+from popgraph.support import dtypes
+from popgraph.support.errors import (
+    PassError,
+    PopgraphError,
+    TypeMismatchError,
+    UnsupportedError,
+)
+
+SEED = "randomSeed___fromHost"
+"""The variable from which all random operations draw; it advances by one each step."""
+
+
+@dataclass
+class Lowering:
+    """The state of one lowering: what each ONNX value has become."""
+
+    weights: WeightStore
+    training: bool
+    variables: bool
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    names: dict[str, SSAValue] = field(default_factory=dict)
+    updates: dict[str, SSAValue] = field(default_factory=dict)
+    streams: Iterator[int] = field(default_factory=count)
+    _seed: SSAValue | None = None
+
+    # What lowering functions ask for
+
+    def array(self, value: SSAValue) -> Array | None:
+        """The elements of a constant (or those that a variable starts with), else None."""
+        if isinstance(value.owner, VariableOp):
+            return self.weights.array(value.owner.literal)
+        return constant_array(value, self.weights)
+
+    def literal(self, array: Array) -> SSAValue:
+        return ConstantOp(self.weights.attribute(array)).result
+
+    def seed(self) -> SSAValue:
+        """The seed of this step."""
+        if self._seed is None:
+            start = VariableOp(SEED, self.weights.attribute(np.array(0, np.int64)))
+            self._seed = start.result
+        return self._seed
+
+    def update(self, old: SSAValue, new: SSAValue) -> None:
+        """`new` is the next value of the variable that `old` is; nothing if it is not one."""
+        if isinstance(old.owner, VariableOp):
+            self.updates[old.owner.variable.text] = new
+
+    def current(self, old: SSAValue) -> SSAValue:
+        """The value that earlier nodes of this step have left in the variable that `old` is."""
+        if isinstance(old.owner, VariableOp):
+            return self.updates.get(old.owner.variable.text, old)
+        return old
+
+    # The walk
+
+    def graph(self, source: Graph, extra_outputs: Sequence[str]) -> GraphOp:
+        """The whole graph."""
+        types = [
+            input_type(name, arg.type)
+            for name, arg in zip(source.input_names, source.block.args, strict=True)
+        ]
+        graph = GraphOp("main", source.input_names, types)
+        for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
+            self._know(old, new, name)
+        for op in source.block.ops:
+            if isinstance(op, Initializer):
+                with ImplicitBuilder(graph.block):
+                    self._initializer(op)
+            elif isinstance(op, OnnxOp):
+                self._node(op, graph.block)
+        with ImplicitBuilder(graph.block):
+            self._end(source, extra_outputs)
+        _drop_unused(graph.block)
+        return graph
+
+    def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
+        self.values[old] = new
+        self.names[name] = new
+
+    def _initializer(self, op: Initializer) -> None:
+        name = op.value_name.text
+        if isinstance(op.value, TensorAttr):
+            literal = op.value.held
+            if isinstance(literal, StringTensorAttr):
+                return  # an operator that uses it says that it is not supported
+        else:
+            literal = self.weights.attribute(op.array(self.weights))
+        is_float = dtypes.from_ir(literal.type.element_type).is_float
+        make = VariableOp(name, literal) if self.variables and is_float else ConstantOp(literal)
+        self._know(op.result, make.result, name)
+
+    def _node(self, op: OnnxOp, block: Block) -> None:
+        before = block.last_op
+        try:
+            with ImplicitBuilder(block):
+                outputs = self._lower(op)
+        except PopgraphError as error:
+            raise located(error, op) from error
+        made = _after(before, block)
+        for new in made:
+            new.location = op.location
+        folded = fold_small(made, self.weights)
+        for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
+            if old is not None and value is not None:
+                self._know(old, folded.get(value, value), name)
+
+    def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
+        function = REGISTRY.get((op.domain, op.op_type))
+        if function is None:
+            raise UnsupportedError(
+                f"the operator {operator(op)} is not supported",
+                hint="`popgraph ops` lists what is; express it with those, or remove the node",
+            )
+        inputs = [None if value is None else self._input(value) for value in op.input_values()]
+        return as_values(function(Node(op, inputs, self)))
+
+    def _input(self, value: SSAValue) -> SSAValue:
+        found = self.values.get(value)
+        if found is None:
+            raise UnsupportedError(
+                f"its input {value_name(value)!r} of type {describe(value.type)} "
+                "cannot be computed",
+                hint="PopGraph computes with dense tensors of numbers",
+            )
+        return found
+
+    def _end(self, source: Graph, extra_outputs: Sequence[str]) -> None:
+        if self._seed is not None:
+            self._advance_seed(self._seed)
+        for variable, value in self.updates.items():
+            UpdateOp(variable, value)
+        outputs: dict[str, SSAValue] = {}
+        for name, value in zip(source.output_names, source.yielded, strict=True):
+            outputs[name] = self._input(value)
+        for name in extra_outputs:
+            outputs.setdefault(name, self._named(name))
+        ReturnOp(list(outputs.values()), list(outputs))
+
+    def _named(self, name: str) -> SSAValue:
+        if name not in self.names:
+            raise PassError(
+                f"the model has no tensor {name!r}",
+                "extra outputs",
+                "name an input, an initializer or an output of a node",
+            )
+        return self.names[name]
+
+    def _advance_seed(self, seed: SSAValue) -> None:
+        self.updates[SEED] = AddOp(seed, self.literal(np.array(1, np.int64))).result
+
+
+def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
+    """The type of an input; an error when it is not a tensor of known shape."""
+    shape = static_shape(type_)
+    if isinstance(type_, TensorType) and shape is None:
+        raise TypeMismatchError(
+            f"the shape of input {name!r} is not known: {describe(type_)}",
+            f"input {name!r}",
+            "give the shapes of the inputs when compiling",
+        )
+    if not isinstance(type_, TensorType) or not is_number(type_.element_type):
+        raise UnsupportedError(
+            f"an input of type {describe(type_)} is not supported", f"input {name!r}"
+        )
+    return TensorType(type_.element_type, shape or ())
+
+
+def as_values(lowered: Lowered) -> list[SSAValue | None]:
+    if isinstance(lowered, SSAValue | Operation):
+        return [SSAValue.get(lowered)]
+    return [None if one is None else SSAValue.get(one) for one in lowered]
+
+
+def operator(op: OnnxOp) -> str:
+    """`Conv-11`, `ai.graphcore.Nll-1`."""
+    prefix = f"{op.domain}." if op.domain else ""
+    return f"{prefix}{op.op_type}-{op.since_version or 1}"
+
+
+def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
+    """The error with the node as its place, unless it has one."""
+    if error.where:
+        return error
+    label = op.node_name or next(iter(filter(None, op.output_names)), "")
+    return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
+
+
+def _after(before: Operation | None, block: Block) -> list[Operation]:
+    """The operations that stand behind `before`."""
+    op = block.first_op if before is None else before.next_op
+    found = []
+    while op is not None:
+        found.append(op)
+        op = op.next_op
+    return found
+
+
+def _drop_unused(block: Block) -> None:
+    """Weights and literals that were only looked at, and what only fed those."""
+    for op in reversed(list(block.ops)):
+        if op.results and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)

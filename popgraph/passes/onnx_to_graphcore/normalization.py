@@ -1,0 +1,141 @@
+"""How do normalizations and softmaxes become graphcore's?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast
+from popgraph.passes.onnx_to_graphcore.movement import I64
+from popgraph.passes.onnx_to_graphcore.node import Node
+from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import prod
+
+
+def _along_axis(node: Node, make: Callable[[Operand, int], Operand]) -> Lowered:
+    """Before opset 13 all axes from `axis` on counted as one."""
+    axis = node.integer("axis", -1 if node.version >= 13 else 1)
+    if node.version >= 13:
+        return make(node[0], node.axis(axis))
+    axis = axis + node.rank if axis < 0 else axis
+    flat = gc.ReshapeOp(node[0], shape=(prod(node.shape[:axis]), prod(node.shape[axis:])))
+    return gc.ReshapeOp(make(flat, 1), shape=node.shape)
+
+
+@lowers("Softmax")
+def softmax(node: Node) -> Lowered:
+    return _along_axis(node, lambda x, axis: gc.SoftmaxOp(x, axis=axis))
+
+
+@lowers("LogSoftmax")
+def log_softmax(node: Node) -> Lowered:
+    return _along_axis(node, lambda x, axis: gc.LogSoftmaxOp(x, axis=axis))
+
+
+@lowers("Hardmax")
+def hardmax(node: Node) -> Lowered:
+    def make(x: Operand, axis: int) -> Operand:
+        first = gc.ArgMaxOp(x, axis=axis, keepdims=True, last=False)
+        places = gc.IotaOp(shape=shape_of(x), axis=axis, dtype=I64)
+        return gc.CastOp(gc.CompareOp(first, places, predicate="eq"), to=node.dtype.ir)
+
+    return _along_axis(node, make)
+
+
+@lowers("BatchNormalization")
+@lowers("BatchNormalization", domain=GRAPHCORE)
+def batch_normalization(node: Node) -> Lowered:
+    if not node.integer("spatial", 1):
+        raise node.unsupported("spatial = 0", "statistics per channel are")
+    epsilon = node.real("epsilon", 1e-5)
+    numbers = [cast(node[index], node.dtype) for index in (1, 2)]
+    if not _is_training(node):
+        numbers += [cast(node[index], node.dtype) for index in (3, 4)]
+        return [gc.BatchNormOp(node[0], *numbers, epsilon=epsilon)]
+    made = gc.BatchNormTrainOp(node[0], *numbers, epsilon=epsilon)
+    result, mean, variance = made.results
+    running = [_running(node, 3, mean), _running(node, 4, _running_variance(node, variance))]
+    return [result, *running, mean, variance]
+
+
+def _is_training(node: Node) -> bool:
+    """By the number of outputs before opset 14, by an attribute since."""
+    if node.version >= 14:
+        return bool(node.integer("training_mode"))
+    return node.output_count > 1 and not node.integer("is_test")
+
+
+def _running_variance(node: Node, variance: SSAValue) -> Operand:
+    if not node.integer("unbiased_variance"):
+        return variance
+    count = node.shape[0] * prod(node.shape[2:])
+    return gc.MulOp(variance, node.scalar(count / max(count - 1, 1)))
+
+
+def _running(node: Node, index: int, batch: Operand) -> Operand:
+    """The next running statistic; if the old one is a variable, it takes that value."""
+    old = node.lowering.current(node[index])
+    dtype = dtype_of(old)
+    momentum = node.real("momentum", 0.9)
+    kept = gc.MulOp(old, node.scalar(momentum, dtype))
+    new = gc.AddOp(kept, gc.MulOp(cast(batch, dtype), node.scalar(1 - momentum, dtype)))
+    node.lowering.update(node[index], SSAValue.get(new))
+    return new
+
+
+@lowers("InstanceNormalization")
+def instance_normalization(node: Node) -> Lowered:
+    axes = tuple(range(2, node.rank))
+    mean = gc.ReduceMeanOp(node[0], axes=axes, keepdims=True)
+    centered = gc.SubOp(node[0], mean)
+    variance = gc.ReduceMeanOp(gc.MulOp(centered, centered), axes=axes, keepdims=True)
+    deviation = gc.SqrtOp(gc.AddOp(variance, node.scalar(node.real("epsilon", 1e-5))))
+    channel = (1, node.shape[1], *(1 for _ in axes))
+    scale, bias = (gc.ReshapeOp(node[index], shape=channel) for index in (1, 2))
+    return gc.AddOp(gc.MulOp(gc.DivOp(centered, deviation), scale), bias)
+
+
+@lowers("LayerNormalization")
+def layer_normalization(node: Node) -> Lowered:
+    axis = node.axis(node.integer("axis", -1))
+    # Half precision is computed in single precision, as `stash_type` asks by default.
+    wide = dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
+    normal = node.shape[axis:]
+    scale, bias = node[1], node.optional(2)
+    whole = all(value is None or shape_of(value) == normal for value in (scale, bias))
+    made = gc.LayerNormOp(
+        cast(node[0], wide),
+        cast(scale, wide) if whole else _ones(node, normal, wide),
+        cast(bias, wide) if whole and bias is not None else None,
+        axis=axis,
+        epsilon=node.real("epsilon", 1e-5),
+    )
+    result: Operand = cast(made.results[0], node.dtype)
+    if not whole:
+        result = gc.MulOp(result, scale)
+        result = gc.AddOp(result, bias) if bias is not None else result
+    stash = dtypes.BY_ONNX[node.integer("stash_type", 1)]
+    return [result, *(cast(value, stash) for value in made.results[1:])]
+
+
+def _ones(node: Node, shape: tuple[int, ...], dtype: dtypes.DType) -> Operand:
+    return gc.BroadcastOp(node.literal(np.array(1, dtype.numpy)), shape=shape)
+
+
+@lowers("LRN")
+def lrn(node: Node) -> Lowered:
+    if node.rank < 2:
+        raise TypeMismatchError("LRN needs a batch and a channel dimension")
+    return gc.LrnOp(
+        node[0],
+        size=node.integer("size"),
+        alpha=node.real("alpha", 1e-4),
+        beta=node.real("beta", 0.75),
+        bias=node.real("bias", 1.0),
+    )

@@ -1,0 +1,83 @@
+"""How do random operators draw their numbers from the seed of the step?"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast
+from popgraph.passes.onnx_to_graphcore.node import Node
+from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.shapes import Shape
+
+
+@lowers("Dropout")
+def dropout(node: Node) -> Lowered:
+    """Operators of opset 12 and later say themselves whether they train."""
+    ratio = node.real("ratio", 0.5)
+    training = node.lowering.training
+    if node.version >= 12:
+        ratio = 0.5 if node.optional(1) is None else float(node.array(1, "the ratio").item())
+        given = node.optional(2)
+        training = given is not None and bool(node.array(2, "training_mode").item())
+    result: Operand
+    wide: Operand
+    if training and ratio > 0:
+        stream = next(node.lowering.streams)
+        made = gc.DropoutOp(node[0], node.lowering.seed(), ratio=ratio, stream=stream)
+        result, wide = made.results
+    else:
+        result = node[0]
+        wide = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
+    if not node.wants(1):
+        return [result]
+    return [result, wide if node.version >= 10 else gc.CastOp(wide, to=node.dtype.ir)]
+
+
+def uniform(node: Node, shape: Shape, dtype: DType) -> Operand:
+    return gc.RandomUniformOp(
+        node.lowering.seed(), shape=shape, dtype=dtype.ir, stream=next(node.lowering.streams)
+    )
+
+
+def _kind(node: Node, like: bool) -> tuple[Shape, DType]:
+    """The shape and element type that a generator is asked for."""
+    number = node.integer("dtype") if node.has("dtype") else 0
+    dtype = dtypes.BY_ONNX[number] if number else (node.dtype if like else dtypes.BY_NAME["f32"])
+    return (node.shape if like else node.integers("shape")), dtype
+
+
+def _uniform_between(node: Node, like: bool) -> Lowered:
+    shape, dtype = _kind(node, like)
+    low, high = node.real("low", 0.0), node.real("high", 1.0)
+    spread = gc.MulOp(uniform(node, shape, dtype), node.scalar(high - low, dtype))
+    return gc.AddOp(spread, node.scalar(low, dtype))
+
+
+def _normal(node: Node, like: bool) -> Lowered:
+    """Box and Muller: a radius and an angle, each from a uniform number."""
+    shape, dtype = _kind(node, like)
+    mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
+    positive = gc.SubOp(node.scalar(1.0, dtype), uniform(node, shape, dtype))
+    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, dtype)))
+    angle = gc.MulOp(uniform(node, shape, dtype), node.scalar(2 * math.pi, dtype))
+    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, dtype))
+    return gc.AddOp(normal, node.scalar(mean, dtype))
+
+
+lowers("RandomUniform")(lambda node: _uniform_between(node, like=False))
+lowers("RandomUniformLike")(lambda node: _uniform_between(node, like=True))
+lowers("RandomNormal")(lambda node: _normal(node, like=False))
+lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
+
+
+@lowers("Bernoulli")
+def bernoulli(node: Node) -> Lowered:
+    target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype
+    drawn = gc.CompareOp(uniform(node, node.shape, node.dtype), node[0], predicate="lt")
+    return cast(drawn, target)
