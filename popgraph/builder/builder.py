@@ -244,21 +244,36 @@ class Builder(Annotations):
         debugContext: object,
     ) -> list[str]:
         ids = [self._names.new(op_type, index) for index in range(outputs)]
+        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
+
+    def named_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        ids: Sequence[str],
+        result_types: Sequence[Attribute] | None = None,
+        debugContext: object = "",
+    ) -> list[str]:
+        """A node whose outputs have these ids."""
         label = _text(debugContext)
+        for id in ids:
+            self._names.take(id)
         with as_popart_errors():
             values = self._writer.add_node(
                 op_type,
                 [id or None for id in args],
                 attributes,
                 domain=domain,
-                outputs=ids,
+                outputs=list(ids),
                 name=self._names.scoped(label) if label or self._names.scopes else "",
                 result_types=result_types,
             )
         owner = values[0].owner if values else self._writer.block.last_op
         assert isinstance(owner, OnnxOp)
         self.annotate(owner)
-        return ids
+        return list(ids)
 
     def customOp(
         self,
@@ -418,8 +433,12 @@ class Builder(Annotations):
         Path(filename).write_bytes(self.getModelProto())
 
     def _load(self, model: str | bytes | Path | Any) -> None:
-        """Takes over a model's graph, so that calls can go on with it."""
-        self._base = model_of(import_model(model, self.weights))
+        self.take(import_model(model, self.weights))
+
+    def take(self, module: ModuleOp) -> None:
+        """Takes over a model's graph, so that calls can go on with it; the module is spent."""
+        self._names, self._inputs, self._initialized = Names(), [], []
+        self._base = model_of(module)
         writer = GraphWriter(
             self._base.opset_versions,
             self.weights,

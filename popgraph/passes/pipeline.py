@@ -36,6 +36,9 @@ class Training:
     optimizer: OptimizerSpec
     gradients: tuple[str, ...] = ()
     """Tensors whose gradient is to be an output, named `Gradient___<tensor>`."""
+    after_step: tuple[str, ...] = ()
+    """Variables (weights, optimizer state, streamed scalars) that are to be outputs as well, as
+    they are when the step has ended."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,16 @@ def always(pass_class: type[Pass]) -> Callable[[Options], Pass | None]:
 
 def autodiff(options: Options) -> Pass | None:
     training = options.training
-    return Autodiff(training.loss, gradients=training.gradients) if training else None
+    if training is None:
+        return None
+    return Autodiff.of(training.loss, training.optimizer, training.gradients)
 
 
 def add_optimizer(options: Options) -> Pass | None:
     training = options.training
-    return AddOptimizer.of(training.optimizer, training.gradients) if training else None
+    if training is None:
+        return None
+    return AddOptimizer.of(training.optimizer, training.gradients, training.after_step)
 
 
 def onnx_to_graphcore(options: Options) -> Pass:

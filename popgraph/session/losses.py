@@ -1,0 +1,143 @@
+"""What do the losses mean that older programs give a session, instead of building them?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from popgraph.builder.builder import Builder
+from popgraph.builder.enums import ReductionType
+from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.graphcore_opset import DOMAIN
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.support.shapes import prod
+
+
+class Loss(ABC):
+    """
+    A loss by the names of its tensors. Its output is one value per sample, under the name that
+    the user chose; what is trained is the sum over all samples and all losses.
+    """
+
+    def __init__(self, inputs: Sequence[str], output: str, reduction: ReductionType) -> None:
+        self._inputs, self._output, self._reduction = list(inputs), output, reduction
+
+    def input(self, index: int) -> str:
+        return self._inputs[index]
+
+    def output(self, index: int = 0) -> str:
+        return self._output
+
+    @abstractmethod
+    def append(self, builder: Builder) -> None:
+        """Adds the nodes of the loss to a graph."""
+
+    def _scaled(self, builder: Builder, id: str, factor: float) -> None:
+        """The output under its own name: `id`, times a factor, divided for a mean."""
+        shape = static_shape(builder.type_of(id))
+        if self._reduction is ReductionType.Mean:
+            factor /= prod(shape or (1,))
+        attributes = {"scale": factor}
+        types = [builder.type_of(id)]
+        builder.named_node("Scale", DOMAIN, [id], attributes, [self._output], types)
+
+
+class NllLoss(Loss):
+    """`NllLoss(probabilities, labels, output)`: -log of the probability of each label."""
+
+    def __init__(
+        self,
+        probabilities: str,
+        labels: str,
+        output: str,
+        ignore_index: int | ReductionType | None = None,
+        reduction: ReductionType = ReductionType.Sum,
+    ) -> None:
+        if isinstance(ignore_index, ReductionType):
+            reduction, ignore_index = ignore_index, None
+        super().__init__([probabilities, labels], output, reduction)
+        self._ignored = ignore_index
+
+    def probsTensorId(self) -> str:
+        return self._inputs[0]
+
+    def labelTensorId(self) -> str:
+        return self._inputs[1]
+
+    def append(self, builder: Builder) -> None:
+        none = ReductionType.NoReduction
+        losses = builder.aiGraphcore.nllloss(self._inputs, none, self._ignored)
+        self._scaled(builder, losses, 1.0)
+
+
+class L1Loss(Loss):
+    """`L1Loss(input, output, lambda)`: lambda times the sum of |x| of each sample."""
+
+    def __init__(
+        self,
+        input: str,
+        output: str,
+        lambda_: float,
+        reduction: ReductionType = ReductionType.Sum,
+    ) -> None:
+        super().__init__([input], output, reduction)
+        self._lambda = lambda_
+
+    def getInputId(self) -> str:
+        return self._inputs[0]
+
+    def getLambda(self) -> float:
+        return self._lambda
+
+    def append(self, builder: Builder) -> None:
+        shape = static_shape(builder.type_of(self._inputs[0]))
+        if not shape:
+            raise popart_exception("L1Op not valid for rank-0 tensor (scalar)")
+        size = builder.aiOnnx.abs(self._inputs)
+        flat = builder.aiGraphcore.reshape([size], [shape[0], prod(shape[1:])])
+        ones = builder.aiOnnx.constant(np.ones(prod(shape[1:]), self._numpy(builder)))
+        self._scaled(builder, builder.aiOnnx.matmul([flat, ones]), self._lambda)
+
+    def _numpy(self, builder: Builder) -> str:
+        return builder.getTensorDtypeString(self._inputs[0])
+
+
+class IdentityLoss(Loss):
+    """`IdentityLoss(input, output)`: the tensor itself."""
+
+    def __init__(
+        self, input: str, output: str, reduction: ReductionType = ReductionType.Sum
+    ) -> None:
+        super().__init__([input], output, reduction)
+
+    def append(self, builder: Builder) -> None:
+        self._scaled(builder, self._inputs[0], 1.0)
+
+
+AnyLoss: TypeAlias = str | Loss | Sequence[str | Loss]
+
+
+def append_losses(builder: Builder, losses: Sequence[str | Loss]) -> list[str]:
+    """Adds the losses to a graph; their outputs."""
+    for loss in losses:
+        if isinstance(loss, Loss):
+            loss.append(builder)
+    return [loss.output() if isinstance(loss, Loss) else loss for loss in losses]
+
+
+def final_loss(builder: Builder, outputs: Sequence[str]) -> str:
+    """The one number that is trained: the sum of all losses over all samples."""
+    if len(outputs) == 1 and static_shape(builder.type_of(outputs[0])) in ((), (1,)):
+        return outputs[0]
+    sums = [builder.aiGraphcore.identityloss([id], ReductionType.Sum) for id in outputs]
+    return sums[0] if len(sums) == 1 else str(builder.aiOnnx.sum(sums))
+
+
+def as_losses(loss: AnyLoss | None) -> list[str | Loss]:
+    """One loss or several, as a list."""
+    if loss is None:
+        return []
+    return [loss] if isinstance(loss, str | Loss) else list(loss)

@@ -1,0 +1,141 @@
+"""Which graph does a session run? The model, with its shapes fixed and its losses attached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import SSAValue
+
+from popgraph.builder.builder import Builder
+from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.names import RESERVED_PREFIXES
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
+from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation
+from popgraph.passes.infer_shapes import specialise
+from popgraph.session.dataflow import InputShapeInfo
+from popgraph.session.losses import Loss, append_losses, final_loss
+from popgraph.support import dtypes
+from popgraph.support.errors import ModelError
+
+Source = Any
+"""A path, ONNX bytes, a ModelProto or a Builder."""
+
+
+class SessionModel:
+    """An ONNX graph of static shapes, and what a session asks about its tensors."""
+
+    def __init__(
+        self, source: Source, shapes: InputShapeInfo, losses: Sequence[str | Loss]
+    ) -> None:
+        builder = open_model(source)
+        self.loss_outputs: list[str] = []
+        self.final_loss: str | None = None
+        self._fix_inputs(builder, shapes)
+        if losses:
+            self.loss_outputs = append_losses(builder, losses)
+            self.final_loss = final_loss(builder, self.loss_outputs)
+        self.builder = builder
+        self.module: ModuleOp = builder.module()
+        self.weights: WeightStore = builder.weights
+        self._check_names()
+
+    def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
+        """Gives open inputs the shapes that the user told; adds those that losses will need."""
+        for id in shapes.ids():
+            if id not in builder.getInputTensorIds():
+                builder.addInputTensor(shapes.get(id), id)
+        given = {}
+        for id in builder.getInputTensorIds():
+            if builder.isInitializer(id):
+                continue
+            type_ = builder.type_of(id)
+            if shapes.has(id):
+                info = shapes.get(id)
+                given[id] = tensor_type(info.row, info.shape())
+            elif static_shape(type_) is None:
+                raise _unknown_shape(id, dims(type_))
+        if any(static_shape(builder.type_of(id)) is None for id in given):
+            module = builder.module()
+            specialise(module, given, builder.weights)
+            builder.take(module)
+
+    @property
+    def graph(self) -> Graph:
+        return model_of(self.module).graph
+
+    def values(self) -> Iterator[tuple[str, SSAValue]]:
+        """Every named tensor."""
+        yield from zip(self.graph.input_names, self.graph.block.args, strict=True)
+        for op in self.graph.block.ops:
+            if isinstance(op, Initializer):
+                yield op.value_name.text, op.result
+            elif isinstance(op, OnnxOp):
+                for name, value in zip(op.output_names, op.output_values(), strict=True):
+                    if name and value is not None:
+                        yield name, value
+
+    def infos(self) -> dict[str, TensorInfo]:
+        """Element types and shapes of all tensors of which they are known."""
+        found = {}
+        for name, value in self.values():
+            shape = static_shape(value.type)
+            if shape is not None and isinstance(value.type, TensorType):
+                row = dtypes.from_ir(value.type.element_type)
+                found[name] = TensorInfo(row.popart, shape)
+        return found
+
+    def initializers(self) -> dict[str, Array]:
+        """The weights of the model as it came."""
+        return {op.value_name.text: op.array(self.weights) for op in self.graph.initializers}
+
+    def compilation(self) -> Compilation:
+        return Compilation(self.weights)
+
+    def _check_names(self) -> None:
+        """PopART's own tensors must not be confused with the user's."""
+        initializers = {op.value_name.text for op in self.graph.initializers}
+        for name, _ in self.values():
+            for prefix in RESERVED_PREFIXES.values():
+                if name.startswith(prefix) and name not in initializers:
+                    raise popart_exception(
+                        f"Provided tensor {name} has an invalid name: clash with reserved "
+                        f"prefix {prefix}"
+                    )
+
+
+def open_model(source: Source) -> Builder:
+    """A builder that holds a model; a model that cannot be read is PopART's error."""
+    if isinstance(source, Builder):
+        return Builder(source.getModelProto())
+    shown = source if isinstance(source, str) else "<bytes>"
+    missing = isinstance(source, str) and not Path(source).exists()
+    try:
+        if missing:
+            raise ModelError("no such file", source)
+        return Builder(source)
+    except ModelError as error:
+        if missing or error.where == "the bytes given":
+            raise popart_exception(
+                f"Failed to load a ModelProto from the string '{shown}'. Check that it is either "
+                "a valid path to an existing onnx model file, or is a valid onnx ModelProto "
+                "string."
+            ) from error
+        raise
+
+
+def _unknown_shape(id: str, shape: Sequence[object] | None) -> popart_exception:
+    shown = [("?" if dim is None else dim) for dim in shape or ()]
+    unknown = next((dim for dim in shown if not isinstance(dim, int)), "?")
+    listed = ", ".join(map(str, shown))
+    return popart_exception(
+        f"Input tensor '{id}' must be specified in InputShapeInfo, as it has shape [{listed}], "
+        f"which uses an unknown value '{unknown}'.",
+        hint=f'shapes = InputShapeInfo(); shapes.add("{id}", TensorInfo("FLOAT", [...]))',
+    )

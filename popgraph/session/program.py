@@ -1,0 +1,203 @@
+"""How does a session's graph become a program whose anchors and weights have their PopART names?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.base import Executable
+from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.names import GRADIENT
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.compiler import build, lower
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.add_optimizer import UPDATED, AddOptimizer
+from popgraph.passes.base import Compilation
+from popgraph.passes.graph import only_graph, set_outputs
+from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.passes.onnx_to_graphcore.lowering import SEED
+from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
+from popgraph.passes.pipeline import Options, Training
+from popgraph.session.model import SessionModel
+from popgraph.session.step_io import Stream
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import DifferentiationError, PassError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a session wants of its model."""
+
+    anchors: tuple[str, ...]
+    optimizer: OptimizerSpec | None = None
+    variables: bool = False
+    """Weights can be changed by the host (always so in training)."""
+    disabled: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Anchors:
+    """The anchors, by where each comes from."""
+
+    tensors: list[str] = field(default_factory=list)
+    gradients: list[str] = field(default_factory=list)
+    after_step: list[str] = field(default_factory=list)
+
+
+class Program:
+    """
+    A model as a graph of graphcore operations, ready to be built.
+
+    Errors in the model show when this is made, as PopART reports them when a session is made;
+    `build` only makes code.
+    """
+
+    def __init__(self, model: SessionModel, request: Request) -> None:
+        self._model, self._request = model, request
+        self._compilation: Compilation = model.compilation()
+        self._module: ModuleOp = model.module.clone()
+        self.infos: dict[str, TensorInfo] = model.infos()
+        self.loss = model.final_loss
+        self._lower(self._sorted_anchors())
+        self._keep_only_anchors()
+        self.inputs = self._streams(self._graph.inputs)
+        self.outputs = self._streams(self._graph.outputs)
+        self.unused_inputs = {id for id, value in self._graph.inputs.items() if not value.uses}
+        self.streamed = self.scalars_of(request.optimizer) if request.optimizer else {}
+        self.first_values = self._first_values()
+        for stream in (*self.inputs.values(), *self.outputs.values()):
+            self.infos[stream.id] = TensorInfo(stream.dtype.popart, stream.shape)
+        for id, array in self.first_values.items():
+            self.infos[id] = TensorInfo(array)
+
+    @property
+    def _graph(self) -> GraphOp:
+        return only_graph(self._module)
+
+    def _sorted_anchors(self) -> _Anchors:
+        """Which anchors are tensors of the model, gradients, or what only training knows."""
+        known = {name for name, _ in self._model.values()}
+        weights = {op.value_name.text for op in self._model.graph.initializers}
+        found = _Anchors()
+        for id in self._request.anchors:
+            if self._request.optimizer is not None and id in weights:
+                found.after_step.append(id)
+            elif id in known:
+                found.tensors.append(id)
+            elif self._request.optimizer is None:
+                raise _no_such_anchor(id, known)
+            elif id.startswith(GRADIENT):
+                found.gradients.append(id.removeprefix(GRADIENT))
+                if found.gradients[-1] not in known:
+                    raise _no_such_anchor(id, known)
+            else:
+                found.after_step.append(id)
+        return found
+
+    def _lower(self, anchors: _Anchors) -> None:
+        wanted = [*anchors.tensors, *anchors.gradients]
+        training = None
+        if self._request.optimizer is not None:
+            assert self.loss is not None, "training needs a loss"
+            wanted.append(self.loss)
+            training = Training(
+                self.loss,
+                self._request.optimizer,
+                tuple(anchors.gradients),
+                tuple(anchors.after_step),
+            )
+        options = Options(
+            training=training,
+            variables=self._request.variables,
+            extra_outputs=tuple(dict.fromkeys(wanted)),
+            disabled=self._request.disabled,
+        )
+        last = OnnxToGraphcore.name if training is None else AddOptimizer.name
+        try:
+            lower(self._module, self._compilation, options, until=last)
+        except (PassError, DifferentiationError) as error:
+            raise self._as_anchor_error(error, anchors) from error
+        # What training adds is in the graph now; it must not be added again.
+        self._options = replace(options, training=None, extra_outputs=())
+
+    def _as_anchor_error(
+        self, error: PassError | DifferentiationError, anchors: _Anchors
+    ) -> Exception:
+        """PopART's words for an anchor that does not exist."""
+        named = [GRADIENT + id for id in anchors.gradients] + anchors.after_step
+        for id in named:
+            plain = id.removeprefix(GRADIENT).removeprefix(UPDATED)
+            if repr(plain) in error.what:
+                return _no_such_anchor(id, {name for name, _ in self._model.values()})
+        return error
+
+    def _keep_only_anchors(self) -> None:
+        """The model's own outputs are computed only where they are anchored."""
+        outputs = self._graph.outputs
+        kept = {id: outputs[id] for id in self._request.anchors}
+        set_outputs(self._graph, kept)
+
+    def _streams(self, values: Mapping[str, object]) -> dict[str, Stream]:
+        return {
+            id: Stream(id, dtype_of(value), shape_of(value))  # type: ignore[arg-type]
+            for id, value in values.items()
+        }
+
+    def _first_values(self) -> dict[str, Array]:
+        """The weights and the optimizer's state, before the first step."""
+        initial = self._model.initializers()
+        store = self._compilation.weights
+        for op in self._graph.variables():
+            name = op.variable.text
+            if name != SEED and name not in self.streamed:
+                initial.setdefault(name, store.array(op.literal))
+        return initial
+
+    @property
+    def uses_seed(self) -> bool:
+        return any(op.variable.text == SEED for op in self._graph.variables())
+
+    def scalars_of(self, optimizer: OptimizerSpec) -> dict[str, Array]:
+        """What the host streams for an optimizer of this structure."""
+        compiled = self._request.optimizer
+        assert compiled is not None and self.loss is not None
+        variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
+        updated = {op.variable.text for op in self._graph.updates()}
+        weights = {op.value_name.text for op in self._model.graph.initializers}
+        trained = {name: variables[name] for name in weights & updated & set(variables)}
+        spec = compiled.with_values_of(optimizer)
+        scalars = streamed_scalars(spec, trained, self._loss_dtype())
+        return {name: array for name, array in scalars.items() if name in variables}
+
+    def _loss_dtype(self) -> DType:
+        assert self.loss is not None
+        info = self.infos.get(self.loss)
+        if info is not None:
+            return info.row
+        floats = [dtype_of(op.result) for op in self._graph.variables()]
+        return next(dtype for dtype in floats if dtype.is_float)
+
+    def build(self, backend: str, threads: int) -> Executable:
+        """Makes the code."""
+        return build(
+            self._module.clone(),
+            self._compilation,
+            self._options,
+            backend=backend,
+            threads=threads,
+        )
+
+
+def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:
+    message = f"Anchor tensor `{id}' not in Ir Tensors. "
+    tensor = id.removeprefix(GRADIENT)
+    if tensor != id and tensor in set(known):
+        message += (
+            f"The tensor `{tensor}' exists, but has no gradient: no differentiable path leads from "
+            "it to the loss, or the session does not train."
+        )
+    return popart_exception(message)

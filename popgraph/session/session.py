@@ -1,0 +1,469 @@
+"""How does a model run step by step? `InferenceSession` and `TrainingSession`."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from popgraph.backends.base import Executable
+from popgraph.builder.enums import AnchorReturnTypeId, DeviceType
+from popgraph.builder.exceptions import (
+    as_popart_errors,
+    popart_exception,
+    popart_runtime_error,
+    poplar_exception,
+)
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.onnx_to_graphcore.lowering import SEED
+from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.devices import DeviceInfo, DeviceManager
+from popgraph.session.export import model_with_weights, weights_of
+from popgraph.session.losses import AnyLoss, as_losses
+from popgraph.session.model import SessionModel, Source
+from popgraph.session.optimizers import Optimizer
+from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
+from popgraph.session.program import Program, Request
+from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
+
+
+class Session:
+    """What both kinds of session do: compile a model, move weights, run steps."""
+
+    def __init__(
+        self,
+        fnModel: Source,
+        dataFlow: DataFlow,
+        losses: Sequence[Any],
+        optimizer: Optimizer | None,
+        deviceInfo: DeviceInfo | None,
+        inputShapeInfo: InputShapeInfo | None,
+        patterns: Patterns | None,
+        userOptions: SessionOptions | None,
+        name: str,
+    ) -> None:
+        self.name = name
+        self._dataflow = dataFlow
+        self._optimizer = optimizer
+        self._options = userOptions or SessionOptions()
+        self._patterns = patterns or Patterns()
+        self._device = deviceInfo or DeviceManager().createCpuDevice()
+        self._executable: Executable | None = None
+        self._staged: dict[str, Array] | None = None
+        self._sent = False
+        self._checked = False
+        self._options.check(training=self._training)
+        self._patterns.check()
+        with as_popart_errors():
+            self._model = SessionModel(fnModel, inputShapeInfo or InputShapeInfo(), losses)
+            self._program = Program(self._model, self._request())
+        self._host = {id: array.copy() for id, array in self._program.first_values.items()}
+
+    @property
+    def _training(self) -> bool:
+        return self._optimizer is not None
+
+    @property
+    def _constant_weights(self) -> bool:
+        return not self._training and self._options.constantWeights
+
+    def _request(self) -> Request:
+        return Request(
+            anchors=tuple(self._dataflow.anchors()),
+            optimizer=None if self._optimizer is None else self._optimizer.spec(),
+            variables=not self._constant_weights,
+            disabled=self._patterns.disabled_passes(),
+        )
+
+    # what was asked for
+
+    @property
+    def dataFlow(self) -> DataFlow:
+        return self._dataflow
+
+    @property
+    def replicationFactor(self) -> int:
+        return 1
+
+    @property
+    def accumulationFactor(self) -> int:
+        return 1
+
+    def getInfo(self, id: str) -> TensorInfo:
+        """The element type and shape of any tensor."""
+        if id not in self._program.infos:
+            raise popart_exception(f"TensorId {id} does not exist")
+        return self._program.infos[id]
+
+    def _tensor_ids(self) -> list[str]:
+        return sorted(self._program.infos)
+
+    def initAnchorArrays(self) -> dict[str, Array]:
+        """An array for every anchor, of the shape that a step fills."""
+        arrays = {}
+        for id, stream in self._program.outputs.items():
+            shape = self._dataflow.anchor_shape(id, stream.shape)
+            arrays[id] = np.empty(shape, stream.dtype.numpy)
+        return arrays
+
+    # getting ready
+
+    def prepareDevice(self, loadEngine: bool = True) -> None:
+        """Compiles the model."""
+        self._options.check_engine_options()
+        self._device.attach()
+        backend = os.environ.get("POPGRAPH_BACKEND", "c")
+        with as_popart_errors():
+            self._executable = self._program.build(backend, threads=1)
+        self._write_scalars(self._program.streamed)
+
+    def loadEngineAndConnectStreams(self) -> None:
+        self._prepared("no compiled engine: call prepareDevice first")
+
+    def setDevice(self, deviceInfo: DeviceInfo) -> None:
+        """Of old programs, which chose the device after the session was made."""
+        self._device = deviceInfo
+
+    def _prepared(self, message: str) -> Executable:
+        if self._executable is None:
+            raise popart_runtime_error(message)
+        return self._executable
+
+    def _prepared_for(self, call: str) -> Executable:
+        return self._prepared(
+            f"Devicex::prepare() must be called before Devicex::{call} is called."
+        )
+
+    # weights
+
+    def weightsFromHost(self) -> None:
+        """Sends the host's weights and optimizer state to the program."""
+        executable = self._prepared_for("weightsFromHost()")
+        for id in executable.variables:
+            if id in self._host:
+                executable.write(id, self._host[id])
+        self._sent = True
+
+    def weightsToHost(self) -> None:
+        """Fetches the weights and optimizer state, for `readWeights` to hand out."""
+        executable = self._prepared_for(
+            "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
+        )
+        self._staged = {
+            id: executable.read(id) if id in executable.variables else array
+            for id, array in self._host.items()
+        }
+
+    def readWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Copies the weights that `weightsToHost` fetched into the user's arrays."""
+        staged = self._host if self._staged is None else self._staged
+        for id, target in weightsIo.weights.items():
+            source = staged.get(id)
+            if source is None:
+                continue
+            if source.nbytes != target.nbytes:
+                raise popart_runtime_error(
+                    f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "
+                    f"in hostStreamToHost for {id}"
+                )
+            target.reshape(-1)[...] = source.reshape(-1)
+
+    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Takes new weights; `weightsFromHost` sends them."""
+        if self._constant_weights:
+            raise popart_runtime_error(
+                "Cannot call writeWeights when constantWeights is set. Set `constantWeights` to "
+                "False in the `SessionOption`s when initialising the session to enable this "
+                "behaviour."
+            )
+        for id, source in weightsIo.weights.items():
+            if id in self._host:
+                self._replace(id, source)
+
+    def _replace(self, id: str, array: Array) -> None:
+        held = self._host[id]
+        if array.size != held.size or array.dtype != held.dtype:
+            raise popart_exception(
+                "Trying to reset weights using tensor with non matching tensor info. "
+                f"Tensor ID: {id}"
+            )
+        self._host[id] = array.reshape(held.shape).copy()
+
+    def resetHostWeights(
+        self,
+        modelProtoOrFilename: Source,
+        ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
+    ) -> None:
+        """Takes the weights of another model; `weightsFromHost` sends them."""
+        if self._constant_weights:
+            raise popart_runtime_error(
+                "Cannot call resetHostWeights when constantWeights is set. Set `constantWeights` "
+                "to False in the `SessionOption`s when initialising the session to enable this "
+                "behaviour."
+            )
+        for id, array in weights_of(modelProtoOrFilename).items():
+            if id in self._host:
+                if array.shape != self._host[id].shape:
+                    raise popart_exception(
+                        "Trying to reset weights using tensor with non matching tensor info. "
+                        f"Tensor ID: {id}"
+                    )
+                self._replace(id, array)
+            elif not ignoreWeightsInModelWithoutCorrespondingHostWeight:
+                raise popart_exception(f"resetWeights, no tensor '{id}' in tensors")
+        self._sent = False
+
+    def modelToHost(self, filename: str | Path) -> None:
+        """Writes the model with its weights and optimizer state as they are now."""
+        self.weightsToHost()
+        assert self._staged is not None
+        if not self._constant_weights:
+            self._host = {id: array.copy() for id, array in self._staged.items()}
+        with as_popart_errors():
+            Path(filename).write_bytes(model_with_weights(self._model, self._host))
+
+    # optimizer
+
+    def _write_scalars(self, scalars: dict[str, Array]) -> None:
+        executable = self._prepared_for("optimizerFromHost()")
+        for id, array in scalars.items():
+            executable.write(id, array)
+
+    # running
+
+    def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
+        """One step: `batchesPerStep` times the model, inputs from and anchors to `stepio`."""
+        if isinstance(stepio, int):  # the form with a program handle, of which there is one
+            stepio = debugName
+        executable = self._prepared("Session::run(...): prepareDevice must be called before run")
+        if self._training and not self._sent and self._host:
+            raise popart_runtime_error(
+                "Must call weightsFromHost before run as the model has initializers and the "
+                "session has been created in training mode"
+            )
+        with as_popart_errors():
+            if not self._checked:
+                self._check(stepio)
+            self._run(executable, stepio)
+
+    def _check(self, stepio: StepIO) -> None:
+        for id in stepio.offered_inputs():
+            if id in self._program.inputs:
+                continue
+            if id in self._program.infos:
+                raise popart_runtime_error(
+                    f"The tensor '{id}' has been provided as one of the inputs to the stepIO, but "
+                    "it is not registered as one of the inputs to the model. Please check this "
+                    "tensor and your stepIO."
+                )
+            raise popart_runtime_error(
+                f"Testing that the buffer provided by user for input Tensor {id} has the correct "
+                f"number of elements, But there is no Tensor named {id} in the model."
+            )
+        if stepio.asserts:
+            streams = {self._whole(one): str(self._dataflow.art(id)) for id, one in self._outputs}
+            batches = self._dataflow.batchesPerStep()
+            stepio.check(list(self._program.inputs.values()), streams, batches)
+        self._checked = True
+
+    @property
+    def _outputs(self) -> list[tuple[str, Stream]]:
+        return list(self._program.outputs.items())
+
+    def _whole(self, stream: Stream) -> Stream:
+        """All that a step returns of an anchor."""
+        shape = self._dataflow.anchor_shape(stream.id, stream.shape)
+        return Stream(stream.id, stream.dtype, shape)
+
+    def _run(self, executable: Executable, stepio: StepIO) -> None:
+        batches = self._dataflow.batchesPerStep()
+        sums: dict[str, Array] = {}
+        for batch in range(batches):
+            results = executable.run(self._read(stepio))
+            for id, stream in self._outputs:
+                returned = self._dataflow.art(id)
+                if returned.id() is AnchorReturnTypeId.Sum:
+                    sums[id] = np.add(sums[id], results[id]) if id in sums else results[id]
+                elif returned.keeps(batch, batches):
+                    stepio.write(stream, results[id])
+        for id, value in sums.items():
+            stepio.write(self._program.outputs[id], value)
+
+    def _read(self, stepio: StepIO) -> dict[str, Array]:
+        """The next batch; what the program does not look at need not be there."""
+        return {
+            id: np.zeros(stream.shape, stream.dtype.numpy)
+            if id in self._program.unused_inputs
+            else stepio.read(stream)
+            for id, stream in self._program.inputs.items()
+        }
+
+    # randomness
+
+    def setRandomSeed(self, seedValue: int) -> None:
+        """The seed that the next step draws from. Without it, a program starts at 0."""
+        executable = self._prepared_for("setRandomSeedFromHost(uint64_t)")
+        if not self._program.uses_seed:
+            warnings.warn("the model has no random operation to seed", stacklevel=2)
+            return
+        executable.write(SEED, np.array(seedValue, np.uint64).astype(np.int64))
+
+    def getRandomSeed(self) -> int:
+        """The seed of the next step."""
+        executable = self._prepared_for("getRandomSeedToHost()")
+        return int(executable.read(SEED)) if self._program.uses_seed else 0
+
+    # reports
+
+    def _report(self) -> str:
+        self._prepared("Session must have been prepared before a report can be fetched")
+        if self._device.type is DeviceType.Cpu:
+            raise poplar_exception("Profiling is disabled for current device type.")
+        lines = [f"{self.name}: {self._dataflow.batchesPerStep()} batches per step"]
+        lines += [f"  input {s.id}: {s.dtype.name}{list(s.shape)}" for s in self._inputs]
+        lines += [f"  output {s.id}: {s.dtype.name}{list(s.shape)}" for _, s in self._outputs]
+        return "\n".join(lines)
+
+    @property
+    def _inputs(self) -> list[Stream]:
+        return list(self._program.inputs.values())
+
+    def getSummaryReport(self, resetProfile: bool = True) -> str:
+        """What the compiled program takes and gives."""
+        return self._report()
+
+    def getReport(self) -> str:
+        return self._report()
+
+    def getGraphReport(self, useCbor: bool = False) -> str:
+        return self._report()
+
+    def getExecutionReport(self, useCbor: bool = False) -> str:
+        return self._report()
+
+    def getSerializedGraph(self) -> bytes:
+        return self._report().encode()
+
+    def getCycleCount(self, id: str = "") -> int:
+        raise popart_runtime_error(
+            "SessionOption 'instrumentWithHardwareCycleCounter' must be set to true in order to "
+            "measure cycle count",
+            hint="there is no hardware counter of cycles here; time the calls of run instead",
+        )
+
+
+class InferenceSession(Session):
+    """
+    Runs a model: `InferenceSession(model, DataFlow(1, ["y"]))`.
+
+    `model` is a file, its bytes or a Builder. The device may be left out. `losses` are losses of
+    older programs, to be evaluated.
+    """
+
+    def __init__(
+        self,
+        fnModel: Source,
+        dataFlow: DataFlow | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "inference",
+        *,
+        dataFeed: DataFlow | None = None,
+        passes: Patterns | None = None,
+        losses: AnyLoss | None = None,
+    ) -> None:
+        flow = _one_of("dataFlow", dataFlow, dataFeed)
+        if not flow.nAnchors():
+            raise popart_exception("User must specify an anchor tensor when doing inference.")
+        super().__init__(
+            fnModel,
+            flow,
+            as_losses(losses),
+            None,
+            deviceInfo,
+            inputShapeInfo,
+            patterns or passes,
+            userOptions,
+            name,
+        )
+
+    def getAllTensorIds(self) -> list[str]:
+        return self._tensor_ids()
+
+
+class TrainingSession(Session):
+    """
+    Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
+
+    `loss` is the id of a tensor of one element; older programs give `losses`, a list.
+    """
+
+    def __init__(
+        self,
+        fnModel: Source,
+        dataFlow: DataFlow | None = None,
+        loss: AnyLoss | None = None,
+        optimizer: Optimizer | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "training",
+        *,
+        dataFeed: DataFlow | None = None,
+        passes: Patterns | None = None,
+        losses: AnyLoss | None = None,
+    ) -> None:
+        flow = _one_of("dataFlow", dataFlow, dataFeed)
+        wanted = as_losses(loss if loss is not None else losses)
+        if not wanted:
+            raise TypeError("TrainingSession() needs a loss")
+        if optimizer is None:
+            raise TypeError("TrainingSession() needs an optimizer")
+        self._next: Optimizer = optimizer
+        super().__init__(
+            fnModel,
+            flow,
+            wanted,
+            optimizer,
+            deviceInfo,
+            inputShapeInfo,
+            patterns or passes,
+            userOptions,
+            name,
+        )
+
+    def getTensorIds(self) -> list[str]:
+        return self._tensor_ids()
+
+    def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
+        """Takes new values of what is not constant, at once."""
+        assert self._optimizer is not None
+        self._prepared_for("optimizerFromHost()")
+        self._optimizer.validate_replacement(optimizer)
+        with as_popart_errors():
+            self._write_scalars(self._program.scalars_of(optimizer.spec()))
+
+    def updateOptimizer(self, optimizer: Optimizer) -> None:
+        """Of old programs: the values that `optimizerFromHost` will send."""
+        assert self._optimizer is not None
+        self._optimizer.validate_replacement(optimizer)
+        self._next = optimizer
+
+    def optimizerFromHost(self) -> None:
+        self.updateOptimizerFromHost(self._next)
+
+
+def _one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:
+    found = new or old
+    if found is None:
+        raise TypeError(f"the argument {name} is missing")
+    return found
