@@ -184,7 +184,7 @@ class ArgMaxOp(_Position):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         axis = integer(self.axis)
-        best = np.max(x, axis, keepdims=True) if x.size else x
+        best = precisely(lambda a: np.max(a, axis, keepdims=True), x) if x.size else x
         return (self.position((x == best) | (x != x)),)
 
 
@@ -197,5 +197,5 @@ class ArgMinOp(_Position):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         axis = integer(self.axis)
-        best = np.min(x, axis, keepdims=True) if x.size else x
+        best = precisely(lambda a: np.min(a, axis, keepdims=True), x) if x.size else x
         return (self.position((x == best) | (x != x)),)

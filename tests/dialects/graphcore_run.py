@@ -1,0 +1,150 @@
+"""How is one sample built, run and differentiated, with nothing but the operations themselves?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, SSAValue
+
+from popgraph.dialects.graphcore import AddOp, Composite
+from popgraph.dialects.graphcore.base import FLOATS, Array, GraphcoreOp, Operand
+from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
+from popgraph.support import dtypes
+
+Operands = Sequence["Array | Sequence[Array] | None"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One operation on given operands; `smooth` says that its gradient exists at them."""
+
+    op: type[GraphcoreOp]
+    operands: Operands
+    properties: dict[str, Any] = field(default_factory=dict)
+    smooth: bool = True
+
+    @property
+    def arrays(self) -> list[Array]:
+        """The operands as the operation has them: lists spread, absent ones left out."""
+        flat: list[Array] = []
+        for operand in self.operands:
+            if operand is not None:
+                flat.extend([operand] if isinstance(operand, np.ndarray) else operand)
+        return flat
+
+    def with_floats(self, dtype: str) -> Sample:
+        """The same with another float type, where there are floats."""
+
+        def cast(operand: Any) -> Any:
+            if operand is None or isinstance(operand, list):
+                return operand and [cast(each) for each in operand]
+            named = dtypes.from_numpy(operand.dtype).name
+            return operand.astype(dtypes.BY_NAME[dtype].numpy) if named in FLOATS.names else operand
+
+        with np.errstate(over="ignore"):
+            return replace(self, operands=[cast(operand) for operand in self.operands])
+
+    def __str__(self) -> str:
+        listed = "-".join(
+            f"{dtypes.from_numpy(array.dtype).name}[{'x'.join(map(str, array.shape))}]"
+            for array in self.arrays
+        )
+        numbers = "-".join(f"{name}={value}" for name, value in self.properties.items())
+        return f"{self.op.name.removeprefix('graphcore.')}-{listed}-{numbers}".replace(" ", "")
+
+
+def type_of(array: Array) -> TensorType[Attribute]:
+    return TensorType(dtypes.from_numpy(array.dtype).ir, array.shape)
+
+
+@dataclass
+class Built:
+    """An operation alone in a graph whose inputs are its operands."""
+
+    graph: GraphOp
+    op: GraphcoreOp
+    arrays: list[Array]
+
+    @property
+    def block(self) -> Block:
+        return self.graph.block
+
+    def module(self, outputs: Sequence[SSAValue] | None = None) -> ModuleOp:
+        """The graph, complete: its outputs are the operation's results."""
+        outputs = self.op.results if outputs is None else outputs
+        self.block.add_op(ReturnOp(outputs, [f"y{at}" for at in range(len(outputs))]))
+        return ModuleOp([self.graph])
+
+
+def build(sample: Sample) -> Built:
+    arrays = sample.arrays
+    types = [type_of(array) for array in arrays]
+    graph = GraphOp("main", [f"x{at}" for at in range(len(arrays))], types)
+    values = iter(graph.block.args)
+    operands = [
+        operand
+        if operand is None
+        else next(values)
+        if isinstance(operand, np.ndarray)
+        else [next(values) for _ in operand]
+        for operand in sample.operands
+    ]
+    with ImplicitBuilder(graph.block):
+        op = sample.op(*operands, **sample.properties)
+    return Built(graph, op, arrays)
+
+
+def run(block: Block, arrays: Sequence[Array]) -> dict[SSAValue, Array]:
+    """Every value of a block, given those of its arguments."""
+    values = dict(zip(block.args, arrays, strict=True))
+    for op in block.ops:
+        if isinstance(op, ConstantOp):
+            assert isinstance(op.literal, DataAttr)
+            values[op.result] = op.literal.array
+            continue
+        assert isinstance(op, GraphcoreOp)
+        results = op.evaluate(*(values[operand] for operand in op.operands))
+        values.update(zip(op.results, results, strict=True))
+    return values
+
+
+def expanded(built: Built) -> list[SSAValue]:
+    """The values that `expand` makes in place of the results; the operation goes."""
+    assert isinstance(built.op, Composite)
+    with ImplicitBuilder(built.block):
+        return [SSAValue.get(value) for value in built.op.expand()]
+
+
+def differentiate(built: Built, seeds: Sequence[SSAValue | None]) -> list[SSAValue | None]:
+    """The gradients of the operands, given those of the results, by reverse accumulation."""
+    results: Sequence[SSAValue] = built.op.results
+    ops = [built.op]
+    if not built.op.is_differentiable():
+        before = list(built.block.ops)
+        results = expanded(built)
+        ops = [op for op in built.block.ops if op not in before and isinstance(op, GraphcoreOp)]
+    flowing: dict[SSAValue, SSAValue] = {}
+    with ImplicitBuilder(built.block):
+        for value, seed in zip(results, seeds, strict=True):
+            if seed is not None:
+                _accumulate(flowing, value, seed)
+        for op in reversed(ops):
+            gradients = [flowing.get(result) for result in op.results]
+            if any(gradient is not None for gradient in gradients):
+                for operand, gradient in zip(op.operands, op.gradient(*gradients), strict=True):
+                    if gradient is not None:
+                        _accumulate(flowing, operand, gradient)
+    return [flowing.get(operand) for operand in built.op.operands]
+
+
+def _accumulate(flowing: dict[SSAValue, SSAValue], value: SSAValue, gradient: Operand) -> None:
+    gradient = SSAValue.get(gradient)
+    assert gradient.type == value.type, f"a gradient of {value.type} is {gradient.type}"
+    if value in flowing:
+        gradient = AddOp(flowing[value], gradient).result
+    flowing[value] = gradient

@@ -1,0 +1,529 @@
+"""On which operands is every graphcore operation tried? One table, for all its tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Array, GraphcoreOp, shape_of
+from popgraph.support import dtypes
+from tests.dialects.graphcore_run import Operands, Sample, build
+
+_random = np.random.default_rng(20)
+
+
+def normal(*shape: int) -> Array:
+    return _random.standard_normal(shape).astype(np.float32)
+
+
+def positive(*shape: int) -> Array:
+    return _random.uniform(0.3, 2.0, shape).astype(np.float32)
+
+
+def apart(*shape: int) -> Array:
+    """Numbers of both signs, none near zero, no two of them near each other."""
+    count = int(np.prod(shape))
+    values = _random.permutation(np.arange(count) - count // 2) * 0.25 + 0.1
+    return np.asarray(values.reshape(shape), np.float32)
+
+
+def whole(*shape: int, dtype: Any = np.int64, low: int = -9, high: int = 10) -> Array:
+    return _random.integers(low, high, shape).astype(dtype)
+
+
+def truths(*shape: int) -> Array:
+    return _random.integers(0, 2, shape).astype(bool)
+
+
+def probabilities(*shape: int) -> Array:
+    values = _random.uniform(0.1, 1, shape)
+    return np.asarray(values / values.sum(-1, keepdims=True), np.float32)
+
+
+def seed(value: int) -> Array:
+    return np.asarray(value, np.int64)
+
+
+SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3e38, 1e-40], "f4")
+"""Floats at which functions end, jump or have no value."""
+SPECIAL_PAIRS = (np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL)))
+WHOLE_PAIRS = tuple(
+    np.array(column, np.int32)
+    for column in zip(*((a, b) for a in (-7, -1, 0, 1, 2, 7) for b in (-3, -1, 0, 2)), strict=True)
+)
+
+
+def unary(op: type[gc.Unary], *floats: Array, whole_too: bool = False) -> Iterator[Sample]:
+    for array in floats or (apart(2, 3),):
+        yield Sample(op, [array])
+    yield Sample(op, [apart()])
+    yield Sample(op, [normal(0, 3)])
+    yield Sample(op, [SPECIAL], smooth=False)
+    if whole_too:
+        yield Sample(op, [whole(2, 3)])
+        yield Sample(op, [whole(4, dtype=np.int32)])
+        yield Sample(op, [whole(4, dtype=np.int8)])
+
+
+def bits(op: type[gc.Unary] | type[gc.Binary], count: int) -> Iterator[Sample]:
+    yield Sample(op, [truths(2, 3) for _ in range(count)])
+    yield Sample(op, [whole(2, 3, dtype=np.int32) for _ in range(count)])
+    yield Sample(op, [whole(2, 3) for _ in range(count)])
+
+
+def binary(op: type[gc.Binary], make: Callable[..., Array] = apart) -> Iterator[Sample]:
+    yield Sample(op, [make(2, 3), make(2, 3)])
+    yield Sample(op, [make(2, 1, 3), make(4, 1)])
+    yield Sample(op, [make(2, 3), make()])
+    yield Sample(op, [make(), make(2)])
+    yield Sample(op, [make(0, 3), make(1, 3)])
+    yield Sample(op, SPECIAL_PAIRS, smooth=False)
+    yield Sample(op, [whole(2, 3), whole(3)])
+    yield Sample(op, WHOLE_PAIRS)
+
+
+def extremum(op: type[gc.Binary]) -> Iterator[Sample]:
+    yield Sample(op, [apart(2, 3), apart(2, 3) + np.float32(0.07)])
+    yield Sample(op, [apart(2, 1, 3), apart(4, 1) + np.float32(0.07)])
+    yield Sample(op, SPECIAL_PAIRS, smooth=False)
+    yield Sample(op, [whole(2, 3), whole(3)])
+    yield Sample(op, [whole(2, 3, dtype=np.uint8, low=0), whole(3, dtype=np.uint8, low=0)])
+
+
+def reductions(
+    op: type[GraphcoreOp], *, empty: bool, make: Callable[..., Array]
+) -> Iterator[Sample]:
+    for axes, keepdims in (((1,), False), ((0, 2), True), ((2, 1), False), ((), False)):
+        yield Sample(op, [make(2, 3, 4)], {"axes": axes, "keepdims": keepdims})
+    yield Sample(op, [make(2, 3)], {"axes": (0, 1), "keepdims": False})
+    yield Sample(op, [make()], {"axes": (), "keepdims": True})
+    yield Sample(op, [make(0, 3)], {"axes": (1,), "keepdims": True})
+    if empty:
+        yield Sample(op, [make(0, 3)], {"axes": (0,), "keepdims": False})
+    yield Sample(op, [whole(2, 3)], {"axes": (1,), "keepdims": False})
+    yield Sample(op, [whole(2, 3, dtype=np.int32)], {"axes": (0,), "keepdims": True})
+
+
+def positions(op: type[GraphcoreOp]) -> Iterator[Sample]:
+    ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2], [0, -1, 5, -1]], np.float32)
+    holes = np.array([[1, np.nan, 3], [np.inf, 2, -np.inf]], np.float32)
+    for array in (ties, holes, whole(2, 3), whole(2, 3, dtype=np.int32)):
+        for axis, keepdims, last in ((1, False, False), (0, True, False), (1, True, True)):
+            yield Sample(op, [array], {"axis": axis, "keepdims": keepdims, "last": last})
+
+
+CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 5, 4), (4, 3, 3, 2), {"strides": (1, 1), "pads": (0, 0, 0, 0)}),
+    ((1, 2, 5, 5), (2, 2, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
+    ((1, 4, 4, 4), (4, 1, 3, 3), {"strides": (1, 1), "pads": (1, 1, 1, 1), "groups": 4}),
+    ((2, 4, 6), (6, 2, 2), {"strides": (3,), "pads": (0, 2), "groups": 2}),
+    ((1, 2, 6, 5), (3, 2, 2, 2), {"dilations": (2, 3), "pads": (1, 0, 0, 2)}),
+    ((1, 1, 3, 3, 4), (2, 1, 2, 2, 2), {"strides": (1, 2, 2)}),
+    ((1, 2, 4, 4), (3, 2, 1, 1), {"strides": (2, 2)}),
+    ((0, 2, 4, 4), (3, 2, 2, 2), {}),
+]
+"""Shapes of x and w, and options that differ from the plainest."""
+
+
+def convolutions() -> Iterator[tuple[Array, Array, Array, dict[str, Any]]]:
+    """x, w, a gradient of y, and the options."""
+    for x_shape, w_shape, given in CONVOLUTIONS:
+        rank = len(x_shape) - 2
+        plain = {"strides": (1,) * rank, "dilations": (1,) * rank, "pads": (0,) * 2 * rank}
+        options = {**plain, "groups": 1, **given}
+        x, w = normal(*x_shape), normal(*w_shape)
+        y = build(Sample(gc.ConvOp, [x, w], options)).op.results[0]
+        yield x, w, normal(*shape_of(y)), options
+
+
+def conv() -> Iterator[Sample]:
+    for x, w, _, options in convolutions():
+        yield Sample(gc.ConvOp, [x, w], options)
+    yield Sample(
+        gc.ConvOp,
+        [whole(1, 2, 4, dtype=np.int32), whole(2, 2, 3, dtype=np.int32)],
+        {"strides": (1,), "dilations": (1,), "pads": (1, 1), "groups": 1},
+    )
+
+
+def conv_input_grad() -> Iterator[Sample]:
+    for x, w, dy, options in convolutions():
+        yield Sample(gc.ConvInputGradOp, [dy, w], {"shape": x.shape, **options})
+
+
+def conv_weight_grad() -> Iterator[Sample]:
+    for x, w, dy, options in convolutions():
+        yield Sample(gc.ConvWeightGradOp, [x, dy], {"shape": w.shape, **options})
+
+
+POOLS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    (
+        (2, 2, 4, 5),
+        {
+            "kernel": (2, 2),
+            "strides": (2, 2),
+            "dilations": (1, 1),
+            "pads": (0,) * 4,
+            "sizes": (2, 2),
+        },
+    ),
+    (
+        (1, 2, 5, 4),
+        {
+            "kernel": (3, 2),
+            "strides": (1, 2),
+            "dilations": (1, 1),
+            "pads": (1, 0, 1, 1),
+            "sizes": (5, 2),
+        },
+    ),
+    (
+        (1, 1, 7, 6),
+        {
+            "kernel": (2, 2),
+            "strides": (2, 1),
+            "dilations": (2, 3),
+            "pads": (0, 1, 1, 0),
+            "sizes": (3, 4),
+        },
+    ),
+    # The last window reaches beyond the padding, as ceil mode lets it.
+    (
+        (1, 2, 6),
+        {"kernel": (3,), "strides": (2,), "dilations": (1,), "pads": (0, 0), "sizes": (3,)},
+    ),
+    (
+        (2, 1, 6),
+        {"kernel": (4,), "strides": (3,), "dilations": (1,), "pads": (1, 1), "sizes": (3,)},
+    ),
+    (
+        (1, 1, 3, 3, 3),
+        {
+            "kernel": (3, 3, 3),
+            "strides": (1, 1, 1),
+            "dilations": (1, 1, 1),
+            "pads": (0,) * 6,
+            "sizes": (1, 1, 1),
+        },
+    ),
+]
+"""The shape of x, and options."""
+
+
+def pools(op: type[GraphcoreOp], **more: Any) -> Iterator[Sample]:
+    for shape, options in POOLS:
+        yield Sample(op, [apart(*shape)], {**options, **more})
+
+
+def max_pool() -> Iterator[Sample]:
+    yield from pools(gc.MaxPoolOp)
+    shape, options = POOLS[1]
+    yield Sample(gc.MaxPoolOp, [whole(*shape, dtype=np.int32)], options)
+    holes = np.where(normal(*shape) > 1, np.nan, -np.inf).astype(np.float32)
+    yield Sample(gc.MaxPoolOp, [holes], options, smooth=False)
+
+
+def max_pool_grad() -> Iterator[Sample]:
+    for shape, options in POOLS:
+        dy = normal(*shape[:2], *options["sizes"])
+        yield Sample(gc.MaxPoolGradOp, [apart(*shape), dy], options)
+        yield Sample(gc.MaxPoolGradOp, [np.zeros(shape, np.float32), dy], options)
+
+
+def average_pool() -> Iterator[Sample]:
+    yield from pools(gc.AveragePoolOp, include_pad=False)
+    yield from pools(gc.AveragePoolOp, include_pad=True)
+
+
+def average_pool_grad() -> Iterator[Sample]:
+    for shape, options in POOLS:
+        for include in (False, True):
+            dy = normal(*shape[:2], *options["sizes"])
+            properties = {**options, "include_pad": include, "shape": shape}
+            yield Sample(gc.AveragePoolGradOp, [dy], properties)
+
+
+def compare() -> Iterator[Sample]:
+    for predicate in ("eq", "ne", "lt", "le", "gt", "ge"):
+        yield Sample(gc.CompareOp, SPECIAL_PAIRS, {"predicate": predicate})
+        yield Sample(gc.CompareOp, [whole(2, 3), whole(3)], {"predicate": predicate})
+        yield Sample(gc.CompareOp, [truths(2, 3), truths(2, 1)], {"predicate": predicate})
+
+
+def where() -> Iterator[Sample]:
+    yield Sample(gc.WhereOp, [truths(2, 3), normal(2, 3), normal(2, 3)])
+    yield Sample(gc.WhereOp, [truths(2, 1), normal(3), normal()])
+    yield Sample(gc.WhereOp, [truths(), normal(2, 3), normal(2, 1)])
+    yield Sample(gc.WhereOp, [truths(3), whole(3), whole(3)])
+    yield Sample(gc.WhereOp, [truths(3), truths(3), truths(1)])
+
+
+def cast() -> Iterator[Sample]:
+    for to in (f32, f64, f16, bf16, i32, i64, i1, dtypes.BY_NAME["u8"].ir, dtypes.BY_NAME["i8"].ir):
+        floats = to in (f32, f64, f16, bf16)
+        yield Sample(gc.CastOp, [np.abs(apart(2, 3))], {"to": to}, smooth=to == f64)
+        yield Sample(gc.CastOp, [whole(2, 3)], {"to": to})
+        yield Sample(gc.CastOp, [truths(2, 3)], {"to": to})
+        if floats:
+            yield Sample(gc.CastOp, [SPECIAL], {"to": to}, smooth=False)
+
+
+def concat() -> Iterator[Sample]:
+    yield Sample(gc.ConcatOp, [[normal(2, 3), normal(2, 1), normal(2, 0)]], {"axis": 1})
+    yield Sample(gc.ConcatOp, [[normal(2, 3), normal(1, 3)]], {"axis": 0})
+    yield Sample(gc.ConcatOp, [[normal(4)]], {"axis": 0})
+    yield Sample(gc.ConcatOp, [[whole(2), whole(3)]], {"axis": 0})
+    yield Sample(gc.ConcatOp, [[truths(2, 1, 2), truths(2, 3, 2)]], {"axis": 1})
+
+
+def slices() -> Iterator[Sample]:
+    for array in (normal(5, 6), whole(5, 6), truths(5, 6)):
+        for starts, sizes, steps in (
+            ((0, 0), (5, 6), (1, 1)),
+            ((1, 2), (2, 3), (3, 1)),
+            ((4, 0), (5, 3), (-1, 2)),
+            ((3, 5), (2, 2), (-2, -4)),
+            ((2, 5), (0, 1), (1, 1)),
+        ):
+            yield Sample(gc.SliceOp, [array], {"starts": starts, "sizes": sizes, "steps": steps})
+    yield Sample(gc.SliceOp, [normal()], {"starts": (), "sizes": (), "steps": ()})
+
+
+def pads() -> Iterator[Sample]:
+    for low, high, interior in (
+        ((0, 0), (0, 0), (0, 0)),
+        ((1, 0), (2, 3), (0, 0)),
+        ((0, 1), (1, 0), (2, 1)),
+    ):
+        options = {"low": low, "high": high, "interior": interior}
+        for value in (0.0, 2.5, -np.inf):
+            properties = {**options, "value": value}
+            yield Sample(gc.PadOp, [normal(2, 3)], properties, smooth=bool(np.isfinite(value)))
+        yield Sample(gc.PadOp, [normal(0, 3)], {**options, "value": np.nan})
+        yield Sample(gc.PadOp, [whole(2, 3)], {**options, "value": 2**62 + 1})
+        yield Sample(gc.PadOp, [truths(2, 3)], {**options, "value": True})
+
+
+def gather() -> Iterator[Sample]:
+    for axis, indices in (
+        (0, np.array([2, 0, -1, 0])),
+        (1, np.array([[1, -4], [3, 0]], np.int32)),
+        (1, np.array(2)),
+        (0, np.array([7, -9, 1])),
+        (1, np.zeros((0, 2), np.int64)),
+    ):
+        yield Sample(gc.GatherOp, [normal(3, 4), indices], {"axis": axis})
+        yield Sample(gc.GatherOp, [whole(3, 4, 2), indices], {"axis": axis})
+
+
+def gather_grad() -> Iterator[Sample]:
+    for axis, shape, indices in (
+        (0, (4, 2), np.array([2, 0, -1, 0])),
+        (1, (3, 2, 2, 2), np.array([[1, -4], [3, 0]], np.int32)),
+        (1, (3,), np.array(2)),
+        (0, (3, 2), np.array([7, -9, 1])),
+    ):
+        yield Sample(gc.GatherGradOp, [normal(*shape), indices], {"axis": axis, "size": 4})
+
+
+def iota() -> Iterator[Sample]:
+    for dtype in (f32, f64, i32, i64):
+        for shape, axis in (((4,), 0), ((2, 3), 0), ((2, 3), 1), ((0, 3), 1)):
+            yield Sample(gc.IotaOp, [], {"shape": shape, "axis": axis, "dtype": dtype})
+
+
+def random_uniform() -> Iterator[Sample]:
+    for dtype in (f32, f64):
+        for number, stream in ((0, 0), (1, 0), (-5, 3), (2**62, 2**40)):
+            properties = {"shape": (3, 5), "dtype": dtype, "stream": stream}
+            yield Sample(gc.RandomUniformOp, [seed(number)], properties)
+    yield Sample(gc.RandomUniformOp, [seed(1)], {"shape": (), "dtype": f32, "stream": 1})
+
+
+def softmaxes(op: type[GraphcoreOp], count: int) -> Iterator[Sample]:
+    for shape, axis in (((2, 3), 1), ((2, 3), 0), ((2, 3, 4), 1), ((4,), 0), ((0, 3), 1)):
+        yield Sample(op, [normal(*shape) for _ in range(count)], {"axis": axis})
+    large = np.array([[1000, 999, -1000], [-np.inf, 0, 1], [np.nan, 0, 0]], np.float32)
+    yield Sample(op, [large] * count, {"axis": 1}, smooth=False)
+
+
+def layer_norm() -> Iterator[Sample]:
+    for axis, scale in ((1, (3, 4)), (2, (4,)), (0, (2, 3, 4)), (1, (1, 4))):
+        properties = {"axis": axis, "epsilon": 1e-5}
+        yield Sample(gc.LayerNormOp, [normal(2, 3, 4), normal(*scale), normal(*scale)], properties)
+        yield Sample(gc.LayerNormOp, [normal(2, 3, 4), normal(*scale), None], properties)
+
+
+BATCHES = ((4, 3), (2, 3, 2, 2), (2, 3, 5), (3, 1, 2))
+"""Shapes of x."""
+
+
+def batch_norm() -> Iterator[Sample]:
+    for shape in BATCHES:
+        scale, bias, mean = (normal(shape[1]) for _ in range(3))
+        operands = [normal(*shape), scale, bias, mean, positive(shape[1])]
+        yield Sample(gc.BatchNormOp, operands, {"epsilon": 1e-5})
+
+
+def batch_norm_train() -> Iterator[Sample]:
+    for shape in BATCHES:
+        operands = [normal(*shape), normal(shape[1]), normal(shape[1])]
+        yield Sample(gc.BatchNormTrainOp, operands, {"epsilon": 1e-3})
+
+
+def lrn() -> Iterator[Sample]:
+    for shape, size in (((2, 5, 3), 3), ((1, 4, 2, 2), 2), ((2, 3), 5), ((1, 3), 1)):
+        properties = {"size": size, "alpha": 0.3, "beta": 0.75, "bias": 1.5}
+        yield Sample(gc.LrnOp, [normal(*shape)], properties)
+
+
+def nll() -> Iterator[tuple[Array, Array, tuple[int, ...], dict[str, Any]]]:
+    """Probabilities, labels, the shape of the loss, and options."""
+    for shape in ((4, 3), (2, 3, 4), (5,)):
+        for reduction in ("mean", "sum", "none"):
+            for ignore in (None, 1, -100):
+                labels = whole(*shape[:-1], dtype=np.int32, low=0, high=shape[-1])
+                if ignore is not None and labels.ndim:
+                    labels[0] = ignore
+                options: dict[str, Any] = {"reduction": reduction}
+                if ignore is not None:
+                    options["ignore_index"] = ignore
+                loss = shape[:-1] if reduction == "none" else ()
+                yield probabilities(*shape), labels.astype(np.int32), loss, options
+
+
+def nll_loss() -> Iterator[Sample]:
+    for values, labels, _, options in nll():
+        yield Sample(gc.NllLossOp, [values, labels], {**options, "log_probabilities": False})
+        logs = np.log(values)
+        yield Sample(gc.NllLossOp, [logs, labels], {**options, "log_probabilities": True})
+    certain = np.array([[1, 0, 0], [0, 1, 0]], np.float32)
+    options = {"reduction": "none", "log_probabilities": False}
+    yield Sample(gc.NllLossOp, [certain, np.array([1, 1])], options, smooth=False)
+    # All ignored; and a label that is no class.
+    options = {"reduction": "mean", "ignore_index": 1, "log_probabilities": False}
+    yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([1, 1])], options)
+    yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([7, 2])], options)
+
+
+def nll_loss_grad() -> Iterator[Sample]:
+    for values, labels, loss, options in nll():
+        for log in (False, True):
+            properties = {**options, "log_probabilities": log}
+            yield Sample(gc.NllLossGradOp, [values, labels, normal(*loss)], properties)
+
+
+def simple_losses(op: type[GraphcoreOp], **more: Any) -> Iterator[Sample]:
+    for reduction in ("mean", "sum", "none"):
+        for shape in ((2, 3), (4,), ()):
+            yield Sample(op, [apart(*shape)], {**more, "reduction": reduction})
+
+
+def dropout() -> Iterator[Sample]:
+    for shape, ratio, stream in (((4, 5), 0.5, 0), ((3,), 0.1, 7), ((2, 2, 2), 0.0, 1)):
+        yield Sample(gc.DropoutOp, [normal(*shape), seed(3)], {"ratio": ratio, "stream": stream})
+
+
+def simple(op: type[GraphcoreOp], operands: Operands, *choices: dict[str, Any]) -> Iterator[Sample]:
+    for properties in choices:
+        yield Sample(op, operands, properties)
+
+
+def mat_mul() -> Iterator[Sample]:
+    for left, right in (
+        ((2, 3), (3, 4)),
+        ((5, 2, 3), (3, 4)),
+        ((2, 3), (5, 3, 4)),
+        ((2, 1, 2, 3), (4, 3, 2)),
+        ((0, 3), (3, 4)),
+        ((2, 0), (0, 4)),
+    ):
+        yield Sample(gc.MatMulOp, [normal(*left), normal(*right)])
+    yield Sample(gc.MatMulOp, [whole(2, 3, dtype=np.int32), whole(3, 2, dtype=np.int32)])
+
+
+def table() -> Iterator[Sample]:
+    for op in (gc.NegOp, gc.AbsOp, gc.SignOp, gc.ReluOp):
+        yield from unary(op, whole_too=True)
+    for op in (gc.FloorOp, gc.CeilOp, gc.RoundOp, gc.ExpOp, gc.ReciprocalOp, gc.SinOp, gc.CosOp):
+        yield from unary(op)
+    for op in (gc.ErfOp, gc.TanhOp, gc.SigmoidOp):
+        yield from unary(op)
+    yield from unary(gc.LogOp, positive(2, 3), positive(1))
+    yield from unary(gc.SqrtOp, positive(2, 3), positive(1))
+    yield from unary(gc.TanOp, positive(2, 3) * np.float32(0.5))
+    yield from unary(gc.IsNanOp)
+    yield from bits(gc.NotOp, 1)
+    for op in (gc.AndOp, gc.OrOp, gc.XorOp):
+        yield from bits(op, 2)
+    for op in (gc.AddOp, gc.SubOp, gc.MulOp, gc.DivOp):
+        yield from binary(op)
+    yield from binary(gc.PowOp, positive)
+    for op in (gc.MaxOp, gc.MinOp):
+        yield from extremum(op)
+    yield from compare()
+    yield from where()
+    yield from cast()
+    yield from unary(gc.DetachOp, whole_too=True)
+    yield from reductions(gc.ReduceSumOp, empty=True, make=normal)
+    yield from reductions(gc.ReduceProdOp, empty=True, make=normal)
+    yield from reductions(gc.ReduceMeanOp, empty=False, make=normal)
+    for op in (gc.ReduceMaxOp, gc.ReduceMinOp):
+        yield from reductions(op, empty=False, make=apart)
+        yield Sample(op, [SPECIAL], {"axes": (0,), "keepdims": False}, smooth=False)
+        yield Sample(op, [truths(2, 3)], {"axes": (0,), "keepdims": False})
+    with_zeros = np.array([[2, 0, 3], [0, 0, 4], [1, 2, 3]], np.float32)
+    yield Sample(gc.ReduceProdOp, [with_zeros], {"axes": (1,), "keepdims": False})
+    for op in (gc.ArgMaxOp, gc.ArgMinOp):
+        yield from positions(op)
+    yield from mat_mul()
+    yield from conv()
+    yield from conv_input_grad()
+    yield from conv_weight_grad()
+    yield from max_pool()
+    yield from max_pool_grad()
+    yield from average_pool()
+    yield from average_pool_grad()
+    for array in (normal(2, 6), whole(2, 6), truths(2, 6)):
+        yield from simple(gc.ReshapeOp, [array], {"shape": (3, 4)}, {"shape": (12,)})
+        yield from simple(gc.TransposeOp, [array], {"perm": (1, 0)}, {"perm": (0, 1)})
+        yield from simple(gc.BroadcastOp, [array], {"shape": (2, 6)}, {"shape": (3, 2, 6)})
+    yield from simple(gc.ReshapeOp, [normal(1, 1)], {"shape": ()})
+    yield from simple(gc.ReshapeOp, [normal(0, 3)], {"shape": (3, 0, 2)})
+    yield from simple(gc.TransposeOp, [normal(2, 3, 4)], {"perm": (2, 0, 1)}, {"perm": (1, 2, 0)})
+    yield from simple(gc.BroadcastOp, [normal(2, 1)], {"shape": (2, 3)}, {"shape": (2, 2, 4)})
+    yield from simple(gc.BroadcastOp, [normal()], {"shape": ()}, {"shape": (2, 0)})
+    yield from concat()
+    yield from slices()
+    yield from pads()
+    yield from gather()
+    yield from gather_grad()
+    yield from iota()
+    yield from random_uniform()
+    for op in (gc.SoftmaxOp, gc.LogSoftmaxOp):
+        yield from softmaxes(op, 1)
+    for op in (gc.SoftmaxGradOp, gc.LogSoftmaxGradOp):
+        yield from softmaxes(op, 2)
+    yield from layer_norm()
+    yield from batch_norm()
+    yield from batch_norm_train()
+    yield from lrn()
+    for approximate in (False, True):
+        for array in (normal(2, 3), apart(), SPECIAL[:8]):
+            smooth = array is not SPECIAL and array.size < 8
+            yield Sample(gc.GeluOp, [array], {"approximate": approximate}, smooth=smooth)
+    for alpha in (0.01, 0.0, 2.0):
+        yield Sample(gc.LeakyReluOp, [apart(2, 3)], {"alpha": alpha})
+        yield Sample(gc.LeakyReluOp, [SPECIAL], {"alpha": alpha}, smooth=False)
+    yield from nll_loss()
+    yield from nll_loss_grad()
+    yield from simple_losses(gc.L1LossOp, scale=0.3)
+    yield from simple_losses(gc.IdentityLossOp)
+    yield from dropout()
+
+
+SAMPLES: list[Sample] = list(table())
