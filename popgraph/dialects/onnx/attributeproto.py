@@ -64,6 +64,8 @@ def kind_of(proto: AttributeProto) -> str:
     for kind, field in _FIELDS.items():
         if field in filled:
             return kind
+    if proto.ref_attr_name:
+        return "UNDEFINED"
     raise ModelError(
         f"attribute {proto.name!r} has no value and no type",
         hint="the file is damaged: export the model again",

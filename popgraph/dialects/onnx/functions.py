@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
 
 
 def body_of_call(function: Function, call: OnnxOp) -> Function:
     """A copy of the function in which every reference to an attribute is the call's value."""
     body = function.clone()
-    bind(body, function.defaults | call.onnx_attributes())
+    bind(body, function.defaults | call.default_attributes() | call.onnx_attributes())
     return body
+
+
+def outputs_of_call(
+    call: OnnxOp, function: Function, yielded: Sequence[SSAValue]
+) -> list[SSAValue | None]:
+    """
+    What the body yields for each output of a call; None where it does not compute it.
+
+    The body that a schema gives an operator computes only those outputs that the node wants.
+    """
+    if not isinstance(call, SchemaOp) or call.OUTPUTS[-1].arity == VARIADIC:
+        return list(yielded)
+    found = dict(zip(function.output_names, yielded, strict=True))
+    return [found.get(formal.name) for formal in call.SCHEMA.outputs]
 
 
 def bind(body: Function, values: Mapping[str, Attribute]) -> None:

@@ -20,6 +20,4 @@ def input_types(module: ModuleOp) -> dict[str, Attribute]:
 def output_types(module: ModuleOp) -> dict[str, Attribute]:
     """The types of the graph's outputs by name."""
     graph = model_of(module).graph
-    return {
-        name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)
-    }
+    return {name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)}

@@ -11,6 +11,7 @@ from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
@@ -110,9 +111,8 @@ class Inference:
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)
             return
-        types = self._infer(op)
-        if self.into_graphs and op.GRAPHS:
-            types |= visit_graphs(self, op)
+        types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
+        types = types or self._infer(op)
         for result, fallback in zip(op.results, fallbacks(op), strict=True):
             inferred = types.get(result, UNKNOWN)
             type_ = fallback if inferred == UNKNOWN else inferred
@@ -199,7 +199,7 @@ def _values_inside(op: Operation) -> Iterator[SSAValue]:
 
 
 def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:
-    """Infers the graphs inside a node; the types that they give to its results."""
+    """Infers the graphs inside a node; the types of its results, where they follow from those."""
     graphs = {name: found[0] for name, found in op.graphs().items()}
     match op.op_type:
         case "If":

@@ -152,12 +152,19 @@ def _as_it_was(made: AttributeProto, odd: AttributeProto | None) -> AttributePro
 def write_graph(
     graph: Graph, store: WeightStore | None, name_of: NameOf = value_name
 ) -> GraphProto:
-    """The graph with its initializers; `store` may be absent when none of them is large."""
+    """
+    The graph with its initializers; `store` may be absent when none of them is large.
+
+    With other names than the model's, inputs and outputs have the types that they have now, not
+    those that the model declares.
+    """
     proto = GraphProto()
     if graph.graph_name.data:
         proto.name = graph.graph_name.text
     for argument, info in zip(graph.block.args, graph.inputs, strict=True):
-        proto.input.append(_named(info, name_of(argument)))
+        if name_of is not value_name:
+            info = ValueInfoAttr.of(name_of(argument), argument.type)
+        proto.input.append(write_value_info(info))
     for initializer in graph.initializers:
         _write_initializer(proto, initializer, store, name_of)
     for node in graph.nodes:
@@ -171,22 +178,14 @@ def write_graph(
     return proto
 
 
-def _named(info: ValueInfoAttr, name: str) -> Any:
-    proto = write_value_info(info)
-    if proto.name != name:
-        proto.name = name
-    return proto
-
-
 def _write_output(proto: GraphProto, info: ValueInfoAttr, value: SSAValue, name_of: NameOf) -> None:
     """A pass may have made an output another value than the one that bore its name."""
+    name = name_of(value)
+    if name_of is not value_name:
+        info = ValueInfoAttr.of(name, value.type)
+    elif name != info.text:
+        proto.node.add(op_type="Identity", input=[name], output=[info.text])
     proto.output.append(write_value_info(info))
-    if name_of(value) == info.text:
-        return
-    if name_of is value_name:
-        proto.node.add(op_type="Identity", input=[name_of(value)], output=[info.text])
-    else:
-        proto.output[-1].name = name_of(value)
 
 
 def _write_initializer(
@@ -205,7 +204,8 @@ def _write_initializer(
             tensor.name = name
         proto.initializer.append(tensor)
     if op.input is not None and op.place is not None:
-        proto.input.insert(op.place.value.data, _named(op.input, name))
+        declared = ValueInfoAttr.of(name, op.input.type, op.input.exact.data)
+        proto.input.insert(op.place.value.data, write_value_info(declared))
 
 
 def write_opset(opset: OpsetAttr) -> OperatorSetIdProto:

@@ -93,6 +93,10 @@ class GraphWriter:
             scope = scope.parent
         raise self._no_value(name)
 
+    def capture(self, values: Mapping[str, SSAValue]) -> None:
+        """Lets nodes use values that are defined elsewhere."""
+        self._values.update(values)
+
     def has_value(self, name: str) -> bool:
         return name in self._values or (self.parent is not None and self.parent.has_value(name))
 

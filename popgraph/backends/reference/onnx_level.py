@@ -1,0 +1,229 @@
+"""What does a module of the onnx level compute? onnx's own reference says, one node at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper
+from onnx.reference import ReferenceEvaluator
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects.onnx.containers import (
+    Function,
+    Graph,
+    Initializer,
+    Model,
+    model_of,
+)
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.expansion import schema_function
+from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
+from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.protos import write_function, write_node
+from popgraph.dialects.onnx.types import describe, dims, static_shape
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
+from popgraph.support.errors import RunError, UnsupportedError
+
+Values = dict[SSAValue, Any]
+"""What the values of a body are: arrays, lists for sequences, None for an absent optional."""
+
+
+def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
+    """
+    The outputs of the module's graph for these inputs, by name.
+
+    An initializer that the model lists among its inputs may be given as well.
+    """
+    return _Run(model_of(module), store).graph(inputs)
+
+
+class _Run:
+    """One execution of a model."""
+
+    def __init__(self, model: Model, store: WeightStore) -> None:
+        self.model = model
+        self.store = store
+        self.functions = model.functions
+
+    def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        graph = self.model.graph
+        values: Values = {}
+        _check_names(graph, inputs)
+        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
+            _check_input(name, argument, inputs[name])
+            values[argument] = inputs[name]
+        for initializer in graph.initializers:
+            given = inputs.get(initializer.value_name.text)
+            values[initializer.result] = initializer.array(self.store) if given is None else given
+        self.nodes(graph, values)
+        return {
+            name: values[value]
+            for name, value in zip(graph.output_names, graph.yielded, strict=True)
+        }
+
+    def nodes(self, body: Graph | Function, values: Values) -> None:
+        for op in body.block.ops:
+            if isinstance(op, OnnxOp):
+                self.node(op, values)
+            elif isinstance(op, Initializer):
+                values.setdefault(op.result, op.array(self.store))
+
+    def node(self, op: OnnxOp, values: Values) -> None:
+        """Computes the results of one node."""
+        if isinstance(op, Custom) and op.key in self.functions:
+            found = self.call(op, self.functions[op.key], values)
+        elif isinstance(op, Custom):
+            raise UnsupportedError(
+                f"nothing is known about the operator {op.domain}::{op.op_type}",
+                op.where(),
+                "the reference for ONNX runs ONNX's own operators only",
+            )
+        elif op.op_type in ("If", "Loop") and op.domain == "":
+            found = self.branch(op, values) if op.op_type == "If" else self.loop(op, values)
+        else:
+            found = self.evaluate(op, values)
+        for result, array in zip(op.output_values(), found, strict=False):
+            if result is not None:
+                values[result] = array
+
+    def call(self, op: OnnxOp, function: Function, values: Values) -> list[Any]:
+        body = body_of_call(function, op)
+        inner: Values = dict.fromkeys(body.block.args)
+        for argument, value in zip(body.block.args, op.input_values(), strict=False):
+            inner[argument] = None if value is None else values[value]
+        inner |= {value: array for value, array in values.items() if value not in inner}
+        self.nodes(body, inner)
+        given = outputs_of_call(op, body, list(body.yielded))
+        return [None if value is None else inner[value] for value in given]
+
+    def body(self, graph: Graph, arguments: Sequence[Any], values: Values) -> list[Any]:
+        """The outputs of a graph inside a node; it sees the values around it."""
+        inner: Values = dict(values)
+        inner.update(zip(graph.block.args, arguments, strict=True))
+        self.nodes(graph, inner)
+        return [inner[value] for value in graph.yielded]
+
+    def branch(self, op: OnnxOp, values: Values) -> list[Any]:
+        (condition,) = op.operands
+        name = "then_branch" if np.all(values[condition]) else "else_branch"
+        return self.body(op.graphs()[name][0], [], values)
+
+    def loop(self, op: OnnxOp, values: Values) -> list[Any]:
+        """Turns until there were enough or the condition fails; scan outputs are stacked."""
+        limit, condition, *first = [
+            None if value is None else values[value] for value in op.input_values()
+        ]
+        (graph,) = op.graphs()["body"]
+        states, going, turn = list(first), condition is None or bool(np.all(condition)), 0
+        rows: list[list[Any]] = []
+        while going and (limit is None or turn < int(np.reshape(limit, ()))):
+            arguments = [np.array(turn, np.int64), np.array(True), *states]
+            still, *after = self.body(graph, arguments, values)
+            states, row = after[: len(states)], after[len(states) :]
+            rows.append(row)
+            going, turn = bool(np.all(still)), turn + 1
+        scans = graph.yielded[1 + len(states) :]
+        if rows:
+            return states + [np.stack(column) for column in zip(*rows, strict=True)]
+        return states + [_no_rows(value.type) for value in scans]
+
+    def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
+        """By a model of this one node; what its graphs capture are inputs too."""
+        names: dict[SSAValue, str] = {}
+
+        def name_of(value: SSAValue) -> str:
+            # What a function was called without is absent for the nodes inside as well.
+            if value in values and values[value] is None and not op.regions:
+                return ""
+            return names.setdefault(value, f"v{len(names)}")
+
+        node = write_node(op, self.store, name_of)
+        feeds = {name: values[value] for value, name in names.items() if value in values}
+        outputs = [name for name in node.output if name]
+        try:
+            runner = ReferenceEvaluator(self.single(op, node, feeds, outputs))
+            found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
+        except Exception as error:
+            if (body := self.defined(op)) is not None:
+                return self.call(op, body, values)
+            raise RunError(
+                f"{op.op_type}-{op.since_version} cannot be computed: {error}",
+                op.where(),
+                "the reference follows onnx.reference, which refuses these inputs",
+            ) from error
+        arrays = (found.get(name) for name in node.output)
+        return [_as_array(array) for array in arrays]
+
+    def defined(self, op: OnnxOp) -> Function | None:
+        """The function that the operator's schema defines it by, if any."""
+        if not isinstance(op, SchemaOp):
+            return None
+        return schema_function(op, self.model.opset_versions, self.store)
+
+    def single(
+        self, op: OnnxOp, node: NodeProto, feeds: Mapping[str, Any], outputs: list[str]
+    ) -> ModelProto:
+        versions = dict(self.model.opset_versions)
+        if not op.regions:
+            versions[op.domain] = op.since_version
+        graph = helper.make_graph(
+            [node],
+            "node",
+            [ValueInfoProto(name=name) for name in feeds],
+            [ValueInfoProto(name=name) for name in outputs],
+        )
+        return helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
+            functions=[write_function(one, self.store) for one in self.functions.values()]
+            if op.regions
+            else [],
+        )
+
+
+def _as_array(value: Any) -> Any:
+    """Scalars of NumPy as arrays; sequences stay lists."""
+    return np.asarray(value) if isinstance(value, np.generic | int | float) else value
+
+
+def _no_rows(type_: Attribute) -> Array:
+    """What a loop without turns collects of values of this type."""
+    element = getattr(type_, "element_type", None)
+    dtype = dtypes.from_ir(element).numpy if element is not None else np.dtype(object)
+    shape = [dim if isinstance(dim, int) else 0 for dim in dims(type_) or ()]
+    return np.empty((0, *shape), dtype)
+
+
+def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
+    wanted = list(graph.input_names)
+    if missing := [name for name in wanted if name not in inputs]:
+        raise RunError(
+            f"input {', '.join(map(repr, missing))} is missing",
+            hint=f"the model's inputs are {', '.join(map(repr, wanted))}",
+        )
+    also = [one.value_name.text for one in graph.initializers if one.input is not None]
+    if unknown := [name for name in inputs if name not in wanted and name not in also]:
+        raise RunError(
+            f"the model has no input {', '.join(map(repr, unknown))}",
+            hint=f"the model's inputs are {', '.join(map(repr, wanted)) or 'none'}",
+        )
+
+
+def _check_input(name: str, argument: SSAValue, array: Any) -> None:
+    """`RunError` unless a tensor is of the type that the model says."""
+    element = getattr(argument.type, "element_type", None)
+    if element is None or not isinstance(array, np.ndarray):
+        return
+    shape = static_shape(argument.type)
+    wrong_shape = shape is not None and shape != array.shape
+    is_number = array.dtype.kind not in "OUS"
+    if wrong_shape or (is_number and dtypes.from_numpy(array.dtype).ir != element):
+        raise RunError(
+            f"input {name!r} is {array.dtype}{list(array.shape)}, "
+            f"the model wants {describe(argument.type)}"
+        )

@@ -1,0 +1,209 @@
+"""What is an operator or a call in terms of others, and how does that take its place?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from onnx import FunctionProto
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.containers import Function, Graph, Initializer, value_name
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
+from popgraph.dialects.onnx.inference import Inference
+from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.onnx.reader import read_function
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.typeproto import write_type
+from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr
+from popgraph.dialects.onnx.writer import check_arity, hint
+from popgraph.dialects.program import BytesAttr, WeightStore
+
+
+def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore) -> Function | None:
+    """The body that the operator's schema gives it, in opsets near those given, if it has one."""
+    schema = op.SCHEMA
+    versions = schema.all_function_opset_versions
+    if not versions:
+        return None
+    opset = opsets.get(op.domain, op.since_version)
+    version = max((one for one in versions if one <= opset), default=min(versions))
+    if version in schema.context_dependent_function_opset_versions:
+        types = [
+            b"" if value is None else write_type(value.type).SerializeToString()
+            for value in op.input_values()
+        ]
+        node = write_node(op, store).SerializeToString()
+        data = schema.get_context_dependent_function_with_opset_version(version, node, types)
+    else:
+        data = schema.get_function_with_opset_version(version)
+    if not data:
+        return None
+    proto = _completed(FunctionProto.FromString(data), opsets)
+    return read_function(proto, store, (), _captures(op))
+
+
+def _completed(proto: FunctionProto, opsets: Mapping[str, int]) -> FunctionProto:
+    """A schema's body as a function of a model would be written."""
+    imported = {one.domain for one in proto.opset_import}
+    for domain, version in opsets.items():
+        if domain not in imported:
+            proto.opset_import.add(domain=domain, version=version)
+    for node in proto.node:
+        given = [one for one in node.attribute if len(one.ListFields()) > 1]
+        del node.attribute[:]
+        node.attribute.extend(given)
+    computed = {name for node in proto.node for name in node.output} | {*proto.input}
+    wanted = [name for name in proto.output if name in computed]
+    del proto.output[:]
+    proto.output.extend(wanted)
+    return proto
+
+
+def _captures(op: Operation) -> dict[str, SSAValue]:
+    """The outer values, by name, that the graphs inside an operation use."""
+    inside = {id(inner) for inner in op.walk()}
+    return {
+        value_name(value): value
+        for inner in op.walk()
+        if inner is not op
+        for value in inner.operands
+        if id(_owner(value)) not in inside
+    }
+
+
+def _owner(value: SSAValue) -> Operation | None:
+    owner = value.owner
+    return owner if isinstance(owner, Operation) else owner.parent_op()
+
+
+def inline(call: OnnxOp, function: Function, inference: Inference) -> list[Operation]:
+    """
+    Puts the function's body in place of a call; the new operations, with their types.
+
+    Inner values and nodes get the call's name before their own, and its location; what the call
+    gave keeps its name.
+    """
+    body = body_of_call(function, call)
+    label = call.node_name or next(filter(None, call.output_names), call.op_type)
+    rename(body, f"{label}/")
+    inputs = call.input_values()
+    inputs += [None] * (len(body.block.args) - len(inputs))
+    for argument, value in zip(body.block.args, inputs, strict=False):
+        if value is None:
+            make_absent(argument)
+        else:
+            argument.replace_all_uses_with(value)
+    block = call.parent_block()
+    assert block is not None, "a call stands in a graph"
+    yielded = outputs_of_call(call, body, list(body.yielded))
+    placed: list[Operation] = [op for op in body.block.ops if isinstance(op, OnnxOp | Initializer)]
+    for op in placed:
+        op.detach()
+        block.insert_op_before(op, call)
+        op.location = call.location
+        inference.visit(op)
+    own = {id(value) for op in placed for value in op.results}
+    names = zip(call.output_names, call.output_values(), strict=False)
+    for (name, old), new in zip(names, yielded, strict=False):
+        if old is None:
+            continue
+        assert new is not None, f"the body of {call.op_type} gives no {name}"
+        if id(new) not in own or not isinstance(new.owner, OnnxOp):
+            new = _copied(new, name, call, inference)
+            placed.append(_maker(new))
+        else:
+            own.remove(id(new))
+            _set_name(new, name)
+        old.replace_all_uses_with(new)
+    end = body.terminator
+    end.detach()
+    end.erase()
+    call.detach()
+    call.erase()
+    return [op for op in placed if op.parent is not None]
+
+
+def _maker(value: SSAValue) -> Operation:
+    assert isinstance(value.owner, Operation)
+    return value.owner
+
+
+def _set_name(value: SSAValue, name: str) -> None:
+    """Gives a node's output another name."""
+    op = value.owner
+    assert isinstance(op, OnnxOp)
+    values = zip(op.output_names, op.output_values(), strict=False)
+    op.attributes["outputs"] = NamesAttr.of([name if one is value else old for old, one in values])
+    value.name_hint = hint(name)
+
+
+def _copied(value: SSAValue, name: str, call: OnnxOp, inference: Inference) -> SSAValue:
+    """An Identity for a result that already has a name of its own."""
+    copy = op_class("Identity", 1).make([value], {}, {}, [name], [value.type], {})
+    block = call.parent_block()
+    assert block is not None, "a call stands in a graph"
+    block.insert_op_before(copy, call)
+    copy.location = call.location
+    inference.visit(copy)
+    return copy.results[0]
+
+
+def rename(body: Function, prefix: str) -> None:
+    """Puts a prefix before the name of every value and node of a body."""
+
+    def longer(names: NamesAttr) -> NamesAttr:
+        return NamesAttr.of([prefix + name if name else "" for name in names.texts])
+
+    def infos(held: ArrayAttr[ValueInfoAttr]) -> ArrayAttr[ValueInfoAttr]:
+        return ArrayAttr([ValueInfoAttr.of(prefix + one.text, one.type) for one in held])
+
+    for op in body.walk():
+        if isinstance(op, OnnxOp):
+            op.attributes["outputs"] = longer(op.node_outputs)
+            if op.node_name:
+                op.attributes["name"] = BytesAttr.of(prefix + op.node_name)
+        elif isinstance(op, Initializer):
+            op.properties["value_name"] = BytesAttr.of(prefix + op.value_name.text)
+        elif isinstance(op, Graph):
+            op.properties["inputs"] = infos(op.inputs)
+            op.properties["outputs"] = infos(op.outputs)
+            op.properties.pop("value_infos", None)
+
+
+def make_absent(value: SSAValue) -> None:
+    """Takes an input that a call does not give from the nodes that use it."""
+    for user in {id(use.operation): use.operation for use in value.uses}.values():
+        if not isinstance(user, OnnxOp):
+            continue
+        inputs = [None if one is value else one for one in user.input_values()]
+        made = with_inputs(user, inputs)
+        block = user.parent_block()
+        assert block is not None
+        block.insert_op_before(made, user)
+        for old, new in zip(user.results, made.results, strict=True):
+            old.replace_all_uses_with(new)
+        user.detach()
+        user.erase()
+
+
+def with_inputs(op: OnnxOp, inputs: list[SSAValue | None]) -> OnnxOp:
+    """The same node with other inputs; its graphs move to it."""
+    graphs = op.graphs()
+    for graph in (one for many in graphs.values() for one in many):
+        graph.detach()
+    types = [UNKNOWN if value is None else value.type for value in op.output_values()]
+    types = (types + [UNKNOWN] * len(op.output_names))[: len(op.output_names)]
+    extra = {key: value for key, value in op.attributes.items() if key != "outputs"}
+    if isinstance(op, SchemaOp):
+        check_arity(type(op), inputs, op.output_names)
+        single = {name: many[0] for name, many in graphs.items()}
+        return type(op).make(inputs, op.onnx_attributes(), single, op.output_names, types, extra)
+    assert isinstance(op, Custom)
+    held: dict[str, Attribute | Sequence[Graph]] = {**op.onnx_attributes(), **graphs}
+    return Custom.make(
+        op.domain, op.op_type, inputs, held, op.output_names, types, extra, op.key[2]
+    )
