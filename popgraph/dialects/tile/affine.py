@@ -1,0 +1,244 @@
+"""How far apart in memory are two steps of a loop? Index maps as sums of multiples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+
+from popgraph.dialects.tile.attributes import layout_of, physical_shape
+from popgraph.support.shapes import Shape
+
+_KINDS = {AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.Mod}
+
+
+@dataclass(frozen=True)
+class Linear:
+    """
+    `constant + sum of coefficient * atom`.
+
+    An atom is a dimension, or a `floordiv` or `mod` by a constant that could not be resolved.
+    Made by `linear`; equal expressions over one domain have equal forms in nearly all cases.
+    """
+
+    constant: int = 0
+    terms: Mapping[AffineExpr, int] = field(default_factory=dict)
+
+    def __add__(self, other: Linear) -> Linear:
+        terms = dict(self.terms)
+        for atom, factor in other.terms.items():
+            terms[atom] = terms.get(atom, 0) + factor
+            if terms[atom] == 0:
+                del terms[atom]
+        return Linear(self.constant + other.constant, terms)
+
+    def scaled(self, factor: int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(
+            self.constant * factor, {atom: old * factor for atom, old in self.terms.items()}
+        )
+
+    def stride(self, dim: int) -> int | None:
+        """What one step along `dim` adds; None when that differs from step to step."""
+        if any(dim in atom.used_dims() for atom in self.terms if not _is_dim(atom)):
+            return None
+        return self.terms.get(AffineExpr.dimension(dim), 0)
+
+    def uses(self, dim: int) -> bool:
+        return any(dim in atom.used_dims() for atom in self.terms)
+
+    def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
+        """The smallest and the largest value over the domain (a safe estimate)."""
+        low = high = self.constant
+        for atom, factor in self.terms.items():
+            least, most = _atom_bounds(atom, sizes)
+            low += min(factor * least, factor * most)
+            high += max(factor * least, factor * most)
+        return low, high
+
+    def expression(self) -> AffineExpr:
+        """As an affine expression, dimensions first; equal sums give equal expressions."""
+        result = AffineExpr.constant(0)
+        for atom, factor in sorted(self.terms.items(), key=lambda item: _order(item[0])):
+            term = (
+                atom
+                if factor == 1
+                else AffineBinaryOpExpr(AffineBinaryOpKind.Mul, atom, AffineConstantExpr(factor))
+            )
+            result = term if result == AffineConstantExpr(0) else result + term
+        return result if self.constant == 0 and self.terms else result + self.constant
+
+
+def _is_dim(atom: AffineExpr) -> bool:
+    return isinstance(atom, AffineDimExpr)
+
+
+def _order(atom: AffineExpr) -> tuple[int, int, str]:
+    if isinstance(atom, AffineDimExpr):
+        return (0, atom.position, "")
+    return (1, 0, str(atom))
+
+
+def _atom_bounds(atom: AffineExpr, sizes: Sequence[int]) -> tuple[int, int]:
+    if isinstance(atom, AffineDimExpr):
+        return 0, max(0, sizes[atom.position] - 1)
+    assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
+    by = atom.rhs.value
+    low, high = linear(atom.lhs, sizes).bounds(sizes)
+    if atom.kind == AffineBinaryOpKind.FloorDiv:
+        return low // by, high // by
+    return (low % by, high % by) if low // by == high // by else (0, by - 1)
+
+
+def linear(expression: AffineExpr, sizes: Sequence[int]) -> Linear:
+    """The sum that `expression` is, over a domain of these sizes."""
+    match expression:
+        case AffineConstantExpr():
+            return Linear(expression.value)
+        case AffineDimExpr():
+            if sizes[expression.position] == 1:
+                return Linear()
+            return Linear(0, {expression: 1})
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
+            return _joined(linear(expression.lhs, sizes) + linear(expression.rhs, sizes))
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul):
+            left, right = linear(expression.lhs, sizes), linear(expression.rhs, sizes)
+            if right.terms:
+                left, right = right, left
+            assert not right.terms, "a product of two indices is not affine"
+            return left.scaled(right.constant)
+        case AffineBinaryOpExpr() if isinstance(expression.rhs, AffineConstantExpr):
+            inner = linear(expression.lhs, sizes)
+            by = expression.rhs.value
+            if expression.kind == AffineBinaryOpKind.CeilDiv:
+                inner = inner + Linear(by - 1)
+                return _divided(AffineBinaryOpKind.FloorDiv, inner, by, sizes)
+            return _divided(expression.kind, inner, by, sizes)
+    raise AssertionError(f"{expression} has a symbol")
+
+
+def _divided(kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[int]) -> Linear:
+    """
+    `value floordiv by` or `value mod by`: multiples of `by` come out of the division.
+
+    What is left is gone when it is surely between 0 and `by`.
+    """
+    whole = Linear(
+        value.constant // by,
+        {atom: factor // by for atom, factor in value.terms.items() if factor % by == 0},
+    )
+    rest = Linear(
+        value.constant % by,
+        {atom: factor for atom, factor in value.terms.items() if factor % by},
+    )
+    low, high = rest.bounds(sizes)
+    quotient = kind == AffineBinaryOpKind.FloorDiv
+    if low // by == high // by:
+        return whole + Linear(low // by) if quotient else rest + Linear(-(low // by) * by)
+    split = _scaled_atom(rest, by)
+    if split is not None:
+        return whole + split if quotient else _remainder(rest, split, by)
+    atom = AffineBinaryOpExpr(kind, rest.expression(), AffineConstantExpr(by))
+    return whole + Linear(0, {atom: 1}) if quotient else Linear(0, {atom: 1})
+
+
+def _scaled_atom(rest: Linear, by: int) -> Linear | None:
+    """`(c * atom) floordiv (c * b)` is `atom floordiv b`."""
+    if len(rest.terms) != 1 or rest.constant:
+        return None
+    ((atom, factor),) = rest.terms.items()
+    if factor <= 1 or by % factor or by == factor:
+        return None
+    smaller = AffineBinaryOpExpr(
+        AffineBinaryOpKind.FloorDiv, atom, AffineConstantExpr(by // factor)
+    )
+    return Linear(0, {smaller: 1})
+
+
+def _remainder(rest: Linear, quotient: Linear, by: int) -> Linear:
+    """`rest mod by`, given `rest floordiv by` of the form that `_scaled_atom` gives."""
+    ((atom, factor),) = rest.terms.items()
+    ((division, _),) = quotient.terms.items()
+    assert isinstance(division, AffineBinaryOpExpr)
+    smaller = AffineBinaryOpExpr(AffineBinaryOpKind.Mod, atom, division.rhs)
+    return Linear(0, {smaller: factor})
+
+
+def _joined(value: Linear) -> Linear:
+    """`c*b*(x floordiv b) + c*(x mod b)` is `c*x`: two digits of a number make the number."""
+    for atom, factor in value.terms.items():
+        if not (isinstance(atom, AffineBinaryOpExpr) and atom.kind == AffineBinaryOpKind.Mod):
+            continue
+        assert isinstance(atom.rhs, AffineConstantExpr)
+        upper = AffineBinaryOpExpr(AffineBinaryOpKind.FloorDiv, atom.lhs, atom.rhs)
+        if value.terms.get(upper) == factor * atom.rhs.value:
+            rest = {key: old for key, old in value.terms.items() if key not in (atom, upper)}
+            digits = _plain(atom.lhs).scaled(factor)
+            return _joined(Linear(value.constant, rest) + digits)
+    return value
+
+
+def _plain(expression: AffineExpr) -> Linear:
+    """The sum behind an expression that `Linear.expression` wrote."""
+    match expression:
+        case AffineConstantExpr():
+            return Linear(expression.value)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Add):
+            return _plain(expression.lhs) + _plain(expression.rhs)
+        case AffineBinaryOpExpr(kind=AffineBinaryOpKind.Mul, rhs=AffineConstantExpr()):
+            assert isinstance(expression.rhs, AffineConstantExpr)
+            return _plain(expression.lhs).scaled(expression.rhs.value)
+    return Linear(0, {expression: 1})
+
+
+def composed(outer: AffineMap, inner: AffineMap, sizes: Sequence[int]) -> AffineMap:
+    """`outer(inner(d))` for a domain of these sizes, in its simplest form."""
+    results = (result.compose(inner) for result in outer.results)
+    return simplified(AffineMap(inner.num_dims, 0, tuple(results)), sizes)
+
+
+def simplified(map_: AffineMap, sizes: Sequence[int]) -> AffineMap:
+    """The same map for a domain of these sizes, in its simplest form."""
+    results = tuple(linear(result, sizes).expression() for result in map_.results)
+    return AffineMap(map_.num_dims, 0, results)
+
+
+def is_identity(map_: AffineMap, sizes: Sequence[int]) -> bool:
+    """Whether the map takes each index of the domain to itself."""
+    return len(map_.results) == map_.num_dims and all(
+        linear(result, sizes) == linear(AffineExpr.dimension(dim), sizes)
+        for dim, result in enumerate(map_.results)
+    )
+
+
+def row_major(shape: Sequence[int]) -> Shape:
+    """The distance in memory of neighbours along each dimension."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Sequence[int]) -> Linear:
+    """Where in the memory behind a tensor the element at `map_(d)` stands."""
+    layout = layout_of(type_)
+    if layout is not None:
+        results = (result.compose(map_) for result in layout.map.data.results)
+        map_ = AffineMap(map_.num_dims, 0, tuple(results))
+    total = Linear()
+    for result, step in zip(map_.results, row_major(physical_shape(type_)), strict=True):
+        total = _joined(total + linear(result, sizes).scaled(step))
+    return total

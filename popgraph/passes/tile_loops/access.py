@@ -1,0 +1,214 @@
+"""Which loops does a kernel have, and where does each of its values stand in memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+
+from popgraph.dialects.tile.affine import Linear, linear, offset
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.passes.tile_loops.chunking import Split
+from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.writer import Bound, Writer
+from popgraph.support.shapes import Shape, prod
+
+
+@dataclass(frozen=True)
+class Access:
+    """A piece of memory and where in it the element of a domain index stands."""
+
+    memory: SSAValue
+    form: Linear
+
+
+def tensor(value: SSAValue) -> TensorType[Attribute]:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def accesses(
+    memories: Sequence[SSAValue],
+    values: Sequence[SSAValue],
+    maps: Sequence[AffineMap],
+    sizes: Shape,
+) -> list[Access]:
+    """Where the elements of these values stand in their memories."""
+    return [
+        Access(memory, offset(tensor(value), map_, sizes))
+        for memory, value, map_ in zip(memories, values, maps, strict=True)
+    ]
+
+
+def has_gaps(value: SSAValue) -> bool:
+    """Whether the memory behind a tensor has elements that no index reaches."""
+    type_ = tensor(value)
+    return prod(physical_shape(type_)) != prod(type_.get_shape())
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring dimensions that run as one loop."""
+
+    dims: tuple[int, ...]
+    extent: int
+
+    @property
+    def last(self) -> int:
+        return self.dims[-1]
+
+
+def group_loops(
+    dims: Iterable[int], sizes: Shape, forms: Sequence[Linear], apart: frozenset[int] = frozenset()
+) -> list[Group]:
+    """
+    The loops over `dims`, outermost first; those of size 1 vanish.
+
+    Neighbours are joined where every form steps over them evenly, unless one of them is `apart`.
+    """
+    groups: list[Group] = []
+    for dim in dims:
+        if sizes[dim] == 1:
+            continue
+        if (
+            groups
+            and not {dim, groups[-1].last} & apart
+            and _even(groups[-1].last, dim, sizes, forms)
+        ):
+            groups[-1] = Group((*groups[-1].dims, dim), groups[-1].extent * sizes[dim])
+        else:
+            groups.append(Group((dim,), sizes[dim]))
+    return groups
+
+
+def _even(outer: int, inner: int, sizes: Shape, forms: Sequence[Linear]) -> bool:
+    for form in forms:
+        far, near = form.stride(outer), form.stride(inner)
+        if far is None or near is None or far != near * sizes[inner]:
+            return False
+    return True
+
+
+class Place:
+    """The current index of every dimension of the domain."""
+
+    def __init__(self, writer: Writer, sizes: Shape) -> None:
+        self.writer = writer
+        self.sizes = sizes
+        self.where: dict[int, Index] = {dim: Index() for dim in range(len(sizes))}
+
+    def bind(self, group: Group, index: Index) -> None:
+        """The loop of `group` is at `index`."""
+        self.where[group.last] = index
+
+    @contextmanager
+    def shifted(self, dim: int, by: int) -> Iterator[None]:
+        """A few steps further along `dim`."""
+        before = dict(self.where)
+        if by:
+            self.where[dim] = self.where[dim] + by
+        yield
+        self.where = before
+
+    def index(self, form: Linear) -> Index:
+        """Where the element of a form stands now."""
+        return _place(self.writer, form, self.where, self.sizes)
+
+    def of(self, access: Access) -> tuple[SSAValue, Index]:
+        return access.memory, self.index(access.form)
+
+
+def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shape) -> Index:
+    total = Index(form.constant)
+    for atom, factor in form.terms.items():
+        if isinstance(atom, AffineDimExpr):
+            total = total + where[atom.position].scaled(factor)
+        else:
+            total = total + _digit(writer, atom, where, sizes).scaled(factor)
+    return total
+
+
+def _digit(writer: Writer, atom: AffineExpr, where: Mapping[int, Index], sizes: Shape) -> Index:
+    """A `floordiv` or `mod`, made of non-negative numbers so that the machine's division does."""
+    assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
+    by = atom.rhs.value
+    inner = linear(atom.lhs, sizes)
+    shift = max(0, -(inner.bounds(sizes)[0] // by))
+    index = _place(writer, inner, where, sizes) + shift * by
+    quotient = atom.kind == AffineBinaryOpKind.FloorDiv
+    if not index.terms:
+        return Index(index.constant // by - shift if quotient else index.constant % by)
+    value, divisor = writer.value(index), writer.constant(by)
+    if quotient:
+        return Index.of(writer.once(arith.DivSIOp(value, divisor)), constant=-shift)
+    return Index.of(writer.once(arith.RemSIOp(value, divisor)))
+
+
+@dataclass(frozen=True)
+class Span:
+    """The part of a loop that one chunk runs: `base + (lower .. upper)`."""
+
+    lower: Bound
+    upper: Bound
+    base: Index = field(default_factory=Index)
+
+    @property
+    def fixed(self) -> int | None:
+        """How many steps, when every chunk has as many."""
+        if isinstance(self.lower, int) and isinstance(self.upper, int):
+            return self.upper - self.lower
+        return None
+
+
+def spans(
+    writer: Writer, groups: Sequence[Group], cut: Split | None, chunk: SSAValue
+) -> list[Span]:
+    """What of each loop the current chunk runs."""
+    result = [Span(0, group.extent) for group in groups]
+    if cut is not None:
+        extent = groups[cut.position].extent
+        start = Index.of(chunk, cut.size)
+        if cut.count * cut.size == extent:
+            result[cut.position] = Span(0, cut.size, start)
+        else:
+            end = writer.value(start + cut.size)
+            upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
+            result[cut.position] = Span(writer.value(start), upper)
+    return result
+
+
+def volume(groups: Sequence[Group]) -> int:
+    return prod(group.extent for group in groups)
+
+
+def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SSAValue]) -> None:
+    """Zeroes the memory of results whose layout has elements that no index reaches."""
+    for value, memory in zip(values, memories, strict=True):
+        if has_gaps(value):
+            type_ = tensor(value)
+            nothing = writer.number(0, type_.element_type)
+            with writer.loop(0, prod(physical_shape(type_))) as loop:
+                writer.store(nothing, memory, Index.of(loop.counter))
+
+
+def element_index(
+    writer: Writer, type_: TensorType[Attribute], indices: Sequence[SSAValue]
+) -> Index:
+    """Where in the memory behind a tensor the element at computed indices stands."""
+    shape = type_.get_shape()
+    place = Place(writer, shape)
+    for dim, index in enumerate(indices):
+        place.where[dim] = Index.of(index)
+    return place.index(offset(type_, AffineMap.identity(len(shape)), shape))

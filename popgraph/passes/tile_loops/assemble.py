@@ -1,0 +1,68 @@
+"""How does a `tile.assemble` become loops?"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset
+from popgraph.passes.tile_loops.access import clear_gaps, has_gaps, tensor
+from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span
+from popgraph.passes.tile_loops.writer import Writer
+from popgraph.support.shapes import Shape, prod
+
+
+def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
+    """The fill where pieces leave room, then the pieces."""
+    output = tensor(op.output)
+    shape = output.get_shape()
+    dims = _common_dims(op)
+    cut = None if has_gaps(op.output) else split([shape[dim] for dim in dims], prod(shape))
+    kernel = tile.KernelOp(op.pieces, [output], cut.count if cut else 1)
+    writer = Writer(kernel.body.block)
+    chunk, *sources, target = kernel.body.block.args
+    clear_gaps(writer, [op.output], [target])
+    mine = _part(writer, cut, dims, shape, chunk)
+    rank = len(shape)
+    if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):
+        form = offset(output, AffineMap.identity(rank), shape)
+        source = Source(writer.literal(op.fill))
+        copy(writer, shape, source, (target, form), output.element_type, vector_bytes, mine)
+    for memory, (piece, offsets, steps) in zip(sources, op.placements(), strict=True):
+        sizes = tensor(piece).get_shape()
+        where = AffineMap(
+            rank,
+            0,
+            tuple(
+                AffineExpr.dimension(dim) * step + start
+                for dim, (start, step) in enumerate(zip(offsets, steps, strict=True))
+            ),
+        )
+        source = Source(memory, offset(tensor(piece), AffineMap.identity(rank), sizes))
+        form = offset(output, where, sizes)
+        copy(writer, sizes, source, (target, form), output.element_type, vector_bytes, mine)
+    return kernel
+
+
+def _common_dims(op: tile.AssembleOp) -> list[int]:
+    """The dimensions along which every piece covers the whole result."""
+    shape = tensor(op.output).get_shape()
+    return [
+        dim
+        for dim, size in enumerate(shape)
+        if all(
+            offsets[dim] == 0 and steps[dim] == 1 and tensor(piece).get_shape()[dim] == size
+            for piece, offsets, steps in op.placements()
+        )
+    ]
+
+
+def _part(
+    writer: Writer, cut: Split | None, dims: list[int], shape: Shape, chunk: SSAValue
+) -> Cut | None:
+    if cut is None:
+        return None
+    dim = dims[cut.position]
+    return Cut(dim, cut_span(writer, cut, shape[dim], chunk))

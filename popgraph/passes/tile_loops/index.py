@@ -1,0 +1,37 @@
+"""Where is an element, in terms of the loops that are open? A sum of loop counters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from xdsl.ir import SSAValue
+
+
+@dataclass(frozen=True)
+class Index:
+    """`constant + sum of factor * counter`: a number that a kernel can compute."""
+
+    constant: int = 0
+    terms: Mapping[SSAValue, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(value: SSAValue, factor: int = 1, constant: int = 0) -> Index:
+        return Index(constant, {value: factor} if factor else {})
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.constant + other, self.terms)
+        terms = dict(self.terms)
+        for value, factor in other.terms.items():
+            terms[value] = terms.get(value, 0) + factor
+            if terms[value] == 0:
+                del terms[value]
+        return Index(self.constant + other.constant, terms)
+
+    def scaled(self, factor: int) -> Index:
+        if factor == 0:
+            return Index()
+        return Index(
+            self.constant * factor, {value: old * factor for value, old in self.terms.items()}
+        )

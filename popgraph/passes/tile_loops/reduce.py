@@ -1,0 +1,351 @@
+"""How does a reduction become loops, and how do long sums stay accurate?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.passes.tile_loops.access import (
+    Access,
+    Group,
+    Place,
+    Span,
+    clear_gaps,
+    group_loops,
+    has_gaps,
+    spans,
+    tensor,
+    volume,
+)
+from popgraph.passes.tile_loops.bodies import (
+    indexed_dims,
+    inline,
+    lane_bytes,
+    lane_type,
+    works_on_lanes,
+)
+from popgraph.passes.tile_loops.chunking import split
+from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
+from popgraph.passes.tile_loops.vectors import (
+    Emit,
+    Run,
+    fitting_lanes,
+    in_lanes,
+    lanes_of,
+    read,
+    run,
+    write,
+)
+from popgraph.passes.tile_loops.writer import Writer
+
+TERMS = 256
+"""So many terms are added to one sum before that is added to the total (float32)."""
+
+UNROLLED = 4
+"""So many vectors are reduced side by side: the next addition need not wait for the last."""
+
+
+class Lanes(Enum):
+    """What runs along the lanes of vectors."""
+
+    NOTHING = "scalars only"
+    PARALLEL = "the innermost parallel loop: every lane is a result"
+    REDUCTION = "the innermost reduction: lanes are partial results"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How the loops of one reduction are vectorised."""
+
+    along: Lanes
+    lanes: int = 0
+    unrolled: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.lanes * self.unrolled
+
+    def widths(self, extent: int) -> tuple[int, ...]:
+        """The steps of the loop that runs along lanes."""
+        steps = [self.width, self.lanes, 1]
+        return tuple(dict.fromkeys(step for step in steps if 1 <= step <= extent))
+
+
+class ReduceLoops:
+    """Writes the loops of one reduction."""
+
+    def __init__(self, what: Reduction, vector_bytes: int) -> None:
+        self.what = what
+        sizes, parallel = what.sizes, what.parallel
+        identity = AffineMap.identity(parallel)
+        values = [*what.inputs, *what.extras, *what.outputs]
+        maps = [*what.maps, *what.extra_maps, *[identity] * len(what.outputs)]
+        self.forms = [
+            offset(tensor(value), map_, sizes) for value, map_ in zip(values, maps, strict=True)
+        ]
+        apart = indexed_dims(what.body) | indexed_dims(what.finish)
+        self.outer = group_loops(range(parallel), sizes, self.forms, apart)
+        self.inner = group_loops(range(parallel, len(sizes)), sizes, self.forms, apart)
+        self.combiners = what.combiners
+        self.mode = self._mode(vector_bytes)
+        steps = [1] * len(self.outer)
+        if self.mode.along is Lanes.PARALLEL:
+            steps[-1] = self.mode.width
+        self.cut = None
+        if not any(map(has_gaps, what.outputs)):
+            work = volume(self.outer) * volume(self.inner)
+            self.cut = split([group.extent for group in self.outer], work, steps)
+
+    # Decisions
+
+    def _mode(self, vector_bytes: int) -> Mode:
+        what = self.what
+        factors = self.forms[: len(what.inputs)]
+        kinds = [tensor(value).element_type for value in what.inputs]
+        kind = lane_type([*kinds, *[_type(initial) for initial in what.initial]])
+        if kind is None or not works_on_lanes(what.body, kind):
+            return Mode(Lanes.NOTHING)
+        most = vector_bytes // lane_bytes(kind)
+        if self.outer and self._results_in_lanes(kind):
+            extent = self.outer[-1].extent
+            lanes = fitting_lanes(extent, most)
+            if lanes and _contiguous(factors, self.outer[-1]):
+                return Mode(Lanes.PARALLEL, lanes, max(1, min(UNROLLED, extent // lanes)))
+        if self.inner and None not in self.combiners:
+            extent = self.inner[-1].extent
+            lanes = fitting_lanes(extent, most)
+            if lanes and _contiguous(factors, self.inner[-1]):
+                return Mode(Lanes.REDUCTION, lanes, max(1, min(UNROLLED, extent // lanes)))
+        return Mode(Lanes.NOTHING)
+
+    def _results_in_lanes(self, kind: Attribute) -> bool:
+        """Whether the finish works on lanes along the innermost parallel loop."""
+        what = self.what
+        values = [*what.extras, *what.outputs]
+        inner = self.outer[-1].last
+        strides = [form.stride(inner) for form in self.forms[len(what.inputs) :]]
+        return (
+            lane_type([tensor(value).element_type for value in values]) == kind
+            and works_on_lanes(what.finish, kind)
+            and all(stride in (0, 1) for stride in strides)
+            and set(strides[len(what.extras) :]) == {1}
+        )
+
+    # Writing
+
+    def kernel(self) -> tile.KernelOp:
+        what = self.what
+        kernel = tile.KernelOp(
+            [*what.inputs, *what.extras],
+            [tensor(value) for value in what.outputs],
+            self.cut.count if self.cut else 1,
+        )
+        self.writer = Writer(kernel.body.block)
+        self.place = Place(self.writer, what.sizes)
+        chunk, *memories = kernel.body.block.args
+        found = [Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)]
+        first, last = len(what.inputs), len(what.inputs) + len(what.extras)
+        self.factors, self.extras, self.targets = found[:first], found[first:last], found[last:]
+        clear_gaps(self.writer, what.outputs, memories[last:])
+        if 0 not in what.sizes[: what.parallel]:
+            parts = spans(self.writer, self.outer, self.cut, chunk)
+            runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
+            if self.mode.along is Lanes.PARALLEL:
+                widths = self.mode.widths(self.outer[-1].extent)
+                runs[-1] = Run(self.outer[-1], parts[-1], widths)
+            run(self.place, runs, self._results)
+        return kernel
+
+    def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        """One result, or a few vectors of them."""
+        if self.mode.along is Lanes.REDUCTION:
+            self._finish(self._across_lanes(), 0)
+            return carried
+        lanes = self.mode.lanes if width > 1 else 0
+        vectors = width // max(1, lanes)
+        dim = self.outer[-1].last if self.outer else 0
+        start = self._start([self.writer.literal(initial) for initial in self.what.initial], lanes)
+
+        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            return self._apply(sums, dim, lanes, vectors)
+
+        sums = self._fold(start * vectors, step, 1)
+        count = len(self.what.initial)
+        for vector in range(vectors):
+            with self.place.shifted(dim, vector * lanes):
+                self._finish(sums[vector * count : (vector + 1) * count], lanes)
+        return carried
+
+    def _start(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+        return [in_lanes(self.writer, value, lanes) for value in values]
+
+    def _apply(
+        self, sums: Sequence[SSAValue], dim: int, lanes: int, vectors: int
+    ) -> list[SSAValue]:
+        """The body on each of the vectors along `dim`; `sums` holds them one after the other."""
+        count = len(self.what.initial)
+        result = []
+        for vector in range(vectors):
+            with self.place.shifted(dim, vector * lanes):
+                values = [read(self.place, access, dim, lanes) for access in self.factors]
+            old = sums[vector * count : (vector + 1) * count]
+            new = inline(self.place, self.what.body, [*values, *old])
+            result += [in_lanes(self.writer, value, lanes) for value in new]
+        return result
+
+    def _finish(self, sums: Sequence[SSAValue], lanes: int) -> None:
+        dim = self.outer[-1].last if self.outer else 0
+        extras = [read(self.place, access, dim, lanes) for access in self.extras]
+        results = inline(self.place, self.what.finish, [*sums, *extras])
+        for value, target in zip(results, self.targets, strict=True):
+            write(self.place, target, value, lanes)
+
+    # Sums
+
+    def _fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
+        """The reduction loops around `step`; long float32 sums go by chunks."""
+        if 0 in self.what.sizes[self.what.parallel :]:
+            return start
+        widths = self.mode.widths(self.inner[-1].extent) if width > 1 else (1,)
+        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
+        if runs:
+            runs[-1] = Run(runs[-1].group, runs[-1].part, widths)
+        cut = _chunked([group.extent for group in self.inner], width)
+        if cut is None or not self._sums_float32():
+            return run(self.place, runs, step, start)
+        at, size = cut
+
+        def chunks(_: int, values: list[SSAValue]) -> list[SSAValue]:
+            extent = self.inner[at].extent
+            with self.writer.loop(0, -(-extent // size), 1, values) as loop:
+                part = self._chunk(Index.of(loop.counter, size), extent, size)
+                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
+                sums = run(self.place, rest, step, self._fresh(loop.carried))
+                loop.next(self._joined(loop.carried, sums))
+            return loop.results
+
+        return run(self.place, runs[:at], chunks, start)
+
+    def _chunk(self, start: Index, extent: int, size: int) -> Span:
+        if extent % size == 0:
+            return Span(0, size, start)
+        writer = self.writer
+        end = writer.once(arith.MinSIOp(writer.value(start + size), writer.constant(extent)))
+        return Span(writer.value(start), end)
+
+    def _sums_float32(self) -> bool:
+        return any(
+            combiner is arith.AddfOp and isinstance(_type(initial), Float32Type)
+            for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
+        )
+
+    def _roles(self, values: Sequence[SSAValue]) -> list[tuple[Combiner | None, Attribute]]:
+        """The combiner and the initial value behind each carried value."""
+        count = len(self.what.initial)
+        return [
+            (self.combiners[number % count], self.what.initial[number % count])
+            for number in range(len(values))
+        ]
+
+    def _fresh(self, totals: Sequence[SSAValue]) -> list[SSAValue]:
+        """What a chunk starts from: sums from nothing, everything else from where it is."""
+        result = []
+        for total, (combiner, initial) in zip(totals, self._roles(totals), strict=True):
+            if combiner is arith.AddfOp:
+                nothing = self.writer.literal(identity_of(combiner, initial))
+                total = in_lanes(self.writer, nothing, lanes_of(total))
+            result.append(total)
+        return result
+
+    def _joined(self, totals: Sequence[SSAValue], parts: Sequence[SSAValue]) -> list[SSAValue]:
+        return [
+            self.writer.add(arith.AddfOp(total, part)) if combiner is arith.AddfOp else part
+            for total, part, (combiner, _) in zip(totals, parts, self._roles(totals), strict=True)
+        ]
+
+    # Lanes along the reduction
+
+    def _across_lanes(self) -> list[SSAValue]:
+        """
+        The accumulators of one result, each reduced on many lanes at once.
+
+        The carried values are those of the vectors, one vector after the other, then those of the
+        scalars that take what vectors leave over.
+        """
+        mode, count = self.mode, len(self.what.initial)
+        dim = self.inner[-1].last
+        neutral = [
+            self.writer.literal(identity_of(combiner, initial))
+            for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
+            if combiner is not None
+        ]
+        start = self._start(neutral, mode.lanes) * mode.unrolled + neutral
+        scalars = count * mode.unrolled
+
+        def step(width: int, sums: list[SSAValue]) -> list[SSAValue]:
+            if width == 1:
+                return sums[:scalars] + self._apply(sums[scalars:], dim, 0, 1)
+            vectors = width // mode.lanes
+            used = count * vectors
+            return self._apply(sums[:used], dim, mode.lanes, vectors) + sums[used:]
+
+        sums = self._fold(start, step, mode.width)
+        return [self._total(sums[number::count], number) for number in range(count)]
+
+    def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
+        """All lanes of all vectors and the scalars, in pairs."""
+        combiner = self.combiners[number]
+        assert combiner is not None
+        *vectors, rest = parts
+        whole = self._in_pairs(combiner, vectors)
+        lanes = [self.writer.extract(whole, lane) for lane in range(self.mode.lanes)]
+        total = self._in_pairs(combiner, lanes)
+        initial = self.writer.literal(self.what.initial[number])
+        return self._in_pairs(combiner, [self._in_pairs(combiner, [total, rest]), initial])
+
+    def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
+        values = list(values)
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            odd = values[len(values) - len(values) % 2 :]
+            values = [self.writer.once(combiner(*pair)) for pair in pairs] + odd
+        return values[0]
+
+
+def _type(attribute: Attribute) -> Attribute:
+    assert hasattr(attribute, "type")
+    kind: Attribute = attribute.type
+    return kind
+
+
+def _contiguous(forms: Sequence[Linear], group: Group) -> bool:
+    """Whether all these step by one or not at all along a loop, and at least one by one."""
+    strides = {form.stride(group.last) for form in forms}
+    return strides <= {0, 1} and 1 in strides
+
+
+def _chunked(extents: Sequence[int], width: int) -> tuple[int, int] | None:
+    """
+    Which reduction loop is cut into chunks, and how long they are.
+
+    Everything inside a chunk is at most `TERMS` steps; None when the whole reduction is.
+    """
+    inside = 1
+    for at in reversed(range(len(extents))):
+        step = width if at == len(extents) - 1 else 1
+        steps = -(-extents[at] // step)
+        if inside * steps > TERMS:
+            most = max(1, TERMS // inside)
+            size = -(-steps // -(-steps // most))
+            return at, size * step
+        inside *= steps
+    return None

@@ -1,0 +1,156 @@
+"""What do reductions and contractions have in common, and which of them can be regrouped?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.arith import FloatingPointLikeBinaryOperation
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.structured import element
+from popgraph.support.shapes import Shape
+
+Combiner = type[FloatingPointLikeBinaryOperation]
+
+COMBINERS: tuple[Combiner, ...] = (
+    arith.AddfOp,
+    arith.MulfOp,
+    arith.MaximumfOp,
+    arith.MinimumfOp,
+)
+"""What may be regrouped: float sums with care, the others freely."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A reduce or a contract: `finish(fold of body over inputs, extras)`; see `tile.reduce`."""
+
+    inputs: tuple[SSAValue, ...]
+    maps: tuple[AffineMap, ...]
+    extras: tuple[SSAValue, ...]
+    extra_maps: tuple[AffineMap, ...]
+    sizes: Shape
+    parallel: int
+    initial: tuple[Attribute, ...]
+    body: Block
+    finish: Block
+    outputs: tuple[SSAValue, ...]
+
+    @staticmethod
+    def of_reduce(op: tile.ReduceOp) -> Reduction:
+        return Reduction(
+            tuple(op.inputs),
+            op.input_maps,
+            tuple(op.extras),
+            tuple(attribute.data for attribute in op.extra_maps),
+            op.sizes,
+            op.parallel_rank,
+            tuple(op.initial),
+            op.body.block,
+            op.finish.block,
+            tuple(op.outputs),
+        )
+
+    @staticmethod
+    def of_contract(op: tile.ContractOp) -> Reduction:
+        kind = element(op.lhs)
+        sum_kind = Float32Type() if isinstance(kind, Float16Type | BFloat16Type) else kind
+        return Reduction(
+            (op.lhs, op.rhs),
+            op.input_maps,
+            tuple(op.extras),
+            tuple(attribute.data for attribute in op.extra_maps),
+            op.sizes,
+            op.parallel_rank,
+            (_zero(sum_kind),),
+            _product_sum(kind, sum_kind),
+            op.finish.block if kind == sum_kind else _narrowed(op.finish.block, kind, sum_kind),
+            tuple(op.outputs),
+        )
+
+    @property
+    def combiners(self) -> list[Combiner | None]:
+        """For each accumulator how its next value is made of it and something else."""
+        first = len(self.inputs)
+        result = self.body.last_op
+        assert result is not None
+        return [
+            _combiner(accumulator, value)
+            for accumulator, value in zip(self.body.args[first:], result.operands, strict=True)
+        ]
+
+
+def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
+    maker = value.owner
+    if (
+        isinstance(maker, COMBINERS)
+        and accumulator.has_one_use()
+        and value.has_one_use()
+        and accumulator in maker.operands
+    ):
+        return type(maker)
+    return None
+
+
+def identity_of(combiner: Combiner, initial: Attribute) -> Attribute:
+    """What changes nothing when combined (for the largest and the smallest, the initial value)."""
+    assert isinstance(initial, FloatAttr)
+    if combiner is arith.AddfOp:
+        return FloatAttr(-0.0, initial.type)
+    if combiner is arith.MulfOp:
+        return FloatAttr(1.0, initial.type)
+    return initial
+
+
+def _zero(kind: Attribute) -> Attribute:
+    if isinstance(kind, AnyFloat):
+        return FloatAttr(0.0, kind)
+    assert isinstance(kind, IntegerType)
+    return IntegerAttr(0, kind)
+
+
+def _product_sum(kind: Attribute, sum_kind: Attribute) -> Block:
+    """The body `sum + lhs * rhs`."""
+    block = Block(arg_types=[kind, kind, sum_kind])
+    lhs, rhs, total = block.args
+    if isinstance(sum_kind, AnyFloat):
+        left, right = (_widened(block, value, sum_kind) for value in (lhs, rhs))
+        product: Operation = arith.MulfOp(left, right)
+        added: Operation = arith.AddfOp(total, product)
+    else:
+        product = arith.MuliOp(lhs, rhs)
+        added = arith.AddiOp(total, product)
+    block.add_ops([product, added, tile.YieldOp(added)])
+    return block
+
+
+def _widened(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
+    if value.type == kind:
+        return value
+    assert isinstance(kind, AnyFloat)
+    wide = arith.ExtFOp(value, kind)
+    block.add_op(wide)
+    return wide.result
+
+
+def _narrowed(finish: Block, kind: Attribute, sum_kind: Attribute) -> Block:
+    """The same finish for a sum that was kept in a wider type."""
+    block = Block(arg_types=[sum_kind, *[argument.type for argument in finish.args[1:]]])
+    narrow = arith.TruncFOp(block.args[0], kind)
+    block.add_op(narrow)
+    values = dict(zip(finish.args, [narrow.result, *block.args[1:]], strict=True))
+    for op in finish.ops:
+        block.add_op(op.clone(value_mapper=values))
+    return block

@@ -1,0 +1,122 @@
+"""How does a loop advance by vectors, and what of a row is left for scalars?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import SSAValue
+
+from popgraph.passes.tile_loops.access import Access, Group, Place, Span
+from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.writer import Bound, Writer
+
+Emit = Callable[[int, list[SSAValue]], list[SSAValue]]
+"""Writes the work of one step of so many elements; takes the carried values to their next ones."""
+
+
+def fitting_lanes(extent: int, most: int) -> int:
+    """The widest vector that fits into a row of `extent`; 0 when vectors do not pay."""
+    lanes = most
+    while lanes > extent:
+        lanes //= 2
+    return lanes if lanes >= 4 or lanes == most > 1 else 0
+
+
+def lanes_of(value: SSAValue) -> int:
+    """How many lanes a value has; 0 when it is a scalar."""
+    return int(value.type.get_shape()[0]) if isinstance(value.type, VectorType) else 0
+
+
+def in_lanes(writer: Writer, value: SSAValue, lanes: int) -> SSAValue:
+    """A vector as it is, a scalar in all lanes."""
+    return value if lanes_of(value) or not lanes else writer.broadcast(value, lanes)
+
+
+def read(place: Place, access: Access, inner: int, lanes: int) -> SSAValue:
+    """The element of an input at the current index, or `lanes` of them along `inner`."""
+    memory, index = place.of(access)
+    if lanes and access.form.stride(inner):
+        return place.writer.vector_load(memory, index, lanes)
+    return place.writer.load_input(memory, index)
+
+
+def write(place: Place, access: Access, value: SSAValue, lanes: int) -> None:
+    """Stores the element of a result, or `lanes` of them."""
+    memory, index = place.of(access)
+    if lanes:
+        place.writer.vector_store(in_lanes(place.writer, value, lanes), memory, index)
+    else:
+        place.writer.store(value, memory, index)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One loop of a nest: which part of a group it runs, by steps of these widths in turn."""
+
+    group: Group
+    part: Span
+    widths: tuple[int, ...] = (1,)
+
+
+def run(
+    place: Place, runs: Sequence[Run], emit: Emit, carried: Sequence[SSAValue] = (), width: int = 1
+) -> list[SSAValue]:
+    """Opens the loops, outermost first, around what `emit` writes."""
+    if not runs:
+        return emit(width, list(carried))
+    first, *rest = runs
+
+    def inside(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        return run(place, rest, emit, carried, width)
+
+    lower: Bound = first.part.lower
+    values = list(carried)
+    for number, step in enumerate(first.widths):
+        upper: Bound = first.part.upper
+        if number < len(first.widths) - 1:
+            upper = _whole(place.writer, first, step)
+        values = _steps(place, first, (lower, upper), step, inside, values)
+        lower = _after(place.writer, first.part, upper)
+    return values
+
+
+def _whole(writer: Writer, this: Run, width: int) -> Bound:
+    """How far steps of `width` go."""
+    fixed = this.part.fixed
+    if fixed is not None:
+        return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
+    extent = this.group.extent
+    if extent % width == 0:
+        return this.part.upper
+    whole = writer.constant(extent - extent % width)
+    return writer.once(arith.MinSIOp(writer.bound(this.part.upper), whole))
+
+
+def _after(writer: Writer, part: Span, middle: Bound) -> Bound:
+    """Where the rest begins."""
+    if part.fixed is not None or middle is part.upper:
+        return middle
+    return writer.once(arith.MaxSIOp(writer.bound(part.lower), writer.bound(middle)))
+
+
+def _steps(
+    place: Place,
+    this: Run,
+    bounds: tuple[Bound, Bound],
+    width: int,
+    emit: Emit,
+    carried: list[SSAValue],
+) -> list[SSAValue]:
+    lower, upper = bounds
+    if lower is upper or lower == upper:
+        return carried
+    if isinstance(lower, int) and isinstance(upper, int) and upper - lower == width:
+        place.bind(this.group, this.part.base + lower)
+        return emit(width, carried)
+    with place.writer.loop(lower, upper, width, carried) as loop:
+        place.bind(this.group, this.part.base + Index.of(loop.counter))
+        loop.next(emit(width, loop.carried))
+    return loop.results

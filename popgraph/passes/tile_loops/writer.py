@@ -1,0 +1,224 @@
+"""How is a kernel's text put together? Loops that open and close, and indices hoisted out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    Signedness,
+    VectorType,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.passes.tile_loops.index import Index
+
+Bound = int | SSAValue
+INDEX = IndexType()
+
+
+@dataclass
+class Level:
+    """One open block: that of the kernel, of a loop or of a branch."""
+
+    block: Block
+    inner: Operation | None = None
+    """The loop inside that is open now; what is hoisted goes before it."""
+    known: dict[object, SSAValue] = field(default_factory=dict)
+    """What was computed here already."""
+
+    def insert(self, op: Operation) -> None:
+        if self.inner is None:
+            self.block.add_op(op)
+        else:
+            Rewriter.insert_op(op, InsertPoint.before(self.inner))
+
+
+@dataclass
+class Loop:
+    """An open `scf.for`: its counter, what it carries, and (when closed) what it leaves."""
+
+    counter: SSAValue
+    carried: list[SSAValue]
+    results: list[SSAValue]
+    """What it leaves; to be used when it is closed."""
+    block: Block
+
+    def next(self, values: Sequence[SSAValue]) -> None:
+        """The carried values of the next round."""
+        self.block.add_op(scf.YieldOp(*values))
+
+
+class Writer:
+    """
+    Writes into the body of a kernel.
+
+    Every value is computed in the outermost block where it can be: constants at the top, the part
+    of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
+    index is known. Everything is computed once per block.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.levels = [Level(block)]
+        self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
+
+    # Operations
+
+    def add(self, op: Operation, depth: int | None = None) -> SSAValue:
+        """Inserts an operation of one result, at the innermost level unless told otherwise."""
+        depth = len(self.levels) - 1 if depth is None else depth
+        self.levels[depth].insert(op)
+        result: SSAValue = op.results[0]
+        self.depths[result] = depth
+        return result
+
+    def do(self, op: Operation) -> None:
+        """Inserts an operation without results at the innermost level."""
+        self.levels[-1].insert(op)
+
+    def depth_of(self, value: SSAValue) -> int:
+        return self.depths[value]
+
+    def once(self, op: Operation) -> SSAValue:
+        """
+        Inserts a pure operation as far out as its operands allow.
+
+        An equal one that stands there already is used instead.
+        """
+        depth = max((self.depths[operand] for operand in op.operands), default=0)
+        properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
+        key = (op.name, tuple(op.operands), properties, op.results[0].type)
+        known = self.levels[depth].known
+        if key in known:
+            op.erase()
+            return known[key]
+        known[key] = self.add(op, depth)
+        return known[key]
+
+    # Constants
+
+    def constant(self, value: int) -> SSAValue:
+        """An index constant, at the top of the kernel."""
+        return self.literal(IntegerAttr(value, INDEX))
+
+    def literal(self, value: Attribute) -> SSAValue:
+        """A scalar constant, at the top of the kernel."""
+        assert isinstance(value, IntegerAttr | FloatAttr)
+        type_ = value.type
+        if isinstance(type_, IntegerType) and type_.signedness.data != Signedness.SIGNLESS:
+            width = type_.width.data
+            bits = IntegerAttr(int(value.value.data), IntegerType(width), truncate_bits=True)
+            return self.once(arith.BitcastOp(self.literal(bits), type_))
+        return self.once(arith.ConstantOp(value))
+
+    def number(self, value: int, type_: Attribute) -> SSAValue:
+        """A number as a scalar of any element type."""
+        if isinstance(type_, AnyFloat):
+            return self.literal(FloatAttr(float(value), type_))
+        assert isinstance(type_, IntegerType | IndexType)
+        return self.literal(IntegerAttr(value, type_))
+
+    # Indices
+
+    def value(self, index: Index) -> SSAValue:
+        """The number that an index is; each loop adds its own part, in its own block."""
+        by_depth: dict[int, list[tuple[SSAValue, int]]] = {}
+        for counter, factor in index.terms.items():
+            by_depth.setdefault(self.depths[counter], []).append((counter, factor))
+        total: SSAValue | None = None
+        for depth in sorted(by_depth):
+            for counter, factor in by_depth[depth]:
+                part = counter if factor == 1 else self._multiple(counter, factor)
+                total = part if total is None else self.once(arith.AddiOp(total, part))
+        if total is None:
+            return self.constant(index.constant)
+        if index.constant:
+            total = self.once(arith.AddiOp(total, self.constant(index.constant)))
+        return total
+
+    def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
+        return self.once(arith.MuliOp(counter, self.constant(factor)))
+
+    def bound(self, bound: Bound) -> SSAValue:
+        return self.constant(bound) if isinstance(bound, int) else bound
+
+    # Memory
+
+    def load(self, memory: SSAValue, index: Index) -> SSAValue:
+        return self.add(memref.LoadOp.get(memory, [self.value(index)]))
+
+    def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
+        """A load of memory that the kernel does not write at this index: once, and far out."""
+        return self.once(memref.LoadOp.get(memory, [self.value(index)]))
+
+    def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        self.do(memref.StoreOp.get(value, memory, [self.value(index)]))
+
+    def vector_load(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        assert isinstance(memory.type, MemRefType)
+        type_ = VectorType(memory.type.element_type, [lanes])
+        return self.add(vector.LoadOp(memory, [self.value(index)], type_))
+
+    def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        self.do(vector.StoreOp(value, memory, [self.value(index)]))
+
+    def broadcast(self, scalar: SSAValue, lanes: int) -> SSAValue:
+        """A vector with this scalar in all lanes."""
+        return self.once(vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])))
+
+    def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
+        assert isinstance(vector_.type, VectorType)
+        return self.add(vector.ExtractOp(vector_, [lane], vector_.type.element_type))
+
+    def alloca(self, element: Attribute, size: int) -> SSAValue:
+        """Local memory, at the top of the kernel."""
+        return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
+
+    # Control
+
+    @contextmanager
+    def loop(
+        self, lower: Bound, upper: Bound, step: int = 1, carried: Sequence[SSAValue] = ()
+    ) -> Iterator[Loop]:
+        """A loop; with carried values, `Loop.next` must be called before it closes."""
+        types = [value.type for value in carried]
+        block = Block(arg_types=[INDEX, *types])
+        first, last = self.bound(lower), self.bound(upper)
+        op = scf.ForOp(first, last, self.constant(step), carried, block)
+        self.do(op)
+        with self._inside(op, block):
+            yield Loop(block.args[0], list(block.args[1:]), list(op.results), block)
+            if not isinstance(block.last_op, scf.YieldOp):
+                assert not types, "Loop.next gives the carried values"
+                block.add_op(scf.YieldOp())
+        for result in op.results:
+            self.depths[result] = len(self.levels) - 1
+
+    @contextmanager
+    def when(self, condition: SSAValue) -> Iterator[None]:
+        """A branch without results."""
+        block = Block()
+        op = scf.IfOp(condition, [], [block])
+        self.do(op)
+        with self._inside(op, block):
+            yield
+            block.add_op(scf.YieldOp())
+
+    @contextmanager
+    def _inside(self, op: Operation, block: Block) -> Iterator[None]:
+        self.levels[-1].inner = op
+        self.levels.append(Level(block))
+        for argument in block.args:
+            self.depths[argument] = len(self.levels) - 1
+        yield
+        self.levels.pop()
+        self.levels[-1].inner = None

@@ -1,0 +1,111 @@
+"""Do kernels with their loops written out mean what the structured operations meant?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import KernelOp
+from popgraph.passes.base import Compilation
+from popgraph.passes.tile_loops import TileLoops, chunking, reduce
+from popgraph.testing.structured import (
+    ContractSpec,
+    MapSpec,
+    Operand,
+    ReduceSpec,
+    Spec,
+    assembles,
+    contracts,
+    maps,
+    packs,
+    reduces,
+    scatters,
+)
+
+
+@contextmanager
+def settings(grain: int, terms: int) -> Iterator[None]:
+    """Chunks for threads and chunks of sums also for the small tensors of tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunking, "GRAIN", grain)
+        patch.setattr(reduce, "TERMS", terms)
+        yield
+
+
+def check(spec: Spec, vector_bytes: int, tolerance: float) -> KernelOp:
+    before = spec.module()
+    check_ir(before)
+    after = before.clone()
+    TileLoops(vector_bytes).run(Compilation(), after)
+    check_ir(after)
+    assert_same_meaning(before, after, WeightStore(), tolerance=tolerance, steps=1)
+    (kernel, *_) = (op for op in after.walk() if isinstance(op, KernelOp))
+    return kernel
+
+
+grains = st.sampled_from([8, 64, 16384])
+vectors = st.sampled_from([16, 64])
+terms = st.sampled_from([1, 3, 256])
+
+
+@given(maps(), vectors, grains)
+def test_maps(spec: MapSpec, vector_bytes: int, grain: int) -> None:
+    with settings(grain, 256):
+        check(spec, vector_bytes, 1e-6)
+
+
+@given(reduces(), vectors, grains, terms)
+def test_reductions(spec: ReduceSpec, vector_bytes: int, grain: int, terms: int) -> None:
+    with settings(grain, terms):
+        check(spec, vector_bytes, 1e-6)
+
+
+@given(contracts(), vectors, grains, terms)
+def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: int) -> None:
+    with settings(grain, terms):
+        check(spec, vector_bytes, 1e-6)
+
+
+@given(assembles() | scatters | packs, vectors, grains)
+def test_everything_else(spec: Spec, vector_bytes: int, grain: int) -> None:
+    with settings(grain, 256):
+        check(spec, vector_bytes, 1e-6)
+
+
+IDENTITY = Operand(((1, 0, 0), (0, 1, 0)))
+ROW = Operand(((0, 1, 0),))
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0)])
+def test_nothing_to_do(sizes: tuple[int, int]) -> None:
+    """Empty domains write nothing; an empty reduction gives its initial value."""
+    empty = Operand(((0, 0, 0),))
+    check(MapSpec("f32", sizes, (empty,), ("sum",)), 64, 0)
+    check(ReduceSpec("f32", sizes, 1, (empty,), (), "sum", ("sum",)), 64, 0)
+    check(ContractSpec("f32", sizes, 1, empty, empty), 64, 0)
+
+
+def test_a_whole_tensor_is_one_loop() -> None:
+    """Elementwise work on a tensor of any rank runs as one loop over vectors."""
+    kernel = check(MapSpec("f32", (5, 32), (IDENTITY, IDENTITY), ("sum",)), 64, 1e-6)
+    loops = [op for op in kernel.walk() if op.name == "scf.for"]
+    assert len(loops) == 1
+    assert sum(op.name == "vector.load" for op in kernel.walk()) == 2
+    assert kernel.inplace.data == (0, 0, 1, 0)
+
+
+def test_a_broadcast_row_does_not_run_in_place() -> None:
+    kernel = check(MapSpec("f32", (5, 16), (ROW, IDENTITY), ("sum",)), 64, 1e-6)
+    assert kernel.inplace.data == (1, 0)
+
+
+def test_large_maps_are_shared_by_threads() -> None:
+    kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), 64, 1e-6)
+    assert kernel.chunks.value.data >= 2
