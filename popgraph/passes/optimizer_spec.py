@@ -91,6 +91,8 @@ class Formula:
     parameters: str
     """Names of the hyper-parameters that it reads."""
     compute: Callable[[Numbers], float]
+    zero: str = ""
+    """The name of one that, constant and 0, makes the scalar constant whatever the others are."""
     like_weight: bool = False
     """Held in the weight's element type, else in FLOAT (DOUBLE for weights of DOUBLE)."""
 
@@ -149,11 +151,14 @@ class OptimizerSpec(ABC):
             found[formula.prefix] = Compound(
                 formula.prefix,
                 formula.compute(Numbers(mine)),
-                all(getattr(mine, name).constant for name in names),
+                all(getattr(mine, name).constant for name in names) or mine._is_off(formula.zero),
                 dtype if formula.like_weight else wide,
                 weight if own.intersection(names) else None,
             )
         return found
+
+    def _is_off(self, parameter: str) -> bool:
+        return bool(parameter) and getattr(self, parameter) == Scalar(0.0)
 
     # The one line form, for pass options: `sgd learning_rate=0.1? momentum=0.9 w:momentum=0.5`.
 
@@ -275,6 +280,7 @@ _SGD0 = (
         "weightDecayScaleFactor0",
         "learning_rate dampening weight_decay",
         lambda s: 1 - s.learning_rate * (1 - s.dampening) * s.weight_decay,
+        zero="weight_decay",
         like_weight=True,
     ),
     Formula(
@@ -288,6 +294,7 @@ _SCALED_DECAY = Formula(
     "scaledWeightDecay1",
     "dampening weight_decay velocity_scaling",
     lambda s: (1 - s.dampening) * s.weight_decay * s.velocity_scaling,
+    zero="weight_decay",
 )
 
 _SGD1 = (

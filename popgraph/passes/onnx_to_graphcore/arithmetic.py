@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from functools import reduce
 
+import ml_dtypes
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -18,6 +19,7 @@ from popgraph.support.errors import TypeMismatchError
 
 UNARY: dict[str, Callable[[SSAValue], Operand]] = {
     "Abs": gc.AbsOp,
+    "BitwiseNot": gc.NotOp,
     "Ceil": gc.CeilOp,
     "Cos": gc.CosOp,
     "Erf": gc.ErfOp,
@@ -43,6 +45,9 @@ UNARY: dict[str, Callable[[SSAValue], Operand]] = {
 BINARY: dict[str, Callable[[SSAValue, SSAValue], Operand]] = {
     "Add": gc.AddOp,
     "And": gc.AndOp,
+    "BitwiseAnd": gc.AndOp,
+    "BitwiseOr": gc.OrOp,
+    "BitwiseXor": gc.XorOp,
     "Div": gc.DivOp,
     "Equal": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="eq"),
     "Greater": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="gt"),
@@ -105,6 +110,42 @@ def power(node: Node) -> Lowered:
 def cast(value: Operand, to: dtypes.DType) -> Operand:
     """The value in another element type, or itself."""
     return value if dtype_of(value) == to else gc.CastOp(value, to=to.ir)
+
+
+@lowers("Mod")
+def modulo(node: Node) -> Lowered:
+    """What is left over has the sign of the divisor, with `fmod` that of the dividend."""
+    left, right = node[0], node[1]
+    if not node.dtype.is_float:
+        rest: Operand = gc.SubOp(left, gc.MulOp(gc.DivOp(left, right), right))
+    else:
+        whole = gc.DivOp(left, right)
+        toward_zero = gc.MulOp(gc.SignOp(whole), gc.FloorOp(gc.AbsOp(whole)))
+        rest = gc.SubOp(left, gc.MulOp(toward_zero, right))
+        endless = gc.CompareOp(gc.AbsOp(right), node.scalar(math.inf), predicate="eq")
+        rest = gc.WhereOp(gc.AndOp(endless, _is_finite(node, left)), left, rest)
+    if node.integer("fmod"):
+        return rest
+    zero = node.scalar(0)
+    differ = gc.XorOp(
+        gc.CompareOp(rest, zero, predicate="lt"), gc.CompareOp(right, zero, predicate="lt")
+    )
+    inexact = gc.CompareOp(rest, zero, predicate="ne")
+    return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
+
+
+def _is_finite(node: Node, value: Operand) -> Operand:
+    return gc.CompareOp(gc.AbsOp(value), node.scalar(math.inf), predicate="lt")
+
+
+def _half_sum(node: Node, join: Callable[[Operand, Operand], Operand]) -> Operand:
+    """(e^x + e^-x) / 2, or their difference."""
+    both = join(gc.ExpOp(node[0]), gc.ExpOp(gc.NegOp(node[0])))
+    return gc.MulOp(both, node.scalar(0.5))
+
+
+lowers("Cosh")(lambda node: _half_sum(node, gc.AddOp))
+lowers("Sinh")(lambda node: _half_sum(node, gc.SubOp))
 
 
 @lowers("Mean")
@@ -170,12 +211,23 @@ def cast_to(node: Node) -> Lowered:
         target = dtypes.BY_ONNX.get(node.integer("to"))
     if target is None:
         raise node.unsupported("casting to strings")
-    return cast(node[0], target)
+    return _narrowed(node, target)
+
+
+def _narrowed(node: Node, target: dtypes.DType) -> Operand:
+    """The first input cast; 8-bit floats hold the largest number they have where it is larger."""
+    if target.name == "f8e8m0":
+        raise node.unsupported("casting to f8e8m0")
+    value: Operand = node[0]
+    if target.name.startswith("f8") and node.integer("saturate", 1):
+        largest = float(ml_dtypes.finfo(target.numpy).max)
+        value = gc.MinOp(gc.MaxOp(value, node.scalar(-largest)), node.scalar(largest))
+    return cast(value, target)
 
 
 @lowers("CastLike")
 def cast_like(node: Node) -> Lowered:
-    return cast(node[0], dtype_of(node[1]))
+    return _narrowed(node, dtype_of(node[1]))
 
 
 @lowers("IsInf")

@@ -32,9 +32,9 @@ def constant(node: Node) -> Lowered:
 
 @lowers("ConstantOfShape")
 def constant_of_shape(node: Node) -> Lowered:
-    value = np.zeros(1, np.float32)
+    value: Array = np.zeros(1, np.float32)
     if "value" in node.op.onnx_attributes():
-        value = cast(np.ndarray, node.value("value"))  # type: ignore[type-arg]
+        value = cast(Array, node.value("value"))
     return gc.BroadcastOp(node.literal(value.reshape(())), shape=node.numbers(0, "the shape"))
 
 

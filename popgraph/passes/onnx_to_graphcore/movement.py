@@ -219,7 +219,9 @@ def space_to_depth(node: Node) -> Lowered:
     count, depth, height, width = node.shape
     block = node.integer("blocksize")
     apart = (count, depth, height // block, block, width // block, block)
-    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=apart), perm=(0, 3, 5, 1, 2, 4))
+    channels_first = node.text("mode", "DCR") == "CRD"
+    perm = (0, 1, 3, 5, 2, 4) if channels_first else (0, 3, 5, 1, 2, 4)
+    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=apart), perm=perm)
     return gc.ReshapeOp(moved, shape=(count, depth * block**2, height // block, width // block))
 
 

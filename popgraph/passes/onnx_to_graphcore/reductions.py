@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
+import numpy as np
+
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
+from popgraph.support.dtypes import DType
+from popgraph.support.shapes import reduced
 
 
 class Reduce(Protocol):
@@ -42,14 +46,38 @@ def reduce_with(
     return lower
 
 
+def extremum(operation: Reduce, largest: bool) -> Callable[[Node], Lowered]:
+    """A lowering; of no elements the result is the least (or largest) number there is."""
+    usual = reduce_with(operation)
+
+    def lower(node: Node) -> Lowered:
+        axes = reduced_axes(node)
+        if all(node.shape[axis] for axis in axes):
+            return usual(node)
+        shape = reduced(node.shape, axes, bool(node.integer("keepdims", 1)))
+        return gc.BroadcastOp(node.scalar(limit(node.dtype, not largest)), shape=shape)
+
+    return lower
+
+
+def limit(dtype: DType, largest: bool) -> float:
+    """The largest (or least) number of an element type; infinite for floats."""
+    if dtype.is_float:
+        return math.inf if largest else -math.inf
+    if dtype.name == "bool":
+        return largest
+    numbers = np.iinfo(np.dtype(dtype.numpy.str))
+    return int(numbers.max if largest else numbers.min)
+
+
 def _square(x: Operand) -> Operand:
     return gc.MulOp(x, x)
 
 
 lowers("ReduceSum")(reduce_with(gc.ReduceSumOp))
 lowers("ReduceMean")(reduce_with(gc.ReduceMeanOp))
-lowers("ReduceMax")(reduce_with(gc.ReduceMaxOp))
-lowers("ReduceMin")(reduce_with(gc.ReduceMinOp))
+lowers("ReduceMax")(extremum(gc.ReduceMaxOp, largest=True))
+lowers("ReduceMin")(extremum(gc.ReduceMinOp, largest=False))
 lowers("ReduceProd")(reduce_with(gc.ReduceProdOp))
 lowers("ReduceL1")(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
 lowers("ReduceL2")(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp))
@@ -63,6 +91,8 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     axes = reduced_axes(node)
     if not axes:
         return node[0]
+    if 0 in node.shape:
+        return reduce_with(gc.ReduceSumOp, gc.ExpOp, gc.LogOp)(node)
     peak: Operand = gc.ReduceMaxOp(node[0], axes=axes, keepdims=True)
     infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf), predicate="eq")
     peak = gc.WhereOp(infinite, node.scalar(0.0), peak)
@@ -70,8 +100,7 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     result = gc.AddOp(gc.LogOp(total), peak)
     if node.integer("keepdims", 1):
         return result
-    shape = tuple(size for axis, size in enumerate(node.shape) if axis not in axes)
-    return gc.ReshapeOp(result, shape=shape)
+    return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))
 
 
 class ArgReduce(Protocol):
