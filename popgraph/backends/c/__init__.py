@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from popgraph.backends.c.executable import CExecutable, build
-from popgraph.backends.c.target import Target, detect
+from popgraph.backends.c.target import Target, host_target
 
-__all__ = ["CExecutable", "Target", "build", "detect"]
+__all__ = ["CExecutable", "Target", "build", "host_target"]

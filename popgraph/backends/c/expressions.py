@@ -192,9 +192,9 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
     if op.name in CONVERT:
         return _by_lanes(op, operands, lambda names: _converted(op, names))
     row = find(op)
-    if isinstance(op.operands[0].type, VectorType) and row.vector is not None:
-        if _element(op).kind != "half":
-            return _as_mask(op, row.vector.format_map(_vector_fields(op, operands)))
+    whole = isinstance(op.operands[0].type, VectorType) and _element(op).kind != "half"
+    if whole and row.vector is not None:
+        return _as_mask(op, row.vector.format_map(_vector_fields(op, operands)))
     return _by_lanes(op, operands, lambda names: _computed(op, row, names))
 
 

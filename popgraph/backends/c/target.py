@@ -35,7 +35,7 @@ def from_macros(macros: str) -> Target:
     return next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
 
 
-def detect() -> Target:
+def host_target() -> Target:
     """
     The target of the compiler that would be used; remembered on disk, so that it is asked once.
 

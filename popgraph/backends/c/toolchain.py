@@ -27,18 +27,10 @@ from popgraph.support.errors import BackendError
 
 HERE = Path(__file__).parent
 
-FLAGS = [
-    "-std=c11",
-    "-O2",
-    "-ffp-contract=fast",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-fno-strict-aliasing",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-pthread",
-    "-Wno-psabi",
-]
+FLAGS = (
+    *("-std=c11", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wno-psabi"),
+    *("-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing"),
+)
 """Fast where IEEE arithmetic allows it: NaN, infinity and signed zero keep their meaning."""
 
 LINK_FLAGS = ["-shared", "-pthread"]

@@ -15,23 +15,12 @@ _OPAQUE = {1: "u8", 2: "u16"}
 """Element types without arithmetic (8 bits and less) are moved as these, by their size."""
 
 _SPELLED = frozenset(
-    [
-        "f32",
-        "f64",
-        "f16",
-        "bf16",
-        "i8",
-        "i16",
-        "i32",
-        "i64",
-        "u8",
-        "u16",
-        "u32",
-        "u64",
-        "c64",
-        "c128",
-    ]  # see runtime.h
+    (
+        *("f32", "f64", "f16", "bf16", "c64", "c128"),
+        *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
+    )
 )
+"""Element types with a C type of the same name in runtime.h."""
 
 
 @dataclass(frozen=True)

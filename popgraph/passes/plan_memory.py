@@ -1,0 +1,398 @@
+"""Where does every value live? Arena offsets, views, in-place results, outputs and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects.builtin import (
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    StringAttr,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects.program import (
+    ConstantOp,
+    GraphOp,
+    PrepareOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+    YieldOp,
+)
+from popgraph.dialects.tile import BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.program import memory_type
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.pack_intervals import Interval, lower_bound, pack
+from popgraph.support import dtypes
+from popgraph.support.errors import PassError
+from popgraph.support.shapes import prod
+
+ALIGNMENT = 64
+BEFORE = -1
+"""The time of copies that are made before the first launch."""
+
+
+@dataclass(frozen=True)
+class PlanMemory(Pass):
+    """
+    Every value gets memory: an arena for intermediate ones, the caller's arrays for the rest.
+
+    pg.graph of tile.launch -> tile.program of tile.call
+    """
+
+    name = "plan-memory"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        copies = _Copies(module)
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            program = _Planner(graph, copies).program()
+            program.location = graph.location
+            Rewriter.replace_op(graph, program, [])
+        copies.insert()
+
+
+@dataclass(eq=False)
+class Storage:
+    """One piece of memory. Times are numbers of launches."""
+
+    space: str
+    size: int = 0
+    label: str = ""
+    literal: Attribute | None = None
+    offset: int = 0
+    first: int = BEFORE
+    last: int = BEFORE
+    readers: list[int] = field(default_factory=list)
+    shares: Storage | None = None
+    """The storage whose memory this one has taken over in place."""
+
+    @property
+    def root(self) -> Storage:
+        storage = self
+        while storage.shares is not None:
+            storage = storage.shares
+        return storage
+
+    def read(self, time: int) -> None:
+        self.readers.append(time)
+        self.root.last = max(self.root.last, time)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A value that has to be moved as it is."""
+
+    value: SSAValue
+    source: Storage
+    target: Storage
+
+
+def size_of(type_: Attribute) -> int:
+    """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
+    assert isinstance(type_, TensorType)
+    size = prod(physical_shape(type_)) * dtypes.from_ir(type_.element_type).numpy.itemsize
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class _Section:
+    """`prepare` or `body`: launches in order, copies before and after them."""
+
+    def __init__(self) -> None:
+        self.launches: list[LaunchOp] = []
+        self.before: list[Copy] = []
+        self.after: list[Copy] = []
+        self.storages: list[Storage] = []
+
+    @property
+    def end(self) -> int:
+        """The time of the copies after all launches."""
+        return len(self.launches)
+
+    def results(self, launch: LaunchOp) -> Iterator[tuple[SSAValue, Storage]]:
+        """New storage for everything that a launch writes."""
+        time = len(self.launches)
+        self.launches.append(launch)
+        for result in launch.outputs:
+            storage = Storage("arena", size_of(result.type), first=time, last=time)
+            self.storages.append(storage)
+            yield result, storage
+
+    def intervals(self) -> list[tuple[Storage, Interval]]:
+        """What the arena has to hold."""
+        return [
+            (storage, Interval(storage.first, storage.last, storage.size))
+            for storage in self.storages
+            if storage.root is storage and storage.space == "arena"
+        ]
+
+
+class _Planner:
+    """Plans one graph."""
+
+    def __init__(self, graph: GraphOp, copies: _Copies) -> None:
+        self._graph = graph
+        self._copies = copies
+        self._storage: dict[SSAValue, Storage] = {}
+        self._prepare, self._body = _Section(), _Section()
+        self._variables: dict[str, Storage] = {}
+        self._declared: list[tuple[Storage, Attribute]] = []
+        self._persistent = 0
+
+    def program(self) -> ProgramOp:
+        """The whole plan, written down."""
+        for name, value in self._graph.inputs.items():
+            self._declare(value, Storage("input", label=name))
+        for op in self._graph.block.ops:
+            self._place(op, self._body)
+        self._place_outputs()
+        self._place_updates()
+        bound, arena = 0, 0
+        for section in (self._prepare, self._body):
+            self._share_in_place(section)
+            pieces = section.intervals()
+            offsets, size = pack([interval for _, interval in pieces])
+            for (storage, _), offset in zip(pieces, offsets, strict=True):
+                storage.offset = offset
+            bound = max(bound, lower_bound([interval for _, interval in pieces]))
+            arena = max(arena, size)
+        program = ProgramOp(self._graph.sym_name.data, arena, self._persistent, bound)
+        self._write(self._prepare, program.prepare.block, [])
+        self._write(self._body, program.body.block, self._declared)
+        return program
+
+    def _declare(self, value: SSAValue, storage: Storage) -> None:
+        """An array that the caller sees, under the shape that the caller gives it."""
+        assert isinstance(value.type, TensorType)
+        self._storage.setdefault(value, storage)
+        shape = physical_shape(value.type)
+        self._declared.append((storage, MemRefType(value.type.element_type, shape)))
+
+    def _place(self, op: Operation, section: _Section) -> None:
+        """Gives the results of one operation their storage."""
+        match op:
+            case ConstantOp():
+                self._storage[op.result] = Storage("constant", literal=op.literal)
+            case VariableOp():
+                storage = Storage("variable", label=op.variable.text, literal=op.literal)
+                self._variables[storage.label] = storage
+                self._declare(op.result, storage)
+            case ViewOp():
+                self._storage[op.output] = self._storage[op.source]
+            case LaunchOp():
+                for operand in op.inputs:
+                    self._storage[operand].read(section.end)
+                self._storage.update(section.results(op))
+            case PrepareOp():
+                self._place_prepared(op)
+            case ReturnOp() | UpdateOp() | YieldOp():
+                pass
+            case _:
+                raise PassError(
+                    f"{op.name} has no memory",
+                    hint="plan-memory takes launches, views, constants and variables; run "
+                    "outline-kernels first",
+                )
+
+    def _place_prepared(self, op: PrepareOp) -> None:
+        """What a `pg.prepare` gives stays in memory of its own."""
+        for inner in op.body.block.ops:
+            self._place(inner, self._prepare)
+        last = op.body.block.last_op
+        assert isinstance(last, YieldOp)
+        for result, value in zip(op.outputs, last.values, strict=True):
+            storage = self._storage[result] = self._storage[value]
+            if storage.space == "arena":
+                storage.space = "persistent"
+                storage.offset = self._persistent
+                self._persistent += storage.size
+
+    def _place_outputs(self) -> None:
+        """An output is computed where the caller reads it, the first time; else it is copied."""
+        for name, value in self._graph.outputs.items():
+            storage = self._storage[value]
+            if storage.space == "arena":
+                storage.space, storage.label = "output", name
+                self._declare(value, storage)
+                continue
+            target = Storage("output", label=name)
+            self._declare(value, target)
+            copy = Copy(value, storage, target)
+            # What is there from the start is copied before an update can change it.
+            (self._body.after if storage.space == "output" else self._body.before).append(copy)
+
+    def _place_updates(self) -> None:
+        """
+        A variable's next value is computed in its own memory where nobody needs the old one later.
+
+        Otherwise it is copied at the end; if its source is another variable that changes as well,
+        by way of a copy of the old value.
+        """
+        updates = {op.variable.text: op.value for op in self._graph.updates()}
+        for name, value in updates.items():
+            storage = self._storage[value]
+            old = self._variables.get(name)
+            if old is None:
+                old = self._variables[name] = Storage("variable", label=name)
+                self._declare(value, old)
+            if storage is old:
+                continue
+            if storage.space == "arena" and self._may_replace(old, storage):
+                storage.space, storage.label = "variable", name
+                continue
+            if self._variables.get(storage.label) is storage and storage.label in updates:
+                storage = self._save(value, storage)
+            storage.read(self._body.end)
+            self._body.after.append(Copy(value, storage, Storage("variable", label=name)))
+
+    def _save(self, value: SSAValue, storage: Storage) -> Storage:
+        """A copy of an old value that is made before anything runs."""
+        saved = Storage("arena", size_of(value.type))
+        self._body.storages.append(saved)
+        self._body.before.append(Copy(value, storage, saved))
+        return saved
+
+    def _may_replace(self, old: Storage, new: Storage) -> bool:
+        """Nobody reads the old value after the launch that writes the new one has begun."""
+        if all(time < new.first for time in old.readers):
+            return True
+        if any(time > new.first for time in old.readers):
+            return False
+        pairs = self._in_place_pairs(self._body.launches[new.first])
+        return any(source is old and result.root is new for source, result in pairs)
+
+    def _in_place_pairs(self, launch: LaunchOp) -> Iterator[tuple[Storage, Storage]]:
+        """(operand, result) that may share memory, the operand being read under no other name."""
+        operands = [self._storage[operand].root for operand in launch.inputs]
+        numbers = launch.inplace.data
+        for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+            if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
+                yield operands[i], self._storage[launch.outputs[j]]
+
+    def _share_in_place(self, section: _Section) -> None:
+        """Results take over the memory of operands that nobody reads any more."""
+        for time, launch in enumerate(section.launches):
+            used: set[Storage] = set()
+            for source, result in self._in_place_pairs(launch):
+                if source in used or result.shares is not None or result in used:
+                    continue
+                if source.space != "arena" or source.last != time or result.first != time:
+                    continue
+                if result.space == "variable" and not self._may_replace(
+                    self._variables[result.label], source
+                ):
+                    continue
+                used |= {source, result}
+                self._take_over(source, result)
+
+    def _take_over(self, source: Storage, result: Storage) -> None:
+        """`result` keeps its place, and `source` moves there."""
+        source.shares = result
+        result.first = source.first
+
+    def _write(
+        self, section: _Section, block: Block, declared: Sequence[tuple[Storage, Attribute]]
+    ) -> None:
+        """The operations of a section."""
+        buffers = _Buffers(block)
+        for storage, type_ in declared:
+            buffers.of(storage, type_)
+        calls: list[CallOp] = [self._copy(copy, buffers) for copy in section.before]
+        for launch in section.launches:
+            values = [*launch.inputs, *launch.outputs]
+            arguments = [buffers.of(self._storage[value], memory_type(value)) for value in values]
+            call = CallOp(launch.callee.string_value(), arguments, launch.chunks)
+            call.location = launch.location
+            calls.append(call)
+        calls += [self._copy(copy, buffers) for copy in section.after]
+        block.add_ops(calls)
+
+    def _copy(self, copy: Copy, buffers: _Buffers) -> CallOp:
+        type_ = memory_type(copy.value)
+        places = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
+        return CallOp(self._copies.function(type_), places, IntegerAttr(1, i64))
+
+
+def _same_size(launch: LaunchOp, operand: int, result: int) -> bool:
+    return size_of(launch.inputs[operand].type) == size_of(launch.outputs[result].type)
+
+
+class _Buffers:
+    """The `tile.buffer`s of a block, each once."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._known: dict[tuple[object, ...], SSAValue] = {}
+
+    def of(self, storage: Storage, type_: Attribute) -> SSAValue:
+        """The memory of a storage under a type."""
+        assert isinstance(type_, MemRefType)
+        storage = storage.root
+        constant = storage.literal if storage.space == "constant" else None
+        key = (storage.space, storage.offset, storage.label, constant, type_)
+        found = self._known.get(key)
+        if found is None:
+            op = BufferOp(
+                storage.space,
+                type_,
+                offset=storage.offset,
+                label=storage.label,
+                literal=storage.literal,
+            )
+            self._block.add_op(op)
+            found = self._known[key] = op.memory
+        return found
+
+
+class _Copies:
+    """Functions that move memory as it is, one per size and element type."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._module = module
+        self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
+        self._functions: dict[Attribute, func.FuncOp] = {}
+
+    def function(self, type_: MemRefType[Attribute]) -> str:
+        """The name of the function for this type."""
+        if type_ not in self._functions:
+            (size,) = type_.get_shape()
+            wanted = f"copy_{size}_{dtypes.from_ir(type_.element_type).name}"
+            numbered = (f"{wanted}_{number}" for number in count())
+            name = next(name for name in chain([wanted], numbered) if name not in self._taken)
+            self._taken.add(name)
+            self._functions[type_] = copy_function(name, type_)
+        return self._functions[type_].sym_name.data
+
+    def insert(self) -> None:
+        """Puts the functions in front of everything else."""
+        first = self._module.body.block.first_op
+        if first is not None:
+            self._module.body.block.insert_ops_before(list(self._functions.values()), first)
+
+
+def copy_function(name: str, type_: MemRefType[Attribute]) -> func.FuncOp:
+    """A kernel that copies its first memory to its second."""
+    (size,) = type_.get_shape()
+    body = Block(arg_types=[IndexType(), type_, type_])
+    _, source, target = body.args
+    with ImplicitBuilder(body):
+        zero, one, end = (arith.ConstantOp.from_int_and_width(n, IndexType()) for n in (0, 1, size))
+        loop = Block(arg_types=[IndexType()])
+        with ImplicitBuilder(loop):
+            element = memref.LoadOp.get(source, [loop.args[0]])
+            memref.StoreOp.get(element, target, [loop.args[0]])
+            scf.YieldOp()
+        scf.ForOp(zero, end, one, [], loop)
+        func.ReturnOp()
+    inputs = [argument.type for argument in body.args]
+    return func.FuncOp(name, (inputs, []), Region(body), StringAttr("private"))
