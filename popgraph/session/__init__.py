@@ -1,1 +1,71 @@
-"""PopART's sessions: what a program is told to do, step by step."""
+"""PopART's names: sessions, what they are told to do, and the builder of their graphs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from popgraph.builder import enums as _enums
+from popgraph.builder.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
+
+_MODULES = {
+    "popgraph.builder.builder": "Builder",
+    "popgraph.builder.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.input_settings": "InputSettings",
+    "popgraph.builder.tensorinfo": "TensorInfo getTensorInfo",
+    "popgraph.builder.exceptions": """
+        popart_exception popart_internal_exception popart_runtime_error optimizer_replacement_error
+        popart_unsupported_exception OutOfMemoryException poplibs_exception poplar_exception
+        poplar_runtime_error poplar_application_runtime_error poplar_system_runtime_error
+        poplar_recoverable_runtime_error poplar_unrecoverable_runtime_error
+        poplar_unknown_runtime_error
+    """,
+    "popgraph.session.about": """
+        DebugContext OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
+        defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
+        versionNumber versionString
+    """,
+    "popgraph.session.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
+    "popgraph.session.devices": """
+        DeviceInfo DeviceManager syncPatternFromString syncPatternToString
+    """,
+    "popgraph.session.logger": "Logger getLogger",
+    "popgraph.session.losses": "IdentityLoss L1Loss Loss NllLoss",
+    "popgraph.session.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
+    "popgraph.session.optimizers": "Adam Adaptive ConstSGD Optimizer SGD",
+    "popgraph.session.options": "SessionOptions",
+    "popgraph.session.patterns": "Patterns",
+    "popgraph.session.session": "InferenceSession TrainingSession",
+    "popgraph.session.settings": """
+        AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
+        BatchSerializationSettings CommGroup ExecutionPhaseSettings ExperimentalSettings
+        ReplicatedCollectivesSettings TensorLocation TensorLocationSettings VariableSettings
+    """,
+    "popgraph.session.step_io": "PyStepIO PyStepIOCallback PyWeightsIO StepIO",
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+_ENUMS = [
+    name
+    for name, value in vars(_enums).items()
+    if isinstance(value, type)
+    and issubclass(value, _enums.PopartEnum)
+    and value is not _enums.PopartEnum
+]
+_HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.enums")
+
+__all__ = sorted([*_HOMES, *_RESERVED_PREFIXES])
+
+
+def __getattr__(name: str) -> object:
+    """Each name is imported when it is first used."""
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    elif name in _RESERVED_PREFIXES:
+        value = import_module("popgraph.session.about").PREFIX_FUNCTIONS[name]
+    else:
+        raise AttributeError(f"module 'popgraph.session' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

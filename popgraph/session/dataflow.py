@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 
 from popgraph.builder.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from popgraph.builder.exceptions import popart_exception
@@ -152,6 +153,12 @@ class DataFlow:
         if id not in self._anchors:
             raise popart_exception(f"DataFlow::art: no anchor tensor {id}")
         return self._anchors[id]
+
+    def only(self, ids: Iterable[str]) -> DataFlow:
+        """The same flow with fewer anchors."""
+        fewer = copy(self)
+        fewer._anchors = {id: self._anchors[id] for id in ids}
+        return fewer
 
     def anchor_shape(self, id: str, shape: Shape) -> Shape:
         """The shape of the array that a step fills for an anchor of this shape."""

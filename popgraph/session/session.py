@@ -160,13 +160,20 @@ class Session:
             for id, array in self._host.items()
         }
 
+    def holds(self, id: str) -> bool:
+        """Whether this is a weight or a state that the host can read."""
+        return id in self._host
+
+    def weight(self, id: str) -> Array:
+        """A weight as `weightsToHost` fetched it."""
+        return (self._staged or self._host)[id]
+
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""
-        staged = self._host if self._staged is None else self._staged
         for id, target in weightsIo.weights.items():
-            source = staged.get(id)
-            if source is None:
+            if not self.holds(id):
                 continue
+            source = self.weight(id)
             if source.nbytes != target.nbytes:
                 raise popart_runtime_error(
                     f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "

@@ -1,0 +1,34 @@
+"""How do programs that say `import popart` or `import poponnx` find PopGraph?"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+ALIASES = {
+    "popart": "popgraph.compat.popart",
+    "popart_core": "popgraph.compat.popart",
+    "poponnx": "popgraph.compat.poponnx",
+}
+"""Under which names what can be imported once `enable` was called."""
+
+
+def enable() -> None:
+    """Makes `popart`, `popart_core` and `poponnx` importable in this process."""
+    for alias, home in ALIASES.items():
+        module = import_module(home)
+        held = sys.modules.setdefault(alias, module)
+        if held is not module:
+            raise ImportError(f"another {alias} is imported already: {held}")
+        for name, inner in list(sys.modules.items()):
+            if name.startswith(f"{home}."):
+                sys.modules.setdefault(alias + name.removeprefix(home), inner)
+
+
+def disable() -> None:
+    """Takes the names away again."""
+    for alias, home in ALIASES.items():
+        for name, module in list(sys.modules.items()):
+            ours = getattr(module, "__name__", "").startswith(home)
+            if (name == alias or name.startswith(f"{alias}.")) and ours:
+                del sys.modules[name]

@@ -1,0 +1,19 @@
+"""PopART's module `popart`: the names of `popgraph.session`, and nothing else."""
+
+from __future__ import annotations
+
+from popgraph import session as _session
+from popgraph.session.about import versionString as _version
+
+__version__ = _version()
+__all__ = list(_session.__all__)
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("__") or name not in _session.__all__:
+        raise AttributeError(f"module 'popart' has no attribute {name!r}")
+    return getattr(_session, name)
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

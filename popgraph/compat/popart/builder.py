@@ -1,0 +1,5 @@
+"""PopART's module `popart.builder`."""
+
+from popgraph.builder.builder import Builder
+
+__all__ = ["Builder"]

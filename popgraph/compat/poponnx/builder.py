@@ -1,0 +1,154 @@
+"""How were graphs built before operators had versions? By methods of the builder itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from popgraph.builder import builder as modern
+
+OPSET = 9
+"""PopONNX's default."""
+
+
+class Builder(modern.Builder):
+    """
+    PopART's builder, and the operators of 2018 on the builder itself: `builder.add([a, b])`.
+
+    The ids may be given one by one as well: `builder.add(a, b)`.
+    """
+
+    @property
+    def aiOnnx(self) -> Any:
+        return self.aiOnnxOpset(self._root._version or OPSET)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith(("_", "aiOnnxOpset")):
+            return super().__getattr__(name)
+        method = getattr(self.aiOnnx, name, None)
+        if method is None:
+            raise AttributeError(f"'Builder' object has no attribute '{name}'")
+        return _flat(method)
+
+    def getTensorTranslation(self) -> dict[str, str]:
+        """Names are their own translation."""
+        return {id: id for id in [*self.getInputTensorIds(), *self.getValueTensorIds()]}
+
+    def convolution(
+        self,
+        args: Sequence[str],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        dilation: Sequence[int],
+        groups: int = 1,
+        cacheOperation: bool = True,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(
+            self.aiOnnx.conv(
+                list(args),
+                strides=list(strides),
+                pads=list(padding),
+                dilations=list(dilation),
+                group=groups,
+                debugContext=debugPrefix,
+            )
+        )
+
+    def averagepool(
+        self,
+        args: Sequence[str],
+        kernel_shape: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        return str(
+            self.aiOnnx.averagepool(
+                list(args),
+                list(kernel_shape),
+                pads=list(padding),
+                strides=list(strides),
+                debugContext=debugPrefix,
+            )
+        )
+
+    def maxpool(
+        self,
+        args: Sequence[str],
+        kernel_shape: Sequence[int],
+        strides: Sequence[int],
+        padding: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        pooled = self.aiOnnx.maxpool(
+            list(args),
+            1,
+            list(kernel_shape),
+            pads=list(padding),
+            strides=list(strides),
+            debugContext=debugPrefix,
+        )
+        return str(pooled[0])
+
+    def gemm(
+        self,
+        args: Sequence[str],
+        alpha: float,
+        beta: float,
+        transA: int,
+        transB: int,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.gemm(list(args), alpha, beta, transA, transB, debugPrefix))
+
+    def pad(
+        self,
+        args: Sequence[str],
+        mode: str,
+        pads: Sequence[int],
+        value: float = 0.0,
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.pad(list(args), list(pads), mode, value, debugPrefix))
+
+    def slice(
+        self,
+        args: Sequence[str],
+        axes: Sequence[int],
+        starts: Sequence[int],
+        ends: Sequence[int],
+        debugPrefix: str = "",
+    ) -> str:
+        return str(self.aiOnnx.slice(list(args), list(ends), list(starts), list(axes), debugPrefix))
+
+    def subsample(self, args: Sequence[str], strides: Sequence[int], debugPrefix: str = "") -> str:
+        return self.aiGraphcore.subsample(list(args), list(strides), debugPrefix)
+
+    def dropout(self, args: Sequence[str], ratio: float = 0.5, debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.dropout(list(args), 1, ratio, debugPrefix)[0])
+
+    def constant(self, initVal: Any, debugPrefix: str = "") -> str:
+        return str(self.aiOnnx.constant(initVal, debugPrefix))
+
+    def reshape_const(  # type: ignore[override]
+        self, args: Any, shape: Any, *rest: Any, debugPrefix: str = ""
+    ) -> str:
+        """`reshape_const([x], shape)`, or PopART's form, which names the opset first."""
+        if isinstance(args, list | tuple):
+            return super().reshape_const(self.aiOnnx, args, list(shape), debugPrefix)
+        return super().reshape_const(args, shape, *rest)
+
+
+def _flat(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Takes the ids one by one as well as in a list; the old name of the debug context."""
+
+    def flat(*args: Any, debugPrefix: str = "", **named: Any) -> Any:
+        if args and all(isinstance(one, str) for one in args):
+            args = (list(args),)
+        if debugPrefix:
+            named["debugContext"] = debugPrefix
+        return method(*args, **named)
+
+    flat.__doc__ = method.__doc__
+    return flat

@@ -1,0 +1,61 @@
+"""What did PopONNX's data flow say that PopART's does not? How large a batch is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from popgraph.session import dataflow as modern
+from popgraph.support.shapes import Shape
+
+
+class AnchorReturnType(modern.AnchorReturnType):
+    """PopART's class, and the members of the enumeration that it was in 2018."""
+
+    ALL: ClassVar[AnchorReturnType]
+    FINAL: ClassVar[AnchorReturnType]
+    SUM: ClassVar[AnchorReturnType]
+
+
+AnchorReturnType.ALL = AnchorReturnType("ALL")
+AnchorReturnType.FINAL = AnchorReturnType("FINAL")
+AnchorReturnType.SUM = AnchorReturnType("SUM")
+
+
+class DataFlow(modern.DataFlow):
+    """
+    `DataFlow(batchesPerStep, batchSize, anchors, AnchorReturnType.ALL)`, or PopART's form.
+
+    With a batch size, the batches of a step stand one behind the other along the first axis of
+    inputs and anchors, instead of along an axis of their own.
+    """
+
+    def __init__(
+        self,
+        batchesPerStep: int,
+        batchSize: int | Mapping[str, modern.AnchorReturnType] | Iterable[str] = (),
+        anchorTensors: Mapping[str, modern.AnchorReturnType]
+        | Iterable[str]
+        | modern.AnchorReturnType = (),
+        anchorReturnType: modern.AnchorReturnType | None = None,
+    ) -> None:
+        self._batch_size: int | None = None
+        if isinstance(batchSize, int):
+            self._batch_size = batchSize
+            assert not isinstance(anchorTensors, modern.AnchorReturnType)
+            super().__init__(batchesPerStep, anchorTensors, anchorReturnType)
+        elif isinstance(anchorTensors, modern.AnchorReturnType):
+            super().__init__(batchesPerStep, batchSize, anchorTensors)
+        else:
+            super().__init__(batchesPerStep, batchSize or anchorTensors, anchorReturnType)
+
+    def batchSize(self) -> int:
+        return 1 if self._batch_size is None else self._batch_size
+
+    samplesPerBatch = batchSize
+
+    def anchor_shape(self, id: str, shape: Shape) -> Shape:
+        if self._batch_size is None or not shape:
+            return super().anchor_shape(id, shape)
+        count = (self.art(id).prefix(self.batchesPerStep()) or (1,))[0]
+        return (count * shape[0], *shape[1:])

@@ -1,0 +1,177 @@
+"""What was a session when there was one class for training, evaluation and inference?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.names import GRADIENT
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.dialects.program.attributes import Array
+from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.devices import DeviceInfo
+from popgraph.session.losses import Loss, as_losses
+from popgraph.session.optimizers import Optimizer
+from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
+from popgraph.session.session import InferenceSession, TrainingSession
+from popgraph.session.session import Session as _ModernSession
+from popgraph.session.step_io import PyWeightsIO, StepIO
+
+_KINDS: dict[str, Callable[[object], bool]] = {
+    "inputShapeInfo": lambda value: isinstance(value, InputShapeInfo),
+    "losses": lambda value: (
+        isinstance(value, list | tuple) and all(isinstance(one, Loss) for one in value)
+    ),
+    "optimizer": lambda value: isinstance(value, Optimizer),
+    "outputdir": lambda value: isinstance(value, str),
+    "passes": lambda value: isinstance(value, Patterns),
+    "cTens": lambda value: isinstance(value, list | tuple),
+    "userOptions": lambda value: isinstance(value, SessionOptions),
+}
+"""The arguments behind the first two, in order, and how each is known when others are left out."""
+
+
+class Session:
+    """
+    `Session(model, dataFeed, losses, optimizer)`: trains with an optimizer, evaluates with losses,
+    else infers.
+
+    A session that trains can evaluate and infer as well, with the weights as they are.
+    """
+
+    def __init__(self, fnModel: Any, dataFeed: DataFlow, *args: object, **named: Any) -> None:
+        given = {**_by_kind(args), **named}
+        self._model, self._flow = fnModel, dataFeed
+        self._losses = as_losses(given.get("losses"))
+        self._optimizer: Optimizer | None = given.get("optimizer")
+        self._named: dict[str, Any] = {
+            "inputShapeInfo": given.get("inputShapeInfo"),
+            "patterns": given.get("passes"),
+            "userOptions": given.get("userOptions"),
+        }
+        self._device: DeviceInfo | None = None
+        if self._optimizer is not None and not self._losses:
+            raise popart_exception("An optimizer is set without any losses")
+        if given.get("cTens"):
+            raise popart_exception(
+                "cTens is not supported", "Session(cTens=...)", "make these weights constants"
+            )
+        self._training = None if self._optimizer is None else self._make_training()
+        self._inference = self._make_inference() if self._training is None else None
+
+    def _make_training(self) -> TrainingSession:
+        return TrainingSession(
+            self._model,
+            self._flow,
+            losses=self._losses,
+            optimizer=self._optimizer,
+            **self._named,
+        )
+
+    def _make_inference(self) -> InferenceSession:
+        named = dict(self._named)
+        if self._training is not None:
+            options = named["userOptions"] or SessionOptions()
+            options.constantWeights = False
+            named["userOptions"] = options
+        return InferenceSession(self._model, self._forward_flow(), losses=self._losses, **named)
+
+    def _forward_flow(self) -> DataFlow:
+        """The anchors that exist without a backward pass."""
+        ids = [id for id in self._flow.anchors() if not id.startswith(GRADIENT)]
+        return self._flow.only(ids)
+
+    @property
+    def _main(self) -> _ModernSession:
+        found = self._training or self._inference
+        assert found is not None
+        return found
+
+    def setDevice(self, deviceInfo: DeviceInfo) -> None:
+        self._device = deviceInfo
+        self._main.setDevice(deviceInfo)
+
+    def prepareDevice(self) -> None:
+        self._main.prepareDevice()
+
+    def initAnchorArrays(self) -> dict[str, Array]:
+        return self._main.initAnchorArrays()
+
+    def weightsFromHost(self) -> None:
+        self._main.weightsFromHost()
+
+    def optimizerFromHost(self) -> None:
+        if self._training is not None:
+            self._training.optimizerFromHost()
+
+    def updateOptimizer(self, optimizer: Optimizer) -> None:
+        if self._training is None:
+            raise popart_exception("Trying to train when not in training mode")
+        self._training.updateOptimizer(optimizer)
+
+    def train(self, stepio: StepIO) -> None:
+        """One step of training."""
+        if self._training is None:
+            raise popart_exception("Trying to train when not in training mode")
+        self._training.run(stepio)
+
+    def evaluate(self, stepio: StepIO) -> None:
+        """One step without training: outputs and losses."""
+        if not self._losses:
+            raise popart_exception("Trying to evaluate when not in evaluation mode")
+        self._forward(stepio)
+
+    def infer(self, stepio: StepIO) -> None:
+        """One step without training."""
+        self._forward(stepio)
+
+    def _forward(self, stepio: StepIO) -> None:
+        if self._inference is None:
+            self._inference = self._make_inference()
+            self._inference.prepareDevice()
+        if self._training is not None:
+            self._training.weightsToHost()
+            ids = [id for id in self._inference.getAllTensorIds() if self._training.holds(id)]
+            arrays = {id: self._training.weight(id) for id in ids}
+            self._inference.writeWeights(PyWeightsIO(arrays))
+            self._inference.weightsFromHost()
+        self._inference.run(stepio)
+
+    def modelToHost(self, filename: str | Path) -> None:
+        self._main.modelToHost(filename)
+
+    def resetHostWeights(self, modelProtoOrFilename: Any) -> None:
+        self._main.resetHostWeights(modelProtoOrFilename)
+
+    def getInfo(self, id: str) -> TensorInfo:
+        return self._main.getInfo(id)
+
+    def getSummaryReport(self) -> str:
+        return self._main.getSummaryReport()
+
+    def getGraphReport(self) -> str:
+        return self._main.getGraphReport()
+
+    def getExecutionReport(self) -> str:
+        return self._main.getExecutionReport()
+
+
+def _by_kind(args: tuple[object, ...]) -> dict[str, object]:
+    """Which argument each value is, as the documents of the time leave some out."""
+    found: dict[str, object] = {}
+    names = list(_KINDS)
+    for value in args:
+        while names:
+            name = names.pop(0)
+            if value is None or _KINDS[name](value):
+                found[name] = value
+                break
+        else:
+            raise TypeError(f"Session() does not take {value!r} here")
+    return found
+
+
+__all__ = ["InferenceSession", "Session", "TrainingSession"]

@@ -1,0 +1,83 @@
+"""What does PopART's API tell about itself: versions, operators, names?"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+
+from popgraph.builder.builder import DEFAULT_OPSET
+from popgraph.builder.names import RESERVED_PREFIXES
+from popgraph.dialects.onnx import OPERATORS
+from popgraph.passes.onnx_to_graphcore.registry import supported_operators
+
+POPART = (3, 4, 0)
+"""The PopART whose API this is."""
+
+defaultAiOnnxOpset = DEFAULT_OPSET
+defaultAiOnnxMlOpset = 1
+defaultAiGraphcoreOpset = 1
+
+
+def versionNumber() -> tuple[int, int, int]:
+    return POPART
+
+
+def versionString() -> str:
+    try:
+        own = version("popgraph")
+    except PackageNotFoundError:
+        own = "0"
+    return f"{'.'.join(map(str, POPART))}+popgraph-{own}"
+
+
+def packageHash() -> str:
+    return hashlib.sha256(versionString().encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class OperatorIdentifier:
+    """One version of an operator."""
+
+    domain: str
+    type: str
+    version: int
+
+
+def getSupportedOperations(includeInternal: bool = False) -> list[OperatorIdentifier]:
+    """Every version of every operator that can be compiled."""
+    return [
+        OperatorIdentifier(domain or "ai.onnx", name, number)
+        for (domain, name), versions in supported_operators().items()
+        for number in versions
+    ]
+
+
+def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
+    """The operators of an ai.onnx version that cannot be compiled."""
+    known = set(supported_operators())
+    newest: dict[str, int] = {}
+    for op in OPERATORS:
+        schema = op.SCHEMA
+        if schema.domain or schema.deprecated or schema.since_version > opsetVersion:
+            continue
+        newest[schema.name] = max(newest.get(schema.name, 0), schema.since_version)
+    return [
+        OperatorIdentifier("ai.onnx", name, number)
+        for name, number in sorted(newest.items())
+        if ("", name) not in known
+    ]
+
+
+@dataclass(frozen=True)
+class DebugContext:
+    """A name for what is built; a plain string does as well."""
+
+    name: str = ""
+
+
+PREFIX_FUNCTIONS = {
+    function: partial(str, prefix) for function, prefix in RESERVED_PREFIXES.items()
+}
+"""`reservedGradientPrefix()` and its like."""
