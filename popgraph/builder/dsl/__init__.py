@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from popgraph.builder.dsl.document import Document, load, parse, parse_optimizer
+from popgraph.builder.dsl.from_module import text_of
 from popgraph.builder.dsl.training import OptimizerCall, TrainingSection
 
-__all__ = ["Document", "OptimizerCall", "TrainingSection", "load", "parse", "parse_optimizer"]
+__all__ = [
+    "Document",
+    "OptimizerCall",
+    "TrainingSection",
+    "load",
+    "parse",
+    "parse_optimizer",
+    "text_of",
+]

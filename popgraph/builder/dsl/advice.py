@@ -7,6 +7,7 @@ from functools import cache
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark.parsers.lalr_parser_state import ParserState
 
 from popgraph.builder.dsl.mistakes import TABLE, Advice
 from popgraph.builder.dsl.source import Source
@@ -64,7 +65,7 @@ def explain(error: UnexpectedInput, text: str, source: Source, language: Lark) -
         return None
     what, hint = (
         _wrong_closer(tokens, token)
-        or _advice(error, language)
+        or _advice(error, text, language)
         or (_expectation(error, language), "")
     )
     source.parse_error(_token_place(token, text), what, hint)
@@ -90,10 +91,10 @@ def _explain_character(error: UnexpectedCharacters, text: str, source: Source) -
 def _separable(text: str, line: int) -> int | None:
     """`line`, if what stands around it can be understood without it."""
     content = text.split("\n")[line - 1]
-    if "{" in content or "}" in content or not content.strip():
+    if "{" in content or "}" in content or content.split()[:1] in ([], ["graph"], ["train"]):
         return None
-    balanced = all(content.count(first) == content.count(last) for first, last in _PAIRS.items())
-    return line if balanced else None
+    opens = any(content.count(first) > content.count(last) for first, last in _PAIRS.items())
+    return None if opens else line
 
 
 def _tokens(language: Lark, text: str) -> list[Token]:
@@ -144,7 +145,7 @@ def _wrong_closer(tokens: list[Token], stuck: Token) -> tuple[str, str] | None:
     if stuck not in _PAIRS.values():
         return None
     opener = _innermost(tokens, stuck)
-    if opener is None:
+    if opener is None or (opener == "{" and stuck != "}"):
         return f"this `{stuck}` closes nothing", "remove it"
     if _PAIRS[opener] == stuck:
         return None
@@ -179,39 +180,48 @@ def _token_place(token: Token, text: str) -> Span:
     return span
 
 
-State = tuple[int, ...]
+Place = tuple[str, ...]
+"""Where the parser is stuck: the word, its states, and the word that the line begins with."""
 
 
-def _stuck_at(error: UnexpectedToken) -> State:
-    """The parser's last two states, the newer one first."""
-    return tuple(reversed(error.state.state_stack[-2:]))
+def _places(state: ParserState[int], token: Token, text: str) -> tuple[Place, Place, Place]:
+    """How to name a place, from the most to the least exact way."""
+    before, newest = [-1, *state.state_stack][-2:]
+    start = text.split("\n")[(token.line or 1) - 1].split()
+    first = start[0] if start and start[0] in _STATEMENTS else ""
+    known = (token.type, str(newest))
+    return (*known, str(before), first), (*known, str(before)), known
 
 
-def _advice(error: UnexpectedToken, language: Lark) -> tuple[str, str] | None:
-    newest, *_ = state = _stuck_at(error)
+_STATEMENTS = ("weight", "const", "graph", "train", "opset")
+
+
+def _advice(error: UnexpectedToken, text: str, language: Lark) -> tuple[str, str] | None:
     known = _known(language)
-    found = known.get((state, error.token.type)) or known.get(((newest,), error.token.type))
-    return (found.what, found.hint) if found else None
+    for place in _places(error.state, error.token, text):
+        if place in known:
+            return known[place].what, known[place].hint
+    return None
 
 
 @cache
-def _known(language: Lark) -> dict[tuple[State, str], Advice]:
-    """Where each example of the table gets stuck; the first that claims a state keeps it."""
-    found: dict[tuple[State, str], Advice] = {}
+def _known(language: Lark) -> dict[Place, Advice]:
+    """Where each example of the table gets stuck; the first that claims a place keeps it."""
+    found: dict[Place, Advice] = {}
     for advice in TABLE:
         for example in advice.examples:
-            state, kind = stuck(language, example)
-            found.setdefault((state[:1] if advice.anywhere else state, kind), advice)
+            exact, close, rough = stuck(language, example)
+            for place in (rough,) if advice.anywhere else (exact, close):
+                found.setdefault(place, advice)
     return found
 
 
-def stuck(language: Lark, example: str) -> tuple[State, str]:
-    """The state in which the parser refuses an example, and the kind of word it refuses."""
-    interactive = language.parse_interactive(example, start="file")
+def stuck(language: Lark, example: str) -> tuple[Place, Place, Place]:
+    """The place at which the parser refuses an example."""
     try:
-        interactive.exhaust_lexer()
+        language.parse_interactive(example, start="file").exhaust_lexer()
     except UnexpectedToken as error:
-        return _stuck_at(error), error.token.type
+        return _places(error.state, error.token, example)
     raise AssertionError(f"nothing is wrong with {example!r}")
 
 

@@ -50,10 +50,20 @@ def parse(text: str, filename: str = "<text>") -> Document:
     Raises ParseError or TypeMismatchError, or an ErrorGroup of them: every mistake at once.
     Weights that the text loads are looked for beside `filename`.
     """
-    source = Source(text, filename)
+    try:
+        return _parse(Source(text, filename))
+    except RecursionError as error:
+        raise ParseError(
+            "this text is nested too deeply", filename, "give parts of it a name"
+        ) from error
+
+
+def _parse(source: Source) -> Document:
     file = parse_file(source)
     store = WeightStore()
-    setting = Setting(source, Path(filename).parent, opset_versions(source, file.opsets), store)
+    setting = Setting(
+        source, Path(source.filename).parent, opset_versions(source, file.opsets), store
+    )
     _check_graphs(source, file)
     lowered = {graph.name.text: lower_graph(setting, graph) for graph in file.graphs}
     trainings = _trainings(setting, file)

@@ -221,7 +221,8 @@ def _loaded(source: Source, folder: Path, wanted: Wanted, call: Call) -> Array:
         source.parse_error(texts[1].span, f"{file!r} holds no array {key!r}")
         raise Failed from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        source.parse_error(texts[0].span, f"{file!r} cannot be read: {error}")
+        reason = getattr(error, "strerror", None) or str(error)
+        source.parse_error(texts[0].span, f"{file!r} cannot be read: {reason}")
         raise Failed from error
     if array is None:
         source.parse_error(texts[0].span, f"{file!r} is no .npz file")

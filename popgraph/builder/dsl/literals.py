@@ -25,6 +25,8 @@ from popgraph.support import dtypes
 STRING = "string"
 """The element type of tensors of strings, which is no number type and so has no `DType`."""
 
+_MOST_AXES = 32
+
 Leaf = int | float | bool | str
 
 
@@ -113,6 +115,9 @@ def _shape(source: Source, expression: Expression) -> tuple[int, ...]:
     if not isinstance(expression, Items):
         return ()
     shapes = [_shape(source, item) for item in expression.items]
+    if shapes and len(shapes[0]) >= _MOST_AXES:
+        source.mismatch(expression.span, f"a list has at most {_MOST_AXES} levels")
+        raise Failed
     for item, shape in zip(expression.items, shapes, strict=True):
         if shape != shapes[0]:
             source.mismatch(

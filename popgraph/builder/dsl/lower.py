@@ -157,6 +157,11 @@ class GraphLowering:
             self.source.parse_error(name.span, f"`{name.text}` stands twice among the outputs")
             raise Failed
         seen.add(name.text)
+        if not self.scope.taken(name.text):
+            close = self.scope.closest(name.text)
+            hint = f"did you mean `{close}`?" if close else f"`{name.text} = ...` in the body"
+            self.source.parse_error(name.span, f"nothing defines the output `{name.text}`", hint)
+            raise Failed
         value = self.scope.value(name)
         if target.type is not None:
             check_declared(self.source, name.text, target.type, value)
@@ -272,7 +277,7 @@ class GraphLowering:
                     continue
                 try:
                     if literals:
-                        dtype = self.literal_dtype(operator, place, values, expression)
+                        dtype = literal_dtype(operator, place, values, expression)
                         values[place] = self.literal(expression, dtype, None)
                     else:
                         values[place] = self.value(expression)
@@ -281,23 +286,6 @@ class GraphLowering:
         if failed:
             raise Failed
         return values
-
-    def literal_dtype(
-        self,
-        operator: Operator,
-        place: int,
-        values: Sequence[SSAValue | None],
-        expression: Expression,
-    ) -> str:
-        """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
-        for other in operator.like(place):
-            value = values[other] if other < len(values) else None
-            if value is not None and (dtype := dtype_of(value)):
-                return dtype
-        usual = default_dtype(expression)
-        allowed = operator.allowed(place)
-        choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
-        return choices[0]
 
     def literal(self, expression: Expression, dtype: str | None, name: str | None) -> SSAValue:
         typed = typed_literal(expression)
@@ -355,6 +343,23 @@ class GraphLowering:
             name = f"{self._stem}/{self._steps}"
             if not self.scope.taken(name):
                 return name
+
+
+def literal_dtype(
+    operator: Operator,
+    place: int,
+    values: Sequence[SSAValue | None],
+    expression: Expression,
+) -> str:
+    """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
+    for other in operator.like(place):
+        value = values[other] if other < len(values) else None
+        if value is not None and (dtype := dtype_of(value)):
+            return dtype
+    usual = default_dtype(expression)
+    allowed = operator.allowed(place)
+    choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
+    return choices[0]
 
 
 def dtype_of(value: SSAValue) -> str:

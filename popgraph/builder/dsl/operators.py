@@ -91,10 +91,10 @@ def domain_of(path: Path, opsets: Mapping[str, int]) -> str:
     prefix = ".".join(part.text for part in path.parts[:-1])
     if prefix == "ai.onnx":
         return ""
-    for domain in (*opsets, *PREFIXES, GRAPHCORE):
-        if domain == prefix or (prefix and domain.rpartition(".")[2] == prefix):
-            return domain
-    return prefix
+    known = (*opsets, *PREFIXES, GRAPHCORE)
+    if prefix in known:
+        return prefix
+    return next((one for one in known if one.rpartition(".")[2] == prefix), prefix)
 
 
 def operator_of(source: Source, path: Path, opsets: Mapping[str, int]) -> Operator:
@@ -180,7 +180,9 @@ def _add_input(
     if name not in operator.input_names:
         known = [*operator.kinds, *operator.input_names]
         close = get_close_matches(name, known, 1, 0.5)
-        hint = f"did you mean `{close[0]}`?" if close else f"it has {', '.join(known) or 'none'}"
+        hint = (
+            f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(known) or 'nothing'}"
+        )
         source.parse_error(
             argument.keyword.span, f"{operator.shown} has no attribute or input `{name}`", hint
         )

@@ -69,6 +69,10 @@ class Scope:
             raise Failed
         return value
 
+    def closest(self, name: str) -> str:
+        """The known name that looks most like this one; empty when none does."""
+        return next(iter(get_close_matches(name, [*self._values, *self._coming], 1, 0.5)), "")
+
     def _unknown(self, name: Name) -> tuple[str, str]:
         place = self._coming.get(name.text)
         if place is not None and (place.line, place.column) > (name.span.line, name.span.column):
@@ -78,8 +82,8 @@ class Scope:
             )
         if place is not None:
             return f"`{name.text}` is used in its own definition", "give the result another name"
-        close = get_close_matches(name.text, [*self._values, *self._coming], 1, 0.5)
-        hint = f"did you mean `{close[0]}`?" if close else "define it in a line before this one"
+        close = self.closest(name.text)
+        hint = f"did you mean `{close}`?" if close else "define it in a line before this one"
         return f"there is no value `{name.text}`", hint
 
 

@@ -44,7 +44,8 @@ class Source:
 
     def note(self, span: Span, error: PopgraphError) -> None:
         """Notes what another part of the system says about what stands here."""
-        self.mistakes.append((span, type(error)(error.what, self.where(span), error.hint)))
+        kind = TypeMismatchError if isinstance(error, TypeMismatchError) else ParseError
+        self.mistakes.append((span, kind(error.what, self.where(span), error.hint)))
 
     def raise_mistakes(self) -> None:
         """Raises what was noted, in the order of the text."""

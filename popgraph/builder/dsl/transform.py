@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from inspect import cleandoc
 from typing import Any, cast
 
 from lark import Token, v_args
@@ -56,12 +57,7 @@ def _span(meta: Meta) -> Span:
 
 def _docstring(token: Token | None) -> str:
     """The text of a `DOC`, without the indentation that it shares with the code around it."""
-    if token is None:
-        return ""
-    lines = token[3:-3].strip().splitlines()
-    rest = [line for line in lines[1:] if line.strip()]
-    margin = min((len(line) - len(line.lstrip()) for line in rest), default=0)
-    return "\n".join([*lines[:1], *(line[margin:].rstrip() for line in lines[1:])])
+    return "" if token is None else cleandoc(token[3:-3])
 
 
 @v_args(meta=True)

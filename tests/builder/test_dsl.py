@@ -1,0 +1,313 @@
+"""Does a `.pgraph` text mean what it says?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+
+from popgraph.builder.dsl import Document, OptimizerCall, load, parse, parse_optimizer
+from popgraph.builder.dsl.initializers import INITIALIZERS, fans
+from popgraph.dialects.onnx import Initializer, OnnxOp, model_of
+from popgraph.dialects.onnx.types import describe
+from popgraph.support.errors import ParseError, PopgraphError
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.pgraph"))
+
+
+def body(statements: str, *, head: str = "x: f32[N, 4]", opset: int = 21) -> Document:
+    return parse(f"opset {opset}\ngraph g({head}) -> y {{\n{statements}\n}}", "t.pgraph")
+
+
+def nodes(document: Document) -> list[OnnxOp]:
+    return list(model_of(document.module).graph.nodes)
+
+
+def op_types(document: Document) -> list[str]:
+    return [node.op_type for node in nodes(document)]
+
+
+def weight(document: Document, name: str) -> Any:
+    for op in model_of(document.module).graph.block.ops:
+        if isinstance(op, Initializer) and op.value_name.text == name:
+            return op.array(document.weights)
+    raise AssertionError(f"no weight {name}")
+
+
+def test_infix_operators_bind_as_in_python() -> None:
+    document = body("y = -x ** 2.0 + x * x / 2.0 - x")
+    assert op_types(document) == [
+        "Constant", "Pow", "Neg", "Mul", "Constant", "Div", "Add", "Sub",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("symbol", "expected"),
+    [
+        ("==", ["Equal"]), ("!=", ["Equal", "Not"]), ("<", ["Less"]), ("<=", ["LessOrEqual"]),
+        (">", ["Greater"]), (">=", ["GreaterOrEqual"]), ("@", ["MatMul"]),
+    ],
+)  # fmt: skip
+def test_each_symbol_is_an_operator(symbol: str, expected: list[str]) -> None:
+    assert op_types(body(f"y = x {symbol} x", head="x: f32[4, 4]")) == expected
+
+
+def test_inputs_stand_by_place_or_by_name_and_may_be_missing() -> None:
+    clip = nodes(body("y = Clip(x, _, 6)"))[-1]
+    assert [value is None for value in clip.input_values()] == [False, True, False]
+    named = nodes(body("y = Clip(x, max=6)"))[-1]
+    assert [value is None for value in named.input_values()] == [False, True, False]
+
+
+def test_a_keyword_is_an_attribute_where_the_version_has_one() -> None:
+    old = nodes(body("y = Dropout(x, ratio=0.25)", opset=10))[-1]
+    assert old.attribute_values()["ratio"] == pytest.approx(0.25)
+    new = body("(y, mask) = Dropout(x, ratio=0.25)")
+    assert op_types(new) == ["Constant", "Dropout"]
+    assert nodes(new)[-1].output_names == ("y", "mask")
+
+
+@pytest.mark.parametrize(
+    ("statement", "dtype", "expected"),
+    [
+        ("y = x * 2", "float32", 2.0),
+        ("y = Reshape(x, [0, 4])", "int64", [0, 4]),
+        ("y = Cast(x, to=f16) * 2", "float16", 2.0),
+        ("y = Cast(x, to=f64) * f64(0.5)", "float64", 0.5),
+        ("y = i8([[1, -2]])", "int8", [[1, -2]]),
+        ("const y = [true, false]", "bool", [True, False]),
+        ("const y: u8[2] = [1, 0xff]", "uint8", [1, 255]),
+        ('const y = ["a"]', "object", ["a"]),
+    ],
+)
+def test_literals_take_the_type_that_is_wanted(statement: str, dtype: str, expected: Any) -> None:
+    document = body(f"    {statement}")
+    held = [n.attribute_values(document.weights) for n in nodes(document)]
+    arrays = [values["value"] for values in held if "value" in values]
+    assert str(arrays[0].dtype) == dtype
+    assert arrays[0].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ('auto_pad="SAME_UPPER"', "SAME_UPPER"),
+        ("kernel_shape=[2, 2]", [2, 2]),
+        ("ceil_mode=true", 1),
+        ("storage_order=0", 0),
+    ],
+)
+def test_attributes(written: str, expected: Any) -> None:
+    name = written.split("=")[0]
+    extra = "" if name == "kernel_shape" else ", kernel_shape=[2, 2]"
+    document = body(f"y = MaxPool(x, {written}{extra})", head="x: f32[1, 1, 4, 4]")
+    assert nodes(document)[-1].attribute_values()[name] == expected
+
+
+def test_dtypes_are_attributes_too() -> None:
+    assert nodes(body("y = Cast(x, to=f16)"))[0].attribute_values()["to"] == 10
+
+
+def test_symbolic_dimensions_flow_through() -> None:
+    document = body("weight w: f32[4, 7] = zeros\n y = x @ w")
+    assert describe(model_of(document.module).graph.outputs.data[0].type) == "f32[N, 7]"
+
+
+def test_a_declared_type_says_more_than_inference_knows() -> None:
+    document = parse("graph g(x: f32[?, 4]) -> (y: f32[M, 4]) {\n y = Relu(x)\n}")
+    assert describe(model_of(document.module).graph.outputs.data[0].type) == "f32[M, 4]"
+
+
+def test_operators_of_other_domains_travel() -> None:
+    document = body('y: f32[N, 4] = com.example.Odd(x, _, x, a=1, f=0.5, s="t", n=[1, 2])')
+    (node,) = nodes(document)
+    assert (node.domain, node.op_type) == ("com.example", "Odd")
+    assert node.attribute_values() == {"a": 1, "f": 0.5, "s": "t", "n": [1, 2]}
+    assert describe(node.results[0].type) == "f32[N, 4]"
+    assert model_of(document.module).opset_versions == {"": 21, "com.example": 1}
+
+
+def test_a_domain_may_be_shortened() -> None:
+    assert nodes(body("y = graphcore.Gelu(x)"))[0].domain == "ai.graphcore"
+    assert nodes(body("y = ml.Normalizer(x)"))[0].domain == "ai.onnx.ml"
+
+
+def test_the_newest_operators_are_the_default() -> None:
+    document = parse("graph g(x: f32[2]) -> y {\n y = Relu(x)\n}")
+    newest = model_of(document.module).opset_versions[""]
+    assert newest >= 21
+    assert nodes(document)[0].name == "onnx.Relu.v14"
+
+
+def test_every_operation_knows_its_place_in_the_text() -> None:
+    document = body("weight w: f32[4] = zeros\n y = Relu(\n    x + w)")
+    places = {}
+    for op in model_of(document.module).graph.block.ops:
+        if isinstance(op.location, NameLoc) and isinstance(op.location.location, FileLineColLoc):
+            at = op.location.location
+            places[op.name.split(".")[1]] = (at.filename.data, at.line.data, at.column.data)
+    assert places == {
+        "Initializer": ("t.pgraph", 3, 8),
+        "Add": ("t.pgraph", 5, 7),
+        "Relu": ("t.pgraph", 4, 6),
+    }
+
+
+def test_doc_strings_are_kept() -> None:
+    document = parse(
+        '"""File."""\ngraph g(x: f32) -> y {\n  """\n  Graph.\n    More.\n  """\n  y = x\n}'
+    )
+    model = model_of(document.module)
+    assert model.doc is not None
+    assert model.doc.text == "File.\n\nGraph.\n  More."
+
+
+def test_layout_is_free_inside_parentheses() -> None:
+    text = "\r\n# c\r\n\r\ngraph g(\n  x: f32[2], # in\n) -> (\n y,\n) { y = Add(\n x,\n x,\n) }"
+    assert op_types(parse(text)) == ["Add"]
+
+
+# --- weights -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(INITIALIZERS))
+def test_initialisers_are_repeatable_and_of_the_right_type(name: str) -> None:
+    call = {"constant": "constant(0.5)"}.get(name, name)
+    first, again = (body(f"weight w: f16[8, 4] = {call}\n y = x") for _ in range(2))
+    array = weight(first, "w")
+    assert array.shape == (8, 4)
+    assert array.dtype == np.float16
+    assert np.array_equal(array, weight(again, "w"))
+
+
+def test_two_weights_without_a_seed_differ_and_equal_seeds_agree() -> None:
+    document = body(
+        "weight a: f32[9] = normal\n weight b: f32[9] = normal\n"
+        "weight c: f32[9] = normal(seed=3)\n weight d: f32[9] = normal(seed=3)\n y = x"
+    )
+    assert not np.array_equal(weight(document, "a"), weight(document, "b"))
+    assert np.array_equal(weight(document, "c"), weight(document, "d"))
+
+
+def test_distributions_have_the_moments_they_are_named_for() -> None:
+    shape = "[400, 300]"
+    document = body(
+        f"weight n: f32{shape} = normal(mean=1, std=2, seed=1)\n"
+        f"weight u: f32{shape} = uniform(-1, 3, seed=1)\n"
+        f"weight g: f32{shape} = glorot_uniform(seed=1)\n"
+        f"weight h: f32{shape} = he_normal(seed=1)\n y = x"
+    )
+    n, u, g, h = (weight(document, name) for name in "nugh")
+    assert (n.mean(), n.std()) == (pytest.approx(1, abs=0.03), pytest.approx(2, rel=0.01))
+    assert u.min() == pytest.approx(-1, abs=0.01)
+    assert u.max() == pytest.approx(3, abs=0.01)
+    limit = (6 / 700) ** 0.5
+    assert np.abs(g).max() <= limit
+    assert np.abs(g).max() == pytest.approx(limit, rel=0.01)
+    assert h.std() == pytest.approx((2 / 400) ** 0.5, rel=0.01)
+
+
+def test_fans_of_matrices_and_convolutions() -> None:
+    assert fans((64, 10)) == (64, 10)
+    assert fans((16, 3, 5, 5)) == (75, 400)
+    assert fans((7,)) == (7, 7)
+    assert fans(()) == (1, 1)
+
+
+def test_weights_are_loaded_from_beside_the_text(tmp_path: Path) -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(tmp_path / "w.npz", a=array, b=array.astype(np.float64))
+    path = tmp_path / "m.pgraph"
+    path.write_text('graph g() -> w {\n  weight w: f32[2, 3] = load("w.npz", "a")\n}')
+    assert np.array_equal(weight(load(path), "w"), array)
+    path.write_text('graph g() -> w {\n  weight w: f32[2, 3] = load("w.npz", "b")\n}')
+    with pytest.raises(PopgraphError, match="the file holds float64"):
+        load(path)
+    path.write_text('graph g() -> w {\n  weight w: f32[2, 3] = load("w.npz", "c")\n}')
+    with pytest.raises(ParseError, match="holds no array 'c'"):
+        load(path)
+    (tmp_path / "w.npz").write_bytes(b"nonsense")
+    with pytest.raises(ParseError, match="cannot be read"):
+        load(path)
+
+
+# --- training and files ------------------------------------------------------------------------
+
+TRAINED = """
+graph g(x: f32[N, 4]) -> (y: f32[N, 3]) {
+    weight w: f32[4, 3] = he_normal
+    y = Softmax(x @ w)
+}
+train (labels: i32[N]) {
+    loss = nll(y, labels)
+    optimizer = Adam(0.001, beta1=0.8)
+}
+"""
+
+
+def test_a_train_section_is_data() -> None:
+    training = parse(TRAINED).training
+    assert training is not None
+    assert training.loss == "loss"
+    assert training.inputs == ("labels",)
+    assert training.optimizer is not None
+    assert training.optimizer.name == "Adam"
+    assert training.optimizer.arguments == {"learning_rate": 0.001, "beta1": 0.8}
+
+
+def test_training_adds_inputs_and_the_loss_and_inference_does_not_know_them() -> None:
+    document = parse(TRAINED)
+    assert model_of(document.module).graph.input_names == ("x",)
+    assert document.training is not None
+    graph = model_of(document.training.module).graph
+    assert graph.input_names == ("x", "labels")
+    assert graph.output_names == ("y", "loss")
+    assert describe(graph.outputs.data[1].type) == "f32[]"
+    assert list(graph.nodes)[-1].op_type == "Nll"
+
+
+def test_any_scalar_may_be_the_loss() -> None:
+    document = parse(
+        "graph g(x: f32[4, 2]) -> y {\n weight w: f32[2] = ones\n y = x * w\n}\n"
+        "train (t: f32[4, 2]) {\n d = y - t\n loss = ReduceMean(d * d, keepdims=0)\n}"
+    )
+    assert document.training is not None
+    assert document.training.optimizer is None
+    assert model_of(document.training.module).graph.output_names == ("y", "loss")
+
+
+def test_several_graphs_and_their_trainings() -> None:
+    graph = "graph {}(x: f32[2]) -> y {{\n weight w: f32[2] = ones\n y = x * w\n}}\n"
+    document = parse(graph.format("a") + graph.format("b") + "train b {\n loss = l1(y)\n}")
+    assert list(document.graphs) == ["a", "b"]
+    assert document.module is document.graphs["a"]
+    assert document.training is None
+    assert list(document.trainings) == ["b"]
+
+
+def test_an_optimizer_can_be_parsed_alone() -> None:
+    call = parse_optimizer("SGD(0.1, momentum=0.9, nesterov=true)")
+    assert isinstance(call, OptimizerCall)
+    assert call.arguments == {"learning_rate": 0.1, "momentum": 0.9, "nesterov": True}
+    with pytest.raises(ParseError):
+        parse_optimizer("SGD(")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_are_well_formed_and_trainable(path: Path) -> None:
+    document = load(path)
+    assert document.training is not None
+    for module in (document.module, document.training.module):
+        module.verify()
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "m.pgraph"
+    with pytest.raises(ParseError, match="cannot be read"):
+        load(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ParseError, match="UTF-8"):
+        load(path)

@@ -1,0 +1,259 @@
+"""Does a text say exactly what the module it was printed from says, and the module what it says?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from popgraph.builder.dsl import parse, text_of, tree
+from popgraph.builder.dsl.formatter import RESERVED, format_file
+from popgraph.builder.dsl.parser import parse_file
+from popgraph.builder.dsl.source import Source
+from popgraph.dialects.onnx import tensor_type
+from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.dialects.program import WeightStore
+from popgraph.support.errors import UnsupportedError
+
+NOWHERE = tree.Span(1, 1, 1, 1)
+
+# --- module -> text -> module ------------------------------------------------------------------
+
+UNARY = ("Neg", "Relu", "Identity", "Abs", "Softmax")
+BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "MatMul")
+names = st.sampled_from(["h", "x/1", "a b", "weight", "_", "`", "é", "\\n\n", "h/1", "h/2", "12"])
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Plain data: what to write after the input `x: f32[N, 4]` and the weight `w: f32[4, 4]`."""
+    count = draw(st.integers(1, 7))
+    kinds = st.sampled_from(["unary", "binary", "constant", "cast", "dropout", "custom", "reshape"])
+    operand = st.integers(0, 9)
+    value = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0, 0.5, np.inf])
+    return [
+        (
+            draw(kinds),
+            draw(operand),
+            draw(operand),
+            draw(st.sampled_from(range(6))),
+            draw(value),
+            draw(names | st.just("")),
+        )
+        for _ in range(count)
+    ]
+
+
+class Writing:
+    """A graph that follows the plain data; every value has the shape [N, 4] or [4, 4]."""
+
+    def __init__(self, described: list[tuple[Any, ...]], stepwise: bool) -> None:
+        self.store = WeightStore()
+        self.writer = GraphWriter({"": 21, "com.example": 1}, self.store, name="g")
+        self.values = [
+            self.writer.add_input("x", tensor_type("f32", ["N", 4])),
+            self.writer.add_initializer("w", np.eye(4, dtype=np.float32)),
+        ]
+        for place, step in enumerate(described):
+            # Stepwise names are those that a reader would give to the parts of one expression.
+            self.name = f"out/{place + 1}" if stepwise else self.fresh(step[5] or "v")
+            self.write(*step[:5])
+        last = self.writer.add_node("Identity", [self.values[-1]], outputs=["out"])
+        self.writer.set_outputs(last)
+        self.module = self.writer.module()
+
+    def fresh(self, stem: str) -> str:
+        return self.writer.fresh_name(stem)
+
+    def pick(self, number: int) -> Any:
+        return self.values[-1 - number % len(self.values)]
+
+    def write(self, kind: str, first: int, second: int, which: int, value: float) -> None:
+        node = self.writer.add_node
+        x, y = self.pick(first), self.pick(second)
+        match kind:
+            case "unary":
+                attributes = {"axis": -1} if UNARY[which % 5] == "Softmax" else {}
+                made = node(UNARY[which % 5], [x], attributes, outputs=[self.name])
+            case "binary":
+                if BINARY[which] == "MatMul":
+                    y = self.values[1]
+                made = node(BINARY[which], [x, y], outputs=[self.name])
+            case "constant":
+                dtype = [np.float32, np.float32, np.float64][which % 3]
+                array = np.full([(), (1,), (1, 1)][which % 3], value, dtype)
+                constant = node("Constant", [], {"value": array}, outputs=[self.name + "c"])
+                cast = node("CastLike", [*constant, x], outputs=[self.name + "d"])
+                made = node("Mul", [x, *cast], outputs=[self.name])
+            case "cast":
+                there = node("Cast", [x], {"to": 10}, outputs=[self.name + "t"])
+                made = node("Cast", there, {"to": 1}, outputs=[self.name])
+            case "dropout":
+                made = node("Dropout", [x], outputs=[self.name, ["", "m" + self.name][which % 2]])
+            case "custom":
+                attributes = {"a": which, "f": value, "s": 'q"\n', "n": [1, 2], "e": [0.5]}
+                made = node(
+                    "Odd", [x, None, y], attributes, domain="com.example", outputs=[self.name],
+                    result_types=[x.type],
+                )  # fmt: skip
+            case _:
+                shape = node(
+                    "Constant", [], {"value": np.array([-1, 4])}, outputs=[self.name + "s"]
+                )
+                made = node("Reshape", [x, *shape], outputs=[self.name])
+        self.values.append(made[0])
+
+
+def assert_roundtrip(module: Any, weights: WeightStore) -> str:
+    text = text_of(module, weights)
+    again = parse(text)
+    assert again.module.is_structurally_equivalent(module), text
+    assert text_of(again.module, again.weights) == text
+    return text
+
+
+@given(steps(), st.booleans())
+def test_a_module_printed_and_parsed_is_the_same(
+    described: list[tuple[Any, ...]], stepwise: bool
+) -> None:
+    writing = Writing(described, stepwise)
+    assert_roundtrip(writing.module, writing.store)
+
+
+TEXTS = {
+    "expressions": "y = (x + 1) * -x ** 2 / (x - 0.5) - -(x * x)",
+    "comparison": "y = Where(x < 0.5, x, Where(x == x, x * 2, 0.25))",
+    "powers": "y = (x ** 2) ** x ** (-x)",
+    "calls": "y = Clip(Softmax(x @ w, axis=-1), _, 0.5)",
+    "typed literals": "y = Cast(x, to=f64) * f64(0.5) + Cast(i8(3), to=f64)",
+    "shapes": "y = Reshape(Concat(x, x, axis=0), [-1, 2, 2])",
+    "alias": "h = x\n    y = h",
+    "backticks": "`my value/1` = x\n    `weight` = `my value/1`\n    y = `weight`",
+    "steps by hand": "`y/1` = Relu(x)\n    y = Neg(`y/1`) + Neg(x)",
+    "several results": "(a, b) = Split(x, [1, 3], axis=1)\n    y = Concat(b, a, axis=1)",
+    "constants": "const c: f32[2, 2] = [[0.1, -0.0], [inf, nan]]\n    const i = 7\n    y = x",
+    "empty": "const c: f32[0] = []\n    const d: f32[2, 0] = []\n    y = x",
+    "types": "a: f32[N, 4] = Relu(x)\n    b: f32[N, 4] = graphcore.Gelu(a)\n    y = b",
+    "negated literals": "y = Neg(3.0) * x - -2.0 + Neg(Neg(x))",
+    "bare constant": "y = f32([[1.0, 2.0, 3.0, 4.0]]) + x",
+}
+
+
+@pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS.keys())
+def test_text_to_ir_to_text_is_a_fixpoint(body: str) -> None:
+    head = "opset 21\ngraph g(x: f32[N, 4]) -> y {\n    weight w: f32[4, 4] = normal(std=0.5)\n    "
+    document = parse(f"{head}{body}\n}}\n")
+    assert_roundtrip(document.module, document.weights)
+
+
+def test_what_was_written_neatly_comes_back_as_it_was() -> None:
+    text = '''"""Two layers."""
+
+opset 21
+
+graph net(x: f32[N, 4]) -> (y: f32[N, 2]) {
+    weight w: f32[4, 2] = ones
+    weight b: f32[2] = [0.1, -2.0]
+    h = Relu(x @ w + b * 0.5)
+    y = Softmax(-h ** 2.0, axis=-1)
+}
+'''
+    document = parse(text)
+    assert text_of(document.module, document.weights) == text
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([0.1, 1 / 3, 1e-45, 3.4028235e38, -0.0, np.inf], np.float32),
+        np.array([0.1, 1 / 3, 5e-324, 1.7976931348623157e308], np.float64),
+        np.array([0.1, 65504, 6e-8], np.float16),
+        np.array([0.1, 3e38, 1e-40], ml_dtypes.bfloat16),
+        np.array([0.1, 448], ml_dtypes.float8_e4m3fn),
+        np.array([2**64 - 1, 0], np.uint64),
+        np.array([-(2**63), 2**63 - 1], np.int64),
+        np.array([True, False]),
+        np.array([-8, 7], ml_dtypes.int4),
+        np.array([["a", "b\n"], ['"', "é"]], object),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_every_bit_of_a_weight_survives(array: Any) -> None:
+    store = WeightStore()
+    writer = GraphWriter({"": 21}, store, name="g")
+    value = writer.add_initializer("w", array)
+    writer.set_outputs(writer.add_node("Identity", [value], outputs=["y"]))
+    text = assert_roundtrip(writer.module(), store)
+    assert "weight w" in text
+
+
+def test_what_the_language_cannot_say_is_refused() -> None:
+    store = WeightStore()
+    writer = GraphWriter({"": 21}, store, name="g")
+    payload = np.array([0x7FC00001, 0], np.uint32).view(np.float32)
+    writer.set_outputs([writer.add_initializer("w", payload)])
+    with pytest.raises(UnsupportedError, match="NaN"):
+        text_of(writer.module(), store)
+
+
+# --- tree -> text -> tree ----------------------------------------------------------------------
+
+identifiers = st.sampled_from(["x", "w2", "a b", "é", "`\\", *sorted(RESERVED)])
+tree_names = identifiers.map(lambda text: tree.Name(NOWHERE, text))
+numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False)
+leaves: st.SearchStrategy[Any] = st.one_of(
+    tree_names,
+    numbers.map(lambda value: tree.Number(NOWHERE, value)),
+    st.text(max_size=5).map(lambda text: tree.Text(NOWHERE, text)),
+    st.booleans().map(lambda value: tree.Truth(NOWHERE, value)),
+)
+
+
+def extend(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    symbols = st.sampled_from(["+", "-", "*", "/", "@", "**", "==", "!=", "<", "<=", ">", ">="])
+    paths = st.lists(tree_names, min_size=1, max_size=3).map(
+        lambda parts: tree.Path(NOWHERE, tuple(parts))
+    )
+    arguments = st.builds(
+        tree.Argument, st.just(NOWHERE), st.none() | tree_names, inner | st.just(MISSING)
+    )
+    not_number = inner.filter(lambda node: not isinstance(node, tree.Number))
+    return st.one_of(
+        st.builds(tree.Binary, st.just(NOWHERE), symbols, inner, inner),
+        st.builds(tree.Negative, st.just(NOWHERE), not_number),
+        st.lists(inner, max_size=3).map(lambda items: tree.Items(NOWHERE, tuple(items))),
+        st.builds(tree.Call, st.just(NOWHERE), paths, st.lists(arguments, max_size=3).map(tuple)),
+    )
+
+
+MISSING = tree.Missing(NOWHERE)
+expressions = st.recursive(leaves, extend, max_leaves=12)
+
+
+def placeless(node: Any) -> Any:
+    """The tree without its places."""
+    if isinstance(node, tuple):
+        return tuple(map(placeless, node))
+    if not isinstance(node, tree.Node):
+        return node
+    fields = {key: placeless(value) for key, value in vars(node).items() if key != "span"}
+    return replace(node, span=NOWHERE, **fields)
+
+
+@given(expressions)
+def test_a_tree_written_down_and_parsed_is_the_same(expression: Any) -> None:
+    target = tree.Target(NOWHERE, tree.Name(NOWHERE, "y"), None)
+    statement = tree.Assignment(NOWHERE, (target,), expression)
+    graph = tree.Graph(
+        NOWHERE, tree.Name(NOWHERE, "g"), (), (target,), tree.Block(NOWHERE, "", (statement,))
+    )
+    file = tree.File(NOWHERE, "", (tree.Opset(NOWHERE, "", 21),), (graph,), ())
+    text = format_file(file)
+    parsed = placeless(parse_file(Source(text, "t")))
+    assert repr(parsed) == repr(file), text
+    assert format_file(parsed) == text
