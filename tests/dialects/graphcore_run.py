@@ -148,3 +148,14 @@ def _accumulate(flowing: dict[SSAValue, SSAValue], value: SSAValue, gradient: Op
     if value in flowing:
         gradient = AddOp(flowing[value], gradient).result
     flowing[value] = gradient
+
+
+def analytic(built: Built, weights: Sequence[Array | None]) -> list[Array | None]:
+    """The gradients that the operation itself gives."""
+    with ImplicitBuilder(built.block):
+        seeds = [
+            None if weight is None else ConstantOp(DataAttr.of(weight)).result for weight in weights
+        ]
+    gradients = differentiate(built, seeds)
+    values = run(built.block, built.arrays)
+    return [None if gradient is None else values[gradient] for gradient in gradients]

@@ -8,20 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from _pytest.mark import ParameterSet
-from xdsl.builder import ImplicitBuilder
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import GRAPHCORE, Composite
 from popgraph.dialects.graphcore.base import FLOATS, Array
-from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.support import dtypes
 from tests.dialects.graphcore_run import (
     Built,
     Sample,
+    analytic,
     build,
-    differentiate,
     expanded,
     run,
     type_of,
@@ -147,17 +145,6 @@ def finite_differences(built: Built, at: int, weights: Sequence[Array | None]) -
             ends.append(total(built, moved, weights))
         slope[index] = (ends[0] - ends[1]) / (2 * step)
     return slope
-
-
-def analytic(built: Built, weights: Sequence[Array | None]) -> list[Array | None]:
-    """The gradients that the operation itself gives."""
-    with ImplicitBuilder(built.block):
-        seeds = [
-            None if weight is None else ConstantOp(DataAttr.of(weight)).result for weight in weights
-        ]
-    gradients = differentiate(built, seeds)
-    values = run(built.block, built.arrays)
-    return [None if gradient is None else values[gradient] for gradient in gradients]
 
 
 def differentiable(sample: Sample) -> bool:

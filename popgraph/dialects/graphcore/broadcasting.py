@@ -176,11 +176,6 @@ def scalar(number: float, like: Operand) -> ConstantOp:
     return ConstantOp(DataAttr.of(as_array(number, dtype_of(like))))
 
 
-def full_like(number: float, like: Operand) -> Operand:
-    """A tensor of the type of `like` that holds one number."""
-    return BroadcastOp(scalar(number, like), shape=shape_of(like))
-
-
 def along(value: Operand, axis: int, rank: int) -> Operand:
     """A vector, shaped to broadcast along `axis` of a tensor of `rank`."""
     (size,) = shape_of(value)
