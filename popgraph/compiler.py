@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
@@ -23,7 +22,7 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import dsl
 from popgraph.builder.builder import Builder
 from popgraph.builder.onnx_import import import_model
-from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation, Pass
@@ -72,12 +71,6 @@ def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> Modul
 def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
     """What POPGRAPH_CHECK runs after every pass."""
     assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
-
-
-def input_types(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
-    """The types of an onnx-level module's inputs that no initializer fills."""
-    graph = model_of(module).graph
-    return dict(zip(graph.input_names, (each.type for each in graph.block.args), strict=True))
 
 
 def level_of(module: ModuleOp) -> str:
@@ -190,7 +183,8 @@ class Runner:
 
     def _is_open(self) -> bool:
         return level_of(self._module) == "onnx" and any(
-            not type_.has_static_shape() for type_ in input_types(self._module).values()
+            not isinstance(type_, TensorType) or not type_.has_static_shape()
+            for type_ in input_types(self._module).values()
         )
 
     def _check_names(self, inputs: Mapping[str, Array]) -> None:

@@ -1,1 +1,20 @@
 """For test suites, ours and our users': strategies that draw programs, checkers of meaning."""
+
+from __future__ import annotations
+
+from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
+from popgraph.dialects.check import check_ir
+from popgraph.testing.specs import Constant, Network, Node, build_network
+from popgraph.testing.strategies import networks
+
+__all__ = [
+    "Constant",
+    "Network",
+    "Node",
+    "assert_close",
+    "assert_same_meaning",
+    "build_network",
+    "check_ir",
+    "networks",
+    "random_inputs",
+]

@@ -59,8 +59,8 @@ class Network:
     """Values that are outputs besides the last one."""
 
 
-def build_network(network: Network, weights: WeightStore) -> ModuleOp:
-    """The network as a module of the onnx level."""
+def build_network(network: Network, weights: WeightStore, last: str | None = None) -> ModuleOp:
+    """The network as a module of the onnx level; `last` names its last value."""
     writer = GraphWriter({"": OPSET}, weights)
     values = [
         writer.add_input(f"x{number}", tensor_type(network.dtype, shape))
@@ -77,8 +77,9 @@ def build_network(network: Network, weights: WeightStore) -> ModuleOp:
                 case Constant():
                     name = f"c{number}_{position}"
                     operands.append(writer.add_initializer(name, operand.array()))
+        name = last if last and number == len(network.nodes) - 1 else f"v{number}"
         (result,) = writer.add_node(
-            node.op, operands, dict(node.attributes), outputs=[f"v{number}"], name=f"n{number}"
+            node.op, operands, dict(node.attributes), outputs=[name], name=f"n{number}"
         )
         values.append(result)
     chosen = sorted({*network.outputs, len(values) - 1} - set(range(len(network.inputs))))

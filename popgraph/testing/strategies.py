@@ -20,7 +20,18 @@ Step: TypeAlias = tuple[Node, Shape]
 Template: TypeAlias = Callable[[DrawFn, list[Shape], int, str], Step | None]
 """Draws a node that reads value `int`; None when the operator does not fit that value."""
 
-UNARY = ("Relu", "Neg", "Abs", "Tanh", "Sigmoid", "Identity", "Exp", "Sqrt", "Erf", "LeakyRelu")
+UNARY = (
+    "Relu",
+    "Neg",
+    "Abs",
+    "Tanh",
+    "Sigmoid",
+    "Identity",
+    "Exp",
+    "Sqrt",
+    "Softplus",
+    "LeakyRelu",
+)
 BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 

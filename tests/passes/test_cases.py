@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from popgraph.passes.registry import PASSES, pass_factories
+from popgraph.passes.pipeline import PASSES, factories
 from xdsl.parser import Parser
 from xdsl.passes import PassPipeline
 
 from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
-from popgraph.testing.meaning import assert_same_meaning
+from popgraph.testing import assert_same_meaning
 
 CASES = Path(__file__).parent / "cases"
 SEPARATOR = "// -----\n"
@@ -55,7 +55,7 @@ def test_case(case: Case, request: pytest.FixtureRequest) -> None:
     module = Parser(compilation, source).parse_module()
     check_ir(module)
     before = module.clone()
-    PassPipeline.parse_spec(pass_factories(), case.spec).apply(compilation, module)
+    PassPipeline.parse_spec(factories(), case.spec).apply(compilation, module)
     check_ir(module)
     assert_same_meaning(before, module, compilation.weights, tolerance=1e-6)
     if request.config.getoption("--bless"):

@@ -35,7 +35,7 @@ def evaluate(
 def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
     """The type of every input of a module."""
     if is_onnx(module):
-        from popgraph.dialects.onnx.graphs import input_types as onnx_input_types
+        from popgraph.dialects.onnx.containers import input_types as onnx_input_types
 
         found = onnx_input_types(module)
         return {name: type_ for name, type_ in found.items() if isinstance(type_, TensorType)}

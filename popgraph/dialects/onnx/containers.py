@@ -225,6 +225,11 @@ class Initializer(IRDLOperation):
             result_types=[value.type],
         )
 
+    @property
+    def place_in_inputs(self) -> int:
+        """Where it stands in the model's list of inputs; 0 when it does not."""
+        return 0 if self.place is None else self.place.value.data
+
     def array(self, store: WeightStore) -> Array:
         """The elements; zeros filled in where the tensor is sparse."""
         if isinstance(self.value, SparseTensorAttr):
@@ -353,8 +358,8 @@ class Model(IRDLOperation):
 
     @property
     def opset_versions(self) -> dict[str, int]:
-        """The imported operator sets; the standard one is ""."""
-        return opset_versions(self.opsets)
+        """The imported operator sets; the standard one is "". The oldest models import none."""
+        return opset_versions(self.opsets) or {"": 1}
 
     def verify_(self) -> None:
         if not isinstance(self.body.block.last_op, Graph):
@@ -376,6 +381,13 @@ def model_of(module: ModuleOp) -> Model:
         if isinstance(op, Model):
             return op
     raise ModelError("the module holds no onnx.Model", hint="give a module of the onnx level")
+
+
+def input_types(module: ModuleOp) -> dict[str, Attribute]:
+    """The types of a model's inputs (one that an initializer fills is none here)."""
+    graph = model_of(module).graph
+    types = (argument.type for argument in graph.block.args)
+    return dict(zip(graph.input_names, types, strict=True))
 
 
 def value_name(value: SSAValue) -> str:
