@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from itertools import count
 
@@ -18,7 +19,12 @@ _ids = count()
 
 
 class DeviceInfo:
-    """A device; also a context manager that detaches at its end."""
+    """
+    A device; also a context manager that detaches at its end.
+
+    `backend` ("c", or "reference" for NumPy) and `threads` are ours; where they are not given, the
+    environment's `POPGRAPH_BACKEND` and `POPGRAPH_THREADS` decide.
+    """
 
     def __init__(
         self,
@@ -27,7 +33,11 @@ class DeviceInfo:
         tilesPerIPU: int = 0,
         version: str = "",
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
+        backend: str | None = None,
+        threads: int | None = None,
     ) -> None:
+        self.backend = backend or os.environ.get("POPGRAPH_BACKEND", "c")
+        self.threads = threads or int(os.environ.get("POPGRAPH_THREADS", "1"))
         self._type, self._count, self._tiles = type_, numIpus, tilesPerIPU
         self._version, self._connection = version, connectionType
         self._id = next(_ids)
@@ -100,8 +110,10 @@ class DeviceInfo:
 class DeviceManager:
     """Finds and makes devices. There are no IPUs here; models of them run on this machine."""
 
-    def createCpuDevice(self) -> DeviceInfo:
-        return DeviceInfo(DeviceType.Cpu)
+    def createCpuDevice(
+        self, *, backend: str | None = None, threads: int | None = None
+    ) -> DeviceInfo:
+        return DeviceInfo(DeviceType.Cpu, backend=backend, threads=threads)
 
     def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
         known = ("numIPUs", "tilesPerIPU", "compileIPUCode", "ipuVersion")

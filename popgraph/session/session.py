@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from popgraph.passes.onnx_to_graphcore.lowering import SEED
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.export import model_with_weights, weights_of
+from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import SessionModel, Source
 from popgraph.session.optimizers import Optimizer
@@ -118,9 +118,12 @@ class Session:
         """Compiles the model."""
         self._options.check_engine_options()
         self._device.attach()
-        backend = os.environ.get("POPGRAPH_BACKEND", "c")
         with as_popart_errors():
-            self._executable = self._program.build(backend, threads=1)
+            self._executable = self._program.build(self._device.backend, self._device.threads)
+        log = getLogger("session")
+        log.info("Graph compiled")
+        if loadEngine:
+            log.info("Engine loaded")
         self._write_scalars(self._program.streamed)
 
     def loadEngineAndConnectStreams(self) -> None:

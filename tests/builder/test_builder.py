@@ -1,0 +1,307 @@
+"""Does the Builder write the graphs, names and notes that PopART's builder writes?"""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import onnx
+import pytest
+
+from popgraph.builder.builder import Builder
+from popgraph.builder.enums import DataType, RecomputeType, ReductionType
+from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.opsets import LAST_OPSET, onnx_opset
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.support.errors import PopgraphError
+
+
+def two_inputs(shape: list[int] | None = None) -> tuple[Builder, str, str]:
+    builder = Builder()
+    info = TensorInfo("FLOAT", shape or [2, 3])
+    return builder, builder.addInputTensor(info), builder.addInputTensor(info)
+
+
+def proto_of(builder: Builder) -> onnx.ModelProto:
+    proto = onnx.load_from_string(builder.getModelProto())
+    onnx.checker.check_model(proto)
+    return proto
+
+
+def test_names_count_up_behind_a_slash() -> None:
+    builder, a, b = two_inputs()
+    w = builder.addInitializedInputTensor(np.zeros((2, 3), np.float32))
+    assert (a, b, w) == ("input", "input/1", "init_input")
+    assert builder.aiOnnx.add([a, b]) == "Add:0"
+    assert builder.aiOnnx.add([a, w]) == "Add:0/1"
+    assert builder.aiOnnx.add([a, w], "called") == "Add:0/2"
+    assert builder.addInputTensor("FLOAT", [1], "mine") == "mine"
+    assert builder.addInputTensor("FLOAT", [1], debugContext="mine") == "mine/1"
+    named = [node.name for node in proto_of(builder).graph.node]
+    assert named == ["", "", "called"]
+
+
+def test_scopes_stand_before_names_and_node_labels() -> None:
+    builder, a, b = two_inputs()
+    with builder.nameScope("outer"):
+        with builder.nameScope("inner"):
+            c = builder.aiOnnx.mul([a, b], "label")
+            assert builder.getNameScope() == "outer/inner/"
+            assert builder.getNameScope("x") == "outer/inner/x"
+        d = builder.addInputTensor("FLOAT", [2])
+    assert (c, d) == ("outer/inner/Mul:0", "outer/input")
+    assert proto_of(builder).graph.node[0].name == "outer/inner/label"
+
+
+def test_several_outputs_are_a_list() -> None:
+    builder, a, _ = two_inputs()
+    assert builder.aiOnnx.split([a], 3, axis=1) == ["Split:0", "Split:1", "Split:2"]
+    assert builder.getTensorShape("Split:2") == [2, 1]
+
+
+def test_shapes_and_types_are_known_at_once() -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT16", [2, 3, 4])
+    y = builder.aiOnnx.transpose([x], [2, 0, 1])
+    assert builder.getTensorShape(y) == [4, 2, 3]
+    assert builder.getTensorDtypeString(y) == "float16"
+    z = builder.aiOnnx.cast([y], "INT32")
+    assert builder.getTensorDtypeString(z) == "int32"
+    assert builder.getTensorDtypeString(builder.aiOnnx.cast([y], DataType.BOOL)) == "bool"
+    probabilities = builder.addInputTensor("FLOAT", [4, 10])
+    labels = builder.addInputTensor("INT32", [4])
+    loss = builder.aiGraphcore.nllloss([probabilities, labels])
+    each = builder.aiGraphcore.nllloss([probabilities, labels], ReductionType.NoReduction)
+    assert (builder.getTensorShape(loss), builder.getTensorShape(each)) == ([], [4])
+
+
+def test_labels_must_fit_the_probabilities() -> None:
+    builder = Builder()
+    probabilities = builder.addInputTensor("FLOAT", [2, 4, 3])
+    labels = builder.addInputTensor("INT32", [2, 5])
+    with pytest.raises(popart_exception) as caught:
+        builder.aiGraphcore.nllloss([probabilities, labels])
+    assert caught.value.args[0] == (
+        "The label tensor (INT32   [2 5]) must have shape [2 4] to match all but the final "
+        "dimension of the probabilities tensor (FLOAT   [2 4 3])"
+    )
+
+
+def test_the_first_opset_used_is_the_opset() -> None:
+    builder, a, b = two_inputs()
+    builder.aiOnnxOpset9.add([a, b])
+    assert builder.aiOnnx.version == 9
+    with pytest.raises(RuntimeError) as caught:
+        _ = builder.aiOnnxOpset8
+    assert caught.value.args[0] == (
+        "Invalid opset 'aiOnnxOpset8' selected. Opset for domain ai.onnx already defined as 9"
+    )
+    assert proto_of(builder).opset_import[0].version == 9
+
+
+def test_default_and_newest_opsets() -> None:
+    assert Builder().aiOnnx.version == 10
+    assert str(Builder(opsets={"ai.onnx": 11, "ai.graphcore": 1}).aiOnnx) == "AiOnnx11"
+    assert Builder().aiOnnxOpset(LAST_OPSET).version == LAST_OPSET
+    with pytest.raises(ValueError, match="999"):
+        Builder().aiOnnxOpset(999)
+    assert issubclass(onnx_opset(11), onnx_opset(6))
+
+
+SIGNATURES = {
+    (6, "add"): "(args, axis=None, broadcast=0, debugContext='')",
+    (7, "add"): "(args, debugContext='')",
+    (10, "averagepool"): (
+        "(args, kernel_shape, ceil_mode=0, count_include_pad=0, pads=[], strides=[], "
+        "debugContext='', *, auto_pad='NOTSET')"
+    ),
+    (9, "batchnormalization"): "(args, num_outputs, epsilon=1e-05, momentum=0.9, debugContext='')",
+    (9, "cast"): "(args, to, debugContext='')",
+    (9, "conv"): (
+        "(args, dilations=[], group=1, kernel_shape=[], pads=[], strides=[], debugContext='', "
+        "*, auto_pad='NOTSET')"
+    ),
+    (9, "gemm"): "(args, alpha=1.0, beta=1.0, transA=0, transB=0, debugContext='')",
+    (11, "logical_if"): "(args, num_outputs, else_branch, then_branch, debugContext='')",
+    (9, "lrn"): "(args, size, alpha=0.0001, beta=0.75, bias=1.0, debugContext='')",
+    (9, "randomnormal"): "(shape, dtype=1, mean=0.0, scale=1.0, seed=None, debugContext='')",
+    (9, "reducesum"): "(args, axes=None, keepdims=1, debugContext='')",
+    (9, "slice"): "(args, ends, starts, axes=[], debugContext='')",
+    (10, "slice"): "(args, debugContext='')",
+    (9, "split"): "(args, num_outputs, axis=0, split=[], debugContext='')",
+    (9, "topk"): "(args, k, axis=-1, debugContext='')",
+    (11, "topk"): "(args, axis=-1, largest=1, sorted=1, debugContext='')",
+    (9, "upsample"): "(args, mode='nearest', debugContext='')",
+    (18, "split"): "(args, num_outputs, axis=0, debugContext='')",
+    (20, "gelu"): "(args, approximate='none', debugContext='')",
+}
+
+
+@pytest.mark.parametrize(("version", "name"), SIGNATURES)
+def test_parameters_stand_in_popart_order(version: int, name: str) -> None:
+    signature = inspect.signature(getattr(Builder().aiOnnxOpset(version), name))
+    bare = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SIGNATURES[version, name]
+
+
+def test_methods_explain_themselves() -> None:
+    text = inspect.getdoc(Builder().aiOnnx.leakyrelu)
+    assert text is not None
+    assert text.startswith("LeakyRelu-6. LeakyRelu takes input data")
+    assert "alpha: Coefficient of leakage." in text
+
+
+def test_wrong_arguments_are_type_errors() -> None:
+    builder, a, b = two_inputs()
+    wrong = "add(): incompatible function arguments. The following argument types are supported:"
+    for call in (
+        lambda: builder.aiOnnx.add(a, b),
+        lambda: builder.aiOnnx.add([a, b], nonsense=1),
+        lambda: builder.aiOnnx.add([a, 1]),
+        lambda: builder.aiOnnx.add(),
+    ):
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value).startswith(wrong)
+    with pytest.raises(TypeError, match=r"gelu\(\): incompatible function arguments"):
+        builder.aiGraphcore.gelu(a)
+
+
+def test_mistakes_are_popart_exceptions_and_ours() -> None:
+    builder, a, _ = two_inputs()
+    with pytest.raises(popart_exception, match="no value 'inpt'") as caught:
+        builder.aiOnnx.relu(["inpt"])
+    assert isinstance(caught.value, PopgraphError)
+    assert "'input'" in caught.value.hint
+    with pytest.raises(popart_exception, match="does not take inputs"):
+        builder.aiOnnx.matmul([a, a])
+    with pytest.raises(popart_exception, match="is not an input or output tensor. Must be"):
+        builder.getTensorShape("nonsense")
+
+
+def test_questions_about_tensors() -> None:
+    builder, a, _ = two_inputs()
+    w = builder.addInitializedInputTensor(np.arange(6, dtype=np.float64).reshape(3, 2).T)
+    i = builder.addInitializedInputTensor(np.arange(3))
+    y = builder.aiOnnx.relu([a])
+    builder.addOutputTensor(y)
+    assert builder.getInputTensorIds() == ["input", "input/1", w, i]
+    assert builder.getOutputTensorIds() == [y]
+    assert builder.getValueTensorIds() == [y]
+    assert builder.getTrainableTensorIds() == [w]
+    assert builder.isInitializer(w)
+    assert not builder.isInitializer(a)
+    held = {one.name: onnx.numpy_helper.to_array(one) for one in proto_of(builder).graph.initializer}
+    np.testing.assert_array_equal(held[w], np.arange(6, dtype=np.float64).reshape(3, 2).T)
+
+
+def test_the_model_is_a_picture_of_the_moment() -> None:
+    builder, a, b = two_inputs()
+    builder.addOutputTensor(builder.aiOnnx.add([a, b]))
+    before = builder.getModelProto()
+    c = builder.aiOnnx.mul([a, b])
+    builder.addOutputTensor(c)
+    assert [n.op_type for n in onnx.load_from_string(before).graph.node] == ["Add"]
+    assert [n.op_type for n in proto_of(builder).graph.node] == ["Add", "Mul"]
+
+
+def test_a_loaded_model_goes_on(tmp_path: object) -> None:
+    builder, a, b = two_inputs([4, 4])
+    y = builder.aiOnnx.softmax([builder.aiOnnx.add([a, b])])
+    builder.addOutputTensor(y)
+    path = f"{tmp_path}/model.onnx"
+    builder.saveModelProto(path)
+    for source in (path, builder.getModelProto()):
+        more = Builder(source)
+        labels = more.addInputTensor("INT32", [4])
+        loss = more.aiGraphcore.nllloss([y, labels])
+        assert (labels, loss) == ("input/2", "Nll:0")
+        assert more.aiOnnx.version == 10
+        assert more.aiOnnx.add([a, b]) == "Add:0/1"
+        assert [n.op_type for n in proto_of(more).graph.node] == ["Add", "Softmax", "Nll", "Add"]
+
+
+def test_notes_are_put_on_nodes_and_survive_a_file() -> None:
+    builder, a, b = two_inputs()
+    with builder.virtualGraph(1), builder.pipelineStage(2):
+        assert builder.getVirtualGraph() == 1
+        c = builder.aiOnnx.add([a, b])
+        with builder.virtualGraph(3):
+            d = builder.aiOnnx.add([c, b])
+    e = builder.aiGraphcore.gelu([d])
+    builder.virtualGraph(e, 4)
+    builder.recomputeOutput(c, RecomputeType.Recompute)
+    builder.addNodeAttribute("__mine", [1, 2], {e})
+    assert not builder.hasVirtualGraph()
+    for held in (builder, Builder(builder.getModelProto())):
+        assert [held.getVirtualGraph(id) for id in (c, d, e)] == [1, 3, 4]
+        assert held.getInt64NodeAttribute("__pipeline_stage", {d}) == 2
+        assert held.getInt64VectorNodeAttribute("__mine", {e}) == [1, 2]
+        assert held.getRecomputeOutputInBackwardPass(c)
+        assert not held.nodeHasAttribute("__pipeline_stage", {e})
+    builder.removeNodeAttribute("__mine", {e})
+    assert builder.getAllNodeAttributeNames({e}) == ["__ipu_number"]
+    with pytest.raises(popart_exception) as caught:
+        builder.getVirtualGraph()
+    assert caught.value.args[0] == "Virtual graph not set in current scope"
+
+
+def test_own_attributes_can_be_changed() -> None:
+    builder, a, _ = two_inputs()
+    y = builder.aiOnnx.leakyrelu([a])
+    builder.addNodeAttribute("alpha", 0.5, {y})
+    assert builder.getFloatNodeAttribute("alpha", {y}) == 0.5
+    with pytest.raises(popart_exception, match="already has attribute alpha"):
+        builder.addNodeAttribute("alpha", 0.25, {y})
+    assert proto_of(builder).graph.node[0].attribute[0].f == 0.5
+
+
+def test_branches_see_the_graph_around_them() -> None:
+    builder, a, b = two_inputs()
+    condition = builder.addInputTensor("BOOL", [])
+    branches = []
+    for method in ("add", "mul"):
+        branch = builder.createSubgraphBuilder()
+        branch.addInputTensorFromParentGraph(a)
+        y = getattr(branch.aiOnnx, method)([a, b])
+        assert y.endswith(":0")
+        branch.addOutputTensor(y)
+        branches.append(branch)
+    [y] = builder.aiOnnx.logical_if([condition], 1, *branches)
+    builder.addOutputTensor(y)
+    assert builder.getTensorShape(y) == [2, 3]
+    graph = proto_of(builder).graph
+    inner = {one.name: one.g.node[0].op_type for one in graph.node[0].attribute}
+    assert inner == {"else_branch": "Add", "then_branch": "Mul"}
+    with pytest.raises(popart_exception, match="unrecognised TensorId nothing"):
+        branches[0].addInputTensorFromParentGraph("nothing")
+
+
+def test_reshape_const_and_constants() -> None:
+    builder, a, _ = two_inputs()
+    y = builder.reshape_const(builder.aiOnnx, [a], [3, 2])
+    assert builder.getTensorShape(y) == [3, 2]
+    c = builder.aiOnnx.constant(np.float32(2))
+    assert builder.getTensorShape(builder.aiOnnx.mul([y, c])) == [3, 2]
+
+
+def test_arrays_are_copied() -> None:
+    builder = Builder()
+    array = np.zeros(2, np.float32)
+    w = builder.addInitializedInputTensor(array)
+    array[:] = 1
+    builder.addOutputTensor(builder.aiOnnx.relu([w]))
+    [held] = proto_of(builder).graph.initializer
+    assert onnx.numpy_helper.to_array(held).tolist() == [0, 0]
+
+
+def test_tensor_info() -> None:
+    info = TensorInfo(np.float64, (2, 3))
+    assert (info.data_type(), info.data_type_lcase()) == ("DOUBLE", "float64")
+    assert (info.dataType(), info.nelms(), info.nbytes()) == (DataType.DOUBLE, 6, 48)
+    assert info == TensorInfo(np.zeros((2, 3))) == TensorInfo("DOUBLE", [2, 3])
+    assert info.strides([2, 3]) == [24, 8]
+    assert TensorInfo("BOOL", []).data_type_lcase() == "bool"
+    for wrong in (("FLAOT", [1]), (1, [2]), ("FLOAT",)):
+        with pytest.raises(TypeError, match="Can not create TensorInfo with args"):
+            TensorInfo(*wrong)
