@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.passes.onnx_to_graphcore.arithmetic import cast
-from popgraph.passes.onnx_to_graphcore.movement import I64
+from popgraph.passes.onnx_to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
@@ -24,8 +24,8 @@ def _along_axis(node: Node, make: Callable[[Operand, int], Operand]) -> Lowered:
     if node.version >= 13:
         return make(node[0], node.axis(axis))
     axis = axis + node.rank if axis < 0 else axis
-    flat = gc.ReshapeOp(node[0], shape=(prod(node.shape[:axis]), prod(node.shape[axis:])))
-    return gc.ReshapeOp(make(flat, 1), shape=node.shape)
+    flat = reshaped(node[0], (prod(node.shape[:axis]), prod(node.shape[axis:])))
+    return reshaped(SSAValue.get(make(flat, 1)), node.shape)
 
 
 @lowers("Softmax")

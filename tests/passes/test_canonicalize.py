@@ -1,0 +1,298 @@
+"""Does every rule apply where it may, not where it must not, and keep the values?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import SSAValue
+
+from popgraph.backends.reference import evaluate
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation
+from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, scaling
+from popgraph.support import dtypes
+
+SPECIAL = np.array([[0.0, -0.0, np.nan], [np.inf, -np.inf, -1.5]], np.float32)
+Literal = Callable[[object], SSAValue]
+
+
+def canonicalized(
+    build: Callable[[SSAValue, Literal], Operand], x: Array = SPECIAL
+) -> tuple[list[str], Array, Array]:
+    """Names of the operations left, the value before and the value after."""
+    compilation = Compilation()
+    graph = GraphOp("main", ["x"], [TensorType(dtypes.from_numpy(x.dtype).ir, x.shape)])
+
+    def literal(value: object) -> SSAValue:
+        array = np.asarray(value, None if isinstance(value, np.ndarray) else x.dtype)
+        return ConstantOp(compilation.weights.attribute(array)).result
+
+    with ImplicitBuilder(graph.block):
+        result = SSAValue.get(build(graph.block.args[0], literal))
+        ReturnOp([result], ["y"])
+    module = ModuleOp([graph])
+    before, _ = evaluate(module, {"x": x}, compilation.weights)
+    Canonicalize().run(compilation, module)
+    check_ir(module)
+    text = str(module)
+    Canonicalize().run(compilation, module)
+    assert str(module) == text, "a second run changes something"
+    after, _ = evaluate(module, {"x": x}, compilation.weights)
+    names = [op.name.removeprefix("graphcore.") for op in graph.block.ops]
+    left = [name for name in names if not name.startswith("pg.")]
+    return left, before["y"], after["y"]
+
+
+def assert_same_bits(left: Array, right: Array) -> None:
+    np.testing.assert_array_equal(left, right)
+    np.testing.assert_array_equal(np.signbit(left), np.signbit(right))
+
+
+def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]]]:
+    axes = {"axes": (0,), "keepdims": True}
+    return {
+        "x + -0": (lambda x, c: gc.AddOp(x, c(-0.0)), []),
+        "-0 + x": (lambda x, c: gc.AddOp(c(-0.0), x), []),
+        "x + 0 changes -0": (lambda x, c: gc.AddOp(x, c(0.0)), ["add"]),
+        "x - 0": (lambda x, c: gc.SubOp(x, c(0.0)), []),
+        "x - -0 changes -0": (lambda x, c: gc.SubOp(x, c(-0.0)), ["sub"]),
+        "0 - x is not x": (lambda x, c: gc.SubOp(c(0.0), x), ["sub"]),
+        "x * 1": (lambda x, c: gc.MulOp(x, c([[1.0]])), []),
+        "1 * x": (lambda x, c: gc.MulOp(c(1.0), x), []),
+        "x * 0 is not 0": (lambda x, c: gc.MulOp(x, c(0.0)), ["mul"]),
+        "x / 1": (lambda x, c: gc.DivOp(x, c(1.0)), []),
+        "1 / x is not x": (lambda x, c: gc.DivOp(c(1.0), x), ["div"]),
+        "x ^ 1": (lambda x, c: gc.PowOp(x, c(1.0)), []),
+        "x ^ 2": (lambda x, c: gc.PowOp(x, c(2.0)), ["mul"]),
+        "x ^ 3": (lambda x, c: gc.PowOp(x, c(3.0)), ["pow"]),
+        "x + -0 that broadcasts": (
+            lambda x, c: gc.AddOp(x, c(np.full((2, 2, 3), -0.0, np.float32))),
+            ["broadcast"],
+        ),
+        "-(-x)": (lambda x, c: gc.NegOp(gc.NegOp(x)), []),
+        "relu relu": (lambda x, c: gc.ReluOp(gc.ReluOp(x)), ["relu"]),
+        "x / 4": (lambda x, c: gc.DivOp(x, c(4.0)), ["mul"]),
+        "x / 3": (lambda x, c: gc.DivOp(x, c(3.0)), ["div"]),
+        "x / 2^-127, whose reciprocal is infinite": (
+            lambda x, c: gc.DivOp(x, c(2.0**-149)),
+            ["div"],
+        ),
+        "max max": (lambda x, c: gc.MaxOp(gc.MaxOp(x, c(-1.0)), c(0.5)), ["max"]),
+        "min min": (lambda x, c: gc.MinOp(gc.MinOp(x, c(-1.0)), c(np.nan)), ["min"]),
+        "min max": (lambda x, c: gc.MinOp(gc.MaxOp(x, c(-1.0)), c(0.5)), ["max", "min"]),
+        "where true": (lambda x, c: gc.WhereOp(c(np.ones(3, bool)), x, c(7.0)), []),
+        "where false": (lambda x, c: gc.WhereOp(c(np.zeros(3, bool)), c(7.0), x), []),
+        "where mixed": (
+            lambda x, c: gc.WhereOp(c(np.array([True, False, True])), x, c(7.0)),
+            ["where"],
+        ),
+        "cast to itself": (lambda x, c: gc.CastOp(x, to=dtypes.BY_NAME["f32"].ir), []),
+        "cast away": (lambda x, c: gc.CastOp(x, to=dtypes.BY_NAME["f64"].ir), ["cast"]),
+        "reshape to itself": (lambda x, c: gc.ReshapeOp(x, shape=(2, 3)), []),
+        "reshape reshape": (
+            lambda x, c: gc.ReshapeOp(gc.ReshapeOp(x, shape=(6,)), shape=(3, 2)),
+            ["reshape"],
+        ),
+        "reshape there and back": (
+            lambda x, c: gc.ReshapeOp(gc.ReshapeOp(x, shape=(6,)), shape=(2, 3)),
+            [],
+        ),
+        "transpose by nothing": (lambda x, c: gc.TransposeOp(x, perm=(0, 1)), []),
+        "transpose there and back": (
+            lambda x, c: gc.TransposeOp(gc.TransposeOp(x, perm=(1, 0)), perm=(1, 0)),
+            [],
+        ),
+        "transpose twice": (
+            lambda x, c: gc.TransposeOp(
+                gc.TransposeOp(gc.BroadcastOp(x, shape=(4, 2, 3)), perm=(2, 0, 1)), perm=(1, 0, 2)
+            ),
+            ["broadcast", "transpose"],
+        ),
+        "transpose of a unit axis": (
+            lambda x, c: gc.TransposeOp(gc.ReshapeOp(x, shape=(2, 1, 3)), perm=(0, 2, 1)),
+            ["reshape"],
+        ),
+        "broadcast to itself": (lambda x, c: gc.BroadcastOp(x, shape=(2, 3)), []),
+        "broadcast twice": (
+            lambda x, c: gc.BroadcastOp(gc.BroadcastOp(x, shape=(1, 2, 3)), shape=(4, 2, 3)),
+            ["broadcast"],
+        ),
+        "operand broadcast": (
+            lambda x, c: gc.MulOp(gc.BroadcastOp(c(3.0), shape=(2, 3)), x),
+            ["mul"],
+        ),
+        "operand broadcast that matters": (
+            lambda x, c: gc.MulOp(gc.BroadcastOp(x, shape=(4, 2, 3)), c(3.0)),
+            ["broadcast", "mul"],
+        ),
+        "slice all": (
+            lambda x, c: gc.SliceOp(x, starts=(0, 0), sizes=(2, 3), steps=(1, 1)),
+            [],
+        ),
+        "slice backwards": (
+            lambda x, c: gc.SliceOp(x, starts=(0, 2), sizes=(2, 3), steps=(1, -1)),
+            ["slice"],
+        ),
+        "pad nothing": (
+            lambda x, c: gc.PadOp(x, low=(0, 0), high=(0, 0), interior=(0, 0), value=1.0),
+            [],
+        ),
+        "pad inside": (
+            lambda x, c: gc.PadOp(x, low=(0, 0), high=(0, 0), interior=(1, 0), value=1.0),
+            ["pad"],
+        ),
+        "concat of one": (lambda x, c: gc.ConcatOp([x], axis=0), []),
+        "concat of two": (lambda x, c: gc.ConcatOp([x, x], axis=0), ["concat"]),
+        "concat with nothing": (
+            lambda x, c: gc.ConcatOp([c(np.zeros((0, 3), np.float32)), x], axis=0),
+            [],
+        ),
+        "sum of one": (
+            lambda x, c: gc.ReduceSumOp(gc.ReshapeOp(x, shape=(1, 6)), **axes),
+            ["reshape", "add"],
+        ),
+        "largest of one": (
+            lambda x, c: gc.ReduceMaxOp(gc.ReshapeOp(x, shape=(1, 6)), **axes),
+            ["reshape"],
+        ),
+        "sum of two": (lambda x, c: gc.ReduceSumOp(x, **axes), ["reduce_sum"]),
+    }
+
+
+@pytest.mark.parametrize("name", cases())
+def test_rule(name: str) -> None:
+    build, expected = cases()[name]
+    left, before, after = canonicalized(build)
+    assert left == expected
+    assert_same_bits(after, before)
+
+
+IMAGE = np.random.default_rng(0).normal(size=(2, 3, 5, 5)).astype(np.float32)
+KERNEL = np.random.default_rng(1).normal(size=(4, 3, 3, 3)).astype(np.float32)
+OPTIONS = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "groups": 1}
+NUMBERS = [np.random.default_rng(seed).uniform(0.5, 2, 4).astype(np.float32) for seed in range(4)]
+
+
+def conv(x: SSAValue, c: Literal) -> Operand:
+    return gc.ConvOp(x, c(KERNEL), **OPTIONS)
+
+
+def channels(numbers: Array) -> Array:
+    return numbers.reshape(1, 4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda x, c: gc.MulOp(conv(x, c), c(channels(NUMBERS[0]))), ["conv"]),
+        (lambda x, c: gc.MulOp(c(2.5), conv(x, c)), ["conv"]),
+        (
+            lambda x, c: gc.MulOp(
+                gc.AddOp(conv(x, c), c(channels(NUMBERS[0]))), c(channels(NUMBERS[1]))
+            ),
+            ["conv", "add"],
+        ),
+        (
+            lambda x, c: gc.BatchNormOp(conv(x, c), *map(c, NUMBERS), epsilon=1e-3),
+            ["conv", "add"],
+        ),
+        (
+            lambda x, c: gc.BatchNormOp(
+                gc.AddOp(c(channels(NUMBERS[2])), conv(x, c)), *map(c, NUMBERS), epsilon=1e-3
+            ),
+            ["conv", "add"],
+        ),
+    ],
+)
+def test_convolutions_take_in_scales(
+    build: Callable[[SSAValue, Literal], Operand], expected: list[str]
+) -> None:
+    left, before, after = canonicalized(build, IMAGE)
+    assert left == expected
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+
+
+def twice(value: Operand) -> Operand:
+    return gc.AddOp(value, gc.NegOp(value))
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x, c: gc.MulOp(conv(x, c), c(np.ones((1, 1, 5, 1), np.float32) * 2)),
+        lambda x, c: gc.MulOp(gc.ConvOp(x, x, **OPTIONS), c(2.0)),
+        lambda x, c: gc.AddOp(gc.MulOp(p := conv(x, c), c(2.0)), p),
+        lambda x, c: gc.BatchNormOp(x, *(c(n[:3]) for n in NUMBERS), epsilon=1e-3),
+    ],
+)
+def test_convolutions_do_not_take_in_what_is_not_theirs(
+    build: Callable[[SSAValue, Literal], Operand],
+) -> None:
+    """A scale per row, weights that are no literal, a product with another reader, no conv."""
+    left, before, after = canonicalized(build, IMAGE)
+    assert "mul" in left or "batch_norm" in left
+    np.testing.assert_array_equal(after, before)
+
+
+def test_matrix_products_take_in_scales() -> None:
+    x = np.random.default_rng(5).normal(size=(2, 3)).astype(np.float32)
+    w = np.random.default_rng(6).normal(size=(3, 4)).astype(np.float32)
+
+    def build(x: SSAValue, c: Literal) -> Operand:
+        total = gc.AddOp(gc.MatMulOp(x, c(w)), c(NUMBERS[0]))
+        return gc.MulOp(total, c(NUMBERS[1]))
+
+    left, before, after = canonicalized(build, x)
+    assert left == ["mat_mul", "add"]
+    np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(after, (x @ w + NUMBERS[0]) * NUMBERS[1], rtol=1e-5, atol=1e-6)
+
+
+def test_a_scalar_layer_is_not_widened() -> None:
+    """One channel times four numbers has four channels: the weights cannot say that."""
+
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.MulOp(gc.ConvOp(x, c(KERNEL[:1]), **OPTIONS), c(channels(NUMBERS[0])))
+
+    left, before, after = canonicalized(build, IMAGE)
+    assert left == ["conv", "mul"]
+    np.testing.assert_array_equal(after, before)
+
+
+def test_integers_have_one_zero() -> None:
+    x = np.array([3, -4], np.int32)
+    assert canonicalized(lambda x, c: gc.AddOp(x, c(0)), x)[0] == []
+    assert canonicalized(lambda x, c: gc.DivOp(x, c(4)), x)[0] == ["div"]
+
+
+def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests can fail: x + 0 dropped, and a batch norm that forgets the mean."""
+    monkeypatch.setattr(
+        arithmetic.DropNeutral,
+        "is_all",
+        lambda self, value, number: (
+            (array := self.array(value)) is not None and bool(np.all(array == number))
+        ),
+    )
+    left, before, after = canonicalized(lambda x, c: gc.AddOp(x, c(0.0)))
+    assert left == []
+    with pytest.raises(AssertionError):
+        assert_same_bits(after, before)
+    monkeypatch.setattr(scaling.np, "subtract", lambda left, right: np.asarray(left))
+    build = lambda x, c: gc.BatchNormOp(conv(x, c), *map(c, NUMBERS), epsilon=1e-3)  # noqa: E731
+    _, before, after = canonicalized(build, IMAGE)
+    with pytest.raises(AssertionError):
+        np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-5)
+
+
+def test_every_rule_says_before_and_after() -> None:
+    rules: Sequence[type] = RULES
+    assert all("->" in (rule.__doc__ or "") for rule in rules)
