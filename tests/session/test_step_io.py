@@ -1,0 +1,134 @@
+"""Are a step's arrays read in order, and refused when they do not fit?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import popgraph.session as popart
+from popgraph.dialects.program.attributes import Array
+from popgraph.session import DataFlow, PyStepIO
+
+
+def doubling(batches: int = 2, dtype: str = "FLOAT") -> tuple[popart.InferenceSession, str, str]:
+    builder = popart.Builder()
+    x = builder.addInputTensor(dtype, [3])
+    y = builder.aiOnnx.add([x, x])
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    session = popart.InferenceSession(builder.getModelProto(), DataFlow(batches, [y]), device)
+    session.prepareDevice()
+    return session, x, y
+
+
+def message(session: popart.InferenceSession, stepio: popart.StepIO) -> str:
+    with pytest.raises(popart.popart_exception) as caught:
+        session.run(stepio)
+    return str(caught.value.args[0])
+
+
+def test_an_array_is_a_ring_that_remembers_its_place() -> None:
+    session, x, y = doubling()
+    anchors = session.initAnchorArrays()
+    data = np.arange(9, dtype=np.float32).reshape(3, 3)
+    stepio = PyStepIO({x: data}, anchors)
+    stepio.enableRuntimeAsserts(False)
+    for rows in ([0, 1], [2, 0], [1, 2]):
+        session.run(stepio)
+        np.testing.assert_array_equal(anchors[y], 2 * data[rows])
+
+
+def test_only_the_number_of_elements_counts() -> None:
+    session, x, y = doubling()
+    anchors = session.initAnchorArrays()
+    session.run(PyStepIO({x: np.arange(6, dtype=np.float32)}, anchors))
+    np.testing.assert_array_equal(anchors[y], 2 * np.arange(6).reshape(2, 3))
+
+
+def test_wrong_numbers_of_elements() -> None:
+    session, x, y = doubling()
+    anchors = session.initAnchorArrays()
+    text = message(session, PyStepIO({x: np.zeros(5, np.float32)}, anchors))
+    assert text.startswith(
+        f"Unexpected number of input elements for Tensor {x}. Expected 6, but received 5.\n"
+        "To disable this check at your own risk, use IStepIO::enableRuntimeAsserts.\n"
+        "This with, \n   replication  factor = "
+    )
+    short = {y: np.zeros(3, np.float32)}
+    text = message(session, PyStepIO({x: np.zeros(6, np.float32)}, short))
+    assert text.startswith(f"Unexpected number of output elements for Tensor {y}. Expected 6")
+    assert text.endswith("\nThe anchor return type is  All")
+
+
+def test_names_that_do_not_fit() -> None:
+    session, x, y = doubling()
+    anchors = session.initAnchorArrays()
+    six = np.zeros(6, np.float32)
+    assert message(session, PyStepIO({x: six, y: six}, anchors)) == (
+        f"The tensor '{y}' has been provided as one of the inputs to the stepIO, but it is not "
+        "registered as one of the inputs to the model. Please check this tensor and your stepIO."
+    )
+    assert message(session, PyStepIO({x: six, "z": six}, anchors)).startswith(
+        "Testing that the buffer provided by user for input Tensor z has the correct number of "
+        "elements, But there is no Tensor named z"
+    )
+    assert message(session, PyStepIO({}, anchors)) == f"No tensor {x} provided in PyStepIO's inputs"
+
+
+def test_types_are_not_converted_unheard() -> None:
+    session, x, _ = doubling()
+    anchors = session.initAnchorArrays()
+    assert message(session, PyStepIO({x: np.zeros(6)}, anchors)) == (
+        f"Type discrepancy for tensor {x}. User provided : DOUBLE and expected : FLOAT. "
+        "Consider a custom copy here (as memcpy cannot be used)"
+    )
+
+
+def test_whole_numbers_of_both_widths() -> None:
+    session, x, y = doubling(dtype="INT32")
+    anchors = session.initAnchorArrays()
+    session.run(PyStepIO({x: np.arange(6)}, anchors))
+    assert anchors[y].tolist() == [[0, 2, 4], [6, 8, 10]]
+    text = message(session, PyStepIO({x: np.full(6, 2**40)}, anchors))
+    assert text == f"Tensor {x} holds numbers that do not fit int32"
+
+
+def test_arrays_must_be_contiguous() -> None:
+    for make in (
+        lambda a: PyStepIO({"x": a}, {}),
+        lambda a: PyStepIO({}, {"x": a}),
+        lambda a: popart.PyWeightsIO({"x": a}),
+    ):
+        with pytest.raises(popart.popart_exception, match="it is not c-contiguous"):
+            make(np.zeros((2, 3), np.float32).T)
+
+
+def test_callbacks_are_called_once_per_batch() -> None:
+    session, x, y = doubling(batches=3)
+    calls: list[object] = []
+    anchors: list[Array] = []
+
+    def give(id: str, prefetch: bool) -> Array:
+        calls.append((id, prefetch))
+        return np.full(3, len(calls), np.float32)
+
+    def take(id: str) -> Array:
+        anchors.append(np.empty(3, np.float32))
+        return anchors[-1]
+
+    session.run(popart.PyStepIOCallback(give, calls.append, take, calls.append))
+    assert calls == [(x, False), x, y] * 3
+    assert [array[0] for array in anchors] == [2, 8, 14]
+
+
+def test_an_input_that_nothing_uses_need_not_be_given() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [3])
+    unused = builder.addInputTensor("FLOAT", [3])
+    y = builder.aiOnnx.neg([x])
+    builder.aiOnnx.neg([unused])
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    session = popart.InferenceSession(builder.getModelProto(), DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(PyStepIO({x: np.ones(3, np.float32)}, anchors))
+    assert anchors[y].tolist() == [-1, -1, -1]
