@@ -1,0 +1,138 @@
+"""In which type is an element computed with, and how does it get there and back?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    Signedness,
+    f32,
+    f64,
+    i1,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from popgraph.dialects import tile
+from popgraph.support import dtypes
+
+Operand: TypeAlias = SSAValue | Operation
+
+
+class Kind(Enum):
+    """What arithmetic means for an element type."""
+
+    FLOAT = "float"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    BOOL = "bool"
+
+
+def kind_of(element: Attribute) -> Kind:
+    dtype = dtypes.from_ir(element)
+    if dtype.is_float:
+        return Kind.FLOAT
+    if element == i1:
+        return Kind.BOOL
+    return Kind.UNSIGNED if dtype.name.startswith("u") else Kind.SIGNED
+
+
+def width_of(element: Attribute) -> int:
+    assert isinstance(element, IntegerType)
+    width: int = element.width.data
+    return width
+
+
+def computing(element: Attribute) -> Attribute:
+    """
+    The type that elements are computed in.
+
+    f32 for floats that are narrower; signless for unsigned integers, as `arith` wants it: its
+    operations know by themselves where the sign matters.
+    """
+    match kind_of(element):
+        case Kind.FLOAT:
+            return element if element == f64 else f32
+        case Kind.UNSIGNED:
+            return IntegerType(width_of(element))
+        case _:
+            return element
+
+
+def entered(value: Operand, element: Attribute) -> SSAValue:
+    """`value`, an `element` (or one already entered), in the type that computes."""
+    value, target = SSAValue.get(value), computing(element)
+    if value.type == target:
+        return value
+    if kind_of(element) is Kind.FLOAT:
+        return arith.ExtFOp(value, target).result
+    return arith.BitcastOp(value, target).result
+
+
+def left(value: Operand, element: Attribute) -> SSAValue:
+    """`value`, in the type that computes `element` (or already left), as an `element`."""
+    value = SSAValue.get(value)
+    if value.type == element:
+        return value
+    if kind_of(element) is Kind.FLOAT:
+        return arith.TruncFOp(value, element).result
+    return arith.BitcastOp(value, element).result
+
+
+def attribute(number: Any, element: Attribute) -> Attribute:
+    """`number` as a literal of an element type."""
+    if kind_of(element) is Kind.FLOAT:
+        assert isinstance(element, AnyFloat)
+        return FloatAttr(float(number), element)
+    assert isinstance(element, IntegerType)
+    if element.signedness.data is Signedness.SIGNLESS:
+        half = 1 << (width_of(element) - 1)
+        number = (int(number) + half) % (2 * half) - half
+    return IntegerAttr(int(number), element)
+
+
+def number(value: Any, element: Attribute) -> SSAValue:
+    """A constant in the type that computes `element`."""
+    literal = attribute(value, computing(element))
+    assert isinstance(literal, IntegerAttr | FloatAttr)
+    return arith.ConstantOp(literal).result
+
+
+def lowest(element: Attribute) -> float | int:
+    """What every maximum of an element type starts from."""
+    if kind_of(element) is Kind.FLOAT:
+        return float("-inf")
+    return 0 if element == i1 else int(np.iinfo(dtypes.from_ir(element).numpy.name).min)
+
+
+def highest(element: Attribute) -> float | int:
+    """What every minimum of an element type starts from."""
+    if kind_of(element) is Kind.FLOAT:
+        return float("inf")
+    return 1 if element == i1 else int(np.iinfo(dtypes.from_ir(element).numpy.name).max)
+
+
+def body(
+    arguments: Sequence[Attribute], write: Callable[..., Operand | Sequence[Operand]]
+) -> Region:
+    """A region that takes scalars of these types and yields what `write` makes of them."""
+    block = Block(arg_types=arguments)
+    with ImplicitBuilder(block):
+        results = write(*block.args)
+        if isinstance(results, SSAValue | Operation):
+            results = [results]
+        tile.YieldOp(*results)
+    return Region(block)
+
+
+def same(value: SSAValue) -> SSAValue:
+    """The body of whatever only moves elements, and the finish of whatever is done."""
+    return value

@@ -1,0 +1,77 @@
+"""Is every composite equal to what it is made of, and are those to be kept left whole?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr
+
+from popgraph.backends.reference import evaluate
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.passes.base import Compilation
+from popgraph.passes.expand import Expand
+from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+from popgraph.support import dtypes
+from popgraph.support.errors import PassError
+from tests.dialects.graphcore_run import Sample, build
+from tests.dialects.graphcore_samples import SAMPLES
+
+COMPOSITE = [sample for sample in SAMPLES if issubclass(sample.op, gc.Composite)]
+ALL = [*COMPOSITE, *(sample.with_floats("f64") for sample in COMPOSITE)]
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5}
+
+
+def composites(module: ModuleOp) -> list[str]:
+    return [op.title for op in module.walk() if isinstance(op, gc.Composite)]
+
+
+@pytest.mark.parametrize("sample", ALL, ids=[f"{n}-{each}"[:100] for n, each in enumerate(ALL)])
+def test_composite_means_what_it_is_made_of(sample: Sample) -> None:
+    """First in graphcore operations, then in structured ones."""
+    built = build(sample)
+    expected = built.op.evaluate(*built.arrays)
+    module, compilation = built.module(), Compilation()
+    inputs = {f"x{at}": array for at, array in enumerate(built.arrays)}
+    for lowering in (Expand(), GraphcoreToTile()):
+        lowering.run(compilation, module)
+        check_ir(module)
+        assert not composites(module)
+        outputs, _ = evaluate(module, inputs, compilation.weights)
+        for at, wanted in enumerate(expected):
+            actual = outputs[f"y{at}"]
+            assert actual.shape == wanted.shape and actual.dtype == wanted.dtype
+            tolerance = TOLERANCE.get(dtypes.from_numpy(wanted.dtype).name, 0)
+            finite = np.abs(wanted[np.isfinite(wanted)]) if wanted.dtype.kind == "f" else wanted
+            scale = float(finite.max()) if tolerance and finite.size else 0.0
+            np.testing.assert_allclose(
+                actual.astype(np.float64),
+                wanted.astype(np.float64),
+                rtol=tolerance,
+                atol=tolerance * scale,
+            )
+
+
+def test_what_is_kept_stays_whole() -> None:
+    sample = next(each for each in COMPOSITE if each.op is gc.SoftmaxOp)
+    module = build(sample).module()
+    Expand(keep=("softmax",)).run(Compilation(), module)
+    assert composites(module) == ["softmax"]
+    Expand().run(Compilation(), module)
+    assert composites(module) == []
+
+
+def test_what_is_made_has_the_location_of_the_composite() -> None:
+    built = build(next(each for each in COMPOSITE if each.op is gc.LayerNormOp))
+    location = NameLoc(StringAttr("norm"), NoneAttr())
+    built.op.location = location
+    module = built.module()
+    Expand().run(Compilation(), module)
+    made = [op for op in module.walk() if op.name.startswith("graphcore.")]
+    assert made and {op.location for op in made} == {location}
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(PassError, match="cannot keep softmaxx") as caught:
+        Expand(keep=("softmaxx",)).run(Compilation(), ModuleOp([]))
+    assert "softmax" in caught.value.hint

@@ -1,0 +1,200 @@
+"""Does every graphcore operation mean the same after it has become structured operations?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import (
+    ComplexType,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    TensorType,
+    f32,
+)
+
+from popgraph.backends.reference import evaluate
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects import tile
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore.base import Array, GraphcoreOp
+from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+from popgraph.support import dtypes
+from popgraph.support.errors import UnsupportedError
+from tests.dialects.graphcore_run import Sample, build
+from tests.dialects.graphcore_samples import SAMPLES
+
+EXACT: tuple[type[GraphcoreOp], ...] = (
+    gc.Movement,
+    gc.GatherOp,
+    gc.IotaOp,
+    gc.RandomUniformOp,
+    gc.CastOp,
+    gc.CompareOp,
+    gc.WhereOp,
+    gc.IsNanOp,
+    gc.NegOp,
+    gc.AbsOp,
+    gc.SignOp,
+    gc.FloorOp,
+    gc.CeilOp,
+    gc.RoundOp,
+    gc.ReluOp,
+    gc.SqrtOp,
+    gc.ReciprocalOp,
+    gc.AddOp,
+    gc.SubOp,
+    gc.MulOp,
+    gc.DivOp,
+    gc.MaxOp,
+    gc.MinOp,
+    gc.ReduceMaxOp,
+    gc.ReduceMinOp,
+    gc.ArgMaxOp,
+    gc.ArgMinOp,
+    gc.MaxPoolOp,
+)
+"""One rounding, or none: every bit is what the meaning says."""
+TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2e-3, "bf16": 2e-2}
+
+PRIMITIVE = [sample for sample in SAMPLES if not issubclass(sample.op, gc.Composite)]
+
+
+def in_floats(name: str) -> list[Sample]:
+    return [sample.with_floats(name) for sample in PRIMITIVE]
+
+
+def in_integers(name: str, samples: Sequence[Sample]) -> list[Sample]:
+    """Samples of i32 operands in another integer type."""
+    dtype = dtypes.BY_NAME[name].numpy
+
+    def cast(array: Array) -> Array:
+        return array.astype(dtype) if array.dtype == np.int32 else array
+
+    found = []
+    for sample in samples:
+        if all(isinstance(each, np.ndarray) for each in sample.operands) and any(
+            each.dtype == np.int32 for each in sample.arrays
+        ):
+            operands = [cast(each) for each in sample.arrays]
+            found.append(Sample(sample.op, operands, sample.properties))
+    return found
+
+
+ALL = [
+    *PRIMITIVE,
+    *in_floats("f64"),
+    *in_floats("f16"),
+    *in_floats("bf16"),
+    *in_integers("u8", PRIMITIVE),
+    *in_integers("i8", PRIMITIVE),
+    *in_integers("u64", PRIMITIVE),
+]
+
+
+def lowered(module: ModuleOp) -> ModuleOp:
+    compilation = Compilation()
+    GraphcoreToTile().run(compilation, module)
+    check_ir(module)
+    left = [op.name for op in module.walk() if isinstance(op, GraphcoreOp)]
+    assert not left, f"still there: {left}"
+    return module
+
+
+def assert_same(sample: Sample, actual: Array, expected: Array) -> None:
+    assert actual.shape == expected.shape and actual.dtype == expected.dtype
+    name = dtypes.from_numpy(expected.dtype).name
+    if name not in TOLERANCE:
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide, wanted = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.abs(wanted[np.isfinite(wanted)])
+    scale = min(float(finite.max()), 1e6) if finite.size else 0.0
+    tolerance = 0 if issubclass(sample.op, EXACT) else TOLERANCE[name]
+    np.testing.assert_allclose(wide, wanted, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("sample", ALL, ids=[f"{n}-{each}"[:100] for n, each in enumerate(ALL)])
+def test_lowered_operation_means_the_same(sample: Sample) -> None:
+    built = build(sample)
+    (expected,) = built.op.evaluate(*built.arrays)
+    module = lowered(built.module())
+    inputs = {f"x{at}": array for at, array in enumerate(built.arrays)}
+    outputs, _ = evaluate(module, inputs, Compilation().weights)
+    assert_same(sample, outputs["y0"], expected)
+
+
+def test_every_primitive_operation_is_lowered() -> None:
+    tried = {sample.op for sample in ALL}
+    wanted = {op for op in gc.GRAPHCORE.operations if not issubclass(op, gc.Composite)}
+    assert wanted == tried
+
+
+def test_locations_ride_along() -> None:
+    built = build(next(each for each in PRIMITIVE if each.op is gc.MaxPoolGradOp))
+    location = NameLoc(StringAttr("pool"), NoneAttr())
+    built.op.location = location
+    module = lowered(built.module())
+    made = [op for op in module.walk() if op.name.startswith(("tile.", "arith."))]
+    assert {op.location for op in made} == {location}
+
+
+def test_constants_of_one_element_become_part_of_the_body() -> None:
+    graph = GraphOp("main", ["x"], [TensorType(f32, [2, 3])])
+    with ImplicitBuilder(graph.block):
+        half = ConstantOp(DataAttr.of(np.array([[0.5]], np.float32)))
+        product = gc.MulOp(graph.block.args[0], half)
+        ReturnOp([product.result], ["y"])
+    module = lowered(ModuleOp([graph]))
+    (made,) = (op for op in module.walk() if isinstance(op, tile.MapOp))
+    assert list(made.inputs) == [graph.block.args[0]]
+
+
+def test_an_operand_that_stands_twice_is_read_once() -> None:
+    graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
+    (x,) = graph.block.args
+    with ImplicitBuilder(graph.block):
+        ReturnOp([gc.MulOp(x, x).result], ["y"])
+    module = lowered(ModuleOp([graph]))
+    (made,) = (op for op in module.walk() if isinstance(op, tile.MapOp))
+    assert list(made.inputs) == [x]
+
+
+def test_convolutions_read_no_padding_that_is_not_there() -> None:
+    """The contraction has no border code, and nothing is assembled when nothing is padded."""
+    plain: dict[str, Any] = {"strides": [1], "dilations": [1], "groups": 1}
+    for pads, assemblies in (([0, 0], 0), ([1, 1], 1)):
+        x, w = TensorType(f32, [1, 2, 5]), TensorType(f32, [3, 2, 3])
+        graph = GraphOp("main", ["x", "w"], [x, w])
+        with ImplicitBuilder(graph.block):
+            y = gc.ConvOp(*graph.block.args, **plain, pads=pads)
+            ReturnOp([y.result], ["y"])
+        module = lowered(ModuleOp([graph]))
+        made = [op for op in module.walk() if isinstance(op, tile.AssembleOp)]
+        assert len(made) == assemblies
+
+
+def test_complex_numbers_are_refused_with_their_place() -> None:
+    graph = GraphOp("main", ["x"], [TensorType(ComplexType(f32), [2])])
+    with ImplicitBuilder(graph.block):
+        moved = gc.ReshapeOp(graph.block.args[0], shape=[2, 1])
+        moved.location = NameLoc(StringAttr("fold"), NoneAttr())
+        ReturnOp([moved.result], ["y"])
+    with pytest.raises(UnsupportedError, match="reshape of complex") as caught:
+        GraphcoreToTile().run(Compilation(), ModuleOp([graph]))
+    assert caught.value.where == "node 'fold'"
+
+
+def test_composites_are_left_to_expand() -> None:
+    sample = next(each for each in SAMPLES if each.op is gc.SoftmaxOp)
+    module = build(sample).module()
+    before = str(module)
+    GraphcoreToTile().run(Compilation(), module)
+    assert str(module) == before
