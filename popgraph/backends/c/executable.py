@@ -109,7 +109,11 @@ class CExecutable(Executable):
                 self.check(inputs)
             for name, view in self._inputs.items():
                 array = inputs.get(name)
-                if array is None or array.dtype is not view.dtype or array.shape != view.shape:
+                if (
+                    type(array) is not np.ndarray
+                    or array.dtype is not view.dtype
+                    or array.shape != view.shape
+                ):
                     array = self._unusual(inputs, name)
                 view[...] = array
             self._entry(self._address)

@@ -286,7 +286,10 @@ def _by_lanes(
         _lanes_union(operand.type, name) + f" = {{.v = {text}}};"
         for operand, name, text in zip(op.operands, names, operands, strict=True)
     ]
-    loop = f"for (int k = 0; k < {count}; k++) y.s[k] = {computed([f'{n}.s[k]' for n in names])};"
+    lane = computed([f"{name}.s[k]" for name in names])
+    if types.element(result).kind == "bool":
+        lane = f"-(i32)({lane})"
+    loop = f"for (int k = 0; k < {count}; k++) y.s[k] = {lane};"
     return "({ " + " ".join([*parts, _lanes_union(result, "y") + ";", loop, "y.v;"]) + " })"
 
 

@@ -36,6 +36,8 @@ FLAGS = (
 LINK_FLAGS = ["-shared", "-pthread"]
 LIBRARIES = ["-lm"]
 NATIVE = "-march=native"
+WIDE = "-mprefer-vector-width=512"
+"""Clang cuts 64-byte vectors in two, and spills them, unless it is told not to."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,8 @@ def probe(compiler: Compiler) -> Probe:
     for flags in ((NATIVE,), ()):
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
         if result.good and "__STDC__" in result.output:
-            return Probe("", flags, result.output)
+            wide = (WIDE,) if "__AVX512F__" in result.output else ()
+            return Probe("", flags + wide, result.output)
         reason = reason or result.reason
     return Probe(reason)
 
@@ -185,7 +188,8 @@ def library(units: Sequence[Unit]) -> Path:
     compiler made of the same text for the same machine is as good.
     """
     runtime = (HERE / RUNTIME).read_text()
-    key = _digest(machine(), " ".join(FLAGS), runtime, *(unit.text for unit in units))
+    flags = " ".join([*FLAGS, NATIVE, WIDE])
+    key = _digest(machine(), flags, runtime, *(unit.text for unit in units))
     places = [cache / "kernels" / key[:2] / key for cache in _readable_caches()]
     tried = []
     for compiler in candidates():

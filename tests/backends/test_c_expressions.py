@@ -1,0 +1,492 @@
+"""Does every row of the expression table compute what NumPy computes, on every special value?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import (
+    BFloat16Type,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntegerAttr,
+    IntegerType,
+    VectorType,
+    i64,
+)
+from xdsl.ir import Attribute, SSAValue
+
+import tests.backends.c_kernels as kernels
+from popgraph.backends.c import expressions
+
+F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
+I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
+FLOATS, INTS = (F16, BF16, F32, F64), (I8, I16, I32, I64)
+LANES = 4
+
+
+def floats(type_: Attribute) -> np.ndarray:
+    dtype = kernels.numpy_type(type_)
+    info = ml_dtypes.finfo(dtype)
+    tiny, least, most = float(info.tiny), float(info.smallest_subnormal), float(info.max)
+    plain = [0.5, 1.0, 1.5, 2.5, 3.5, 0.1, 100.0]
+    positive = [0.0, least, tiny, *plain, most, math.inf]
+    return np.array([*positive, *(-x for x in positive), math.nan], np.float64).astype(dtype)
+
+
+def integers(type_: Attribute) -> np.ndarray:
+    dtype = kernels.numpy_type(type_)
+    info = np.iinfo(dtype)
+    values = [0, 1, 2, 3, 7, 8, 31, 63, 100, -1, -2, -7, info.max, info.max - 1, info.min]
+    return np.array([*values, info.min + 1], np.int64).astype(dtype)
+
+
+def values_of(type_: Attribute) -> np.ndarray:
+    if type_ == I1:
+        return np.array([False, True])
+    return integers(type_) if type_ in INTS else floats(type_)
+
+
+def operands(type_: Attribute, count: int) -> list[np.ndarray]:
+    """All combinations, repeated to a whole number of vectors."""
+    values = values_of(type_)
+    if count == 3:
+        values = values[::2]
+    rows = list(product(values, repeat=count))
+    rows += rows[: -len(rows) % 16]
+    return [np.array(column, values.dtype) for column in zip(*rows, strict=True)]
+
+
+def wide(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """Halves are computed in f32 and rounded once."""
+
+    def computed(*arrays: np.ndarray) -> np.ndarray:
+        dtype = arrays[0].dtype
+        if dtype.itemsize == 2:
+            return np.asarray(function(*(a.astype(np.float32) for a in arrays))).astype(dtype)
+        return np.asarray(function(*arrays))
+
+    return computed
+
+
+def truncated_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    pairs = zip(a.tolist(), b.tolist(), strict=True)
+    quotients = [
+        0 if y == 0 else abs(x) // abs(y) * (-1 if (x < 0) ^ (y < 0) else 1) for x, y in pairs
+    ]
+    return np.array([q % (1 << a.itemsize * 8) for q in quotients], np.uint64).astype(a.dtype)
+
+
+def shifted(shift: Callable[[int, int, int], int]) -> Callable[..., np.ndarray]:
+    def computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        bits = a.itemsize * 8
+        pairs = zip(a.tolist(), as_unsigned(b).tolist(), strict=True)
+        found = [shift(x, y, bits) % (1 << bits) for x, y in pairs]
+        return np.array(found, np.uint64).astype(a.dtype)
+
+    return computed
+
+
+def as_unsigned(a: np.ndarray) -> np.ndarray:
+    return a if a.dtype == np.bool_ else a.view(f"u{a.itemsize}")
+
+
+def unsigned(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    return lambda a, b: function(as_unsigned(a), as_unsigned(b)).view(a.dtype)
+
+
+def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    extended = [x.astype(np.longdouble) for x in (a, b, c)]
+    return (extended[0] * extended[1] + extended[2]).astype(a.dtype)
+
+
+erf = np.vectorize(lambda x: math.erf(float(x)), otypes=[np.float64])
+
+FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
+    "arith.addf": (2, np.add),
+    "arith.subf": (2, np.subtract),
+    "arith.mulf": (2, np.multiply),
+    "arith.divf": (2, np.divide),
+    "arith.negf": (1, np.negative),
+    "arith.maximumf": (2, np.maximum),
+    "arith.minimumf": (2, np.minimum),
+    "math.absf": (1, np.abs),
+    "math.ceil": (1, np.ceil),
+    "math.cos": (1, np.cos),
+    "math.erf": (1, lambda x: erf(x).astype(x.dtype)),
+    "math.exp": (1, np.exp),
+    "math.floor": (1, np.floor),
+    "math.fma": (3, fused),
+    "math.log": (1, np.log),
+    "math.powf": (2, np.power),
+    "math.roundeven": (1, np.rint),
+    "math.sin": (1, np.sin),
+    "math.sqrt": (1, np.sqrt),
+    "math.tan": (1, np.tan),
+    "math.tanh": (1, np.tanh),
+    "vector.fma": (3, fused),
+}
+
+ULPS = {
+    **dict.fromkeys(("cos", "sin", "tan", "exp", "log", "powf", "tanh", "erf"), 4),
+    "fma": 1,
+}
+"""How far from NumPy's own rounding an operation may be; the others are exact."""
+
+INT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
+    "arith.addi": (2, np.add),
+    "arith.subi": (2, np.subtract),
+    "arith.muli": (2, np.multiply),
+    "arith.divsi": (2, truncated_division),
+    "arith.remsi": (2, lambda a, b: np.where(b == 0, a * 0, np.fmod(a, b))),
+    "arith.divui": (2, unsigned(lambda a, b: np.where(b == 0, a * 0, a // np.maximum(b, 1)))),
+    "arith.remui": (2, unsigned(lambda a, b: np.where(b == 0, a * 0, a % np.maximum(b, 1)))),
+    "arith.andi": (2, np.bitwise_and),
+    "arith.ori": (2, np.bitwise_or),
+    "arith.xori": (2, np.bitwise_xor),
+    "arith.shli": (2, shifted(lambda x, y, bits: x << y if y < bits else 0)),
+    "arith.shrui": (2, shifted(lambda x, y, bits: x % (1 << bits) >> y if y < bits else 0)),
+    "arith.shrsi": (2, shifted(lambda x, y, bits: x >> min(y, bits - 1))),
+    "arith.maxsi": (2, np.maximum),
+    "arith.minsi": (2, np.minimum),
+    "arith.maxui": (2, unsigned(np.maximum)),
+    "arith.minui": (2, unsigned(np.minimum)),
+    "math.absi": (1, np.abs),
+}
+
+BOOL_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
+    "arith.addi": (2, np.logical_xor),
+    "arith.subi": (2, np.logical_xor),
+    "arith.muli": (2, np.logical_and),
+    "arith.andi": (2, np.logical_and),
+    "arith.ori": (2, np.logical_or),
+    "arith.xori": (2, np.logical_xor),
+    "arith.maxsi": (2, np.logical_and),
+    "arith.minsi": (2, np.logical_or),
+    "arith.maxui": (2, np.logical_or),
+    "arith.minui": (2, np.logical_and),
+}
+
+COMPARE = {"eq": np.equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less}
+COMPARE |= {"le": np.less_equal, "ne": np.not_equal}
+CMPF_NAMES = [
+    *("false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord"),
+    *("ueq", "ugt", "uge", "ult", "ule", "une", "uno", "true"),
+]
+CMPI_NAMES = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"]
+
+
+def cmpf(predicate: str) -> Callable[..., np.ndarray]:
+    def computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        unordered = np.isnan(a.astype(np.float64)) | np.isnan(b.astype(np.float64))
+        if predicate in ("false", "true"):
+            return np.full(a.shape, predicate == "true")
+        if predicate in ("ord", "uno"):
+            return unordered if predicate == "uno" else ~unordered
+        holds = COMPARE[predicate[1:]](a.astype(np.float64), b.astype(np.float64))
+        return holds & ~unordered if predicate[0] == "o" else holds | unordered
+
+    return computed
+
+
+def cmpi(predicate: str) -> Callable[..., np.ndarray]:
+    def computed(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype == np.bool_:
+            a, b = -a.astype(np.int8), -b.astype(np.int8)
+        if predicate[0] == "u":
+            a, b = as_unsigned(a), as_unsigned(b)
+        return COMPARE[predicate[-2:]](a, b)
+
+    return computed
+
+
+@dataclass(frozen=True)
+class Case:
+    """One operation on one element type, alone or in vectors."""
+
+    op: str
+    type: Attribute
+    lanes: int | None
+    arity: int
+    meaning: Callable[..., np.ndarray]
+    result: Attribute
+    predicate: int | None = None
+    ulps: int = 0
+    label: str = ""
+    mixed: tuple[Attribute, ...] = field(default=())
+
+    @property
+    def name(self) -> str:
+        word = self.op.replace(".", "_") + self.label
+        return f"{word}_{self.type}_{self.result}_{self.lanes or 'scalar'}"
+
+    def compute(self, values: list[SSAValue]) -> SSAValue:
+        result = VectorType(self.result, [self.lanes]) if self.lanes else self.result
+        properties = {}
+        if self.predicate is not None:
+            properties["predicate"] = IntegerAttr(self.predicate, i64)
+        return kernels.make(self.op, values, result, properties)
+
+
+def all_cases() -> list[Case]:
+    cases: list[Case] = []
+    for lanes in (None, LANES, 16):
+        for type_, (op, (arity, meaning)) in product(FLOATS, FLOAT_MEANING.items()):
+            if op != "vector.fma" or lanes:
+                ulps = ULPS.get(op.split(".")[1], 0)
+                cases.append(Case(op, type_, lanes, arity, wide(meaning), type_, ulps=ulps))
+        for type_, (op, (arity, meaning)) in product(INTS, INT_MEANING.items()):
+            cases.append(Case(op, type_, lanes, arity, meaning, type_))
+        for op, (arity, meaning) in BOOL_MEANING.items():
+            cases.append(Case(op, I1, lanes, arity, meaning, I1))
+        for type_, (number, name) in product(FLOATS, enumerate(CMPF_NAMES)):
+            cases.append(Case("arith.cmpf", type_, lanes, 2, cmpf(name), I1, number, label=name))
+        for type_, (number, name) in product((I1, *INTS), enumerate(CMPI_NAMES)):
+            if type_ != I1 or lanes is None:
+                cases.append(
+                    Case("arith.cmpi", type_, lanes, 2, cmpi(name), I1, number, label=name)
+                )
+    return cases
+
+
+CASES = all_cases()
+
+
+def test_every_row_has_a_case() -> None:
+    tried = {(case.op, case.type) for case in CASES}
+    for table, type_ in ((expressions.FLOAT, F32), (expressions.INT, I32), (expressions.BOOL, I1)):
+        assert {(op, type_) for op in table} <= tried
+    assert len(CMPF_NAMES) == len(expressions.CMPF)
+    assert len(CMPI_NAMES) == len(expressions.CMPI)
+    assert set(expressions.CONVERT) == {op for op, _, _, _ in CONVERSIONS}
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, np.ndarray]:
+    """All cases in one program, compiled once."""
+    functions, inputs = [], {}
+    for case in CASES:
+        arrays = operands(case.type, case.arity)
+        names = [f"{case.type}_{case.arity}_{number}" for number in range(case.arity)]
+        inputs.update(zip(names, arrays, strict=True))
+        op = kernels.elementwise(
+            case.name,
+            [case.type] * case.arity,
+            case.result,
+            arrays[0].size,
+            case.compute,
+            case.lanes,
+        )
+        functions.append((op, names, case.name))
+    return kernels.executable(kernels.program(functions)).run(inputs)
+
+
+def assert_close(found: np.ndarray, wanted: np.ndarray, ulps: int) -> None:
+    """Equal, NaN to NaN and zero to zero of any sign, or `ulps` units in the last place away."""
+    assert found.dtype == wanted.dtype
+    if wanted.dtype.kind in "biu":
+        np.testing.assert_array_equal(found, wanted)
+        return
+    bits = np.dtype(f"i{wanted.dtype.itemsize}")
+    low = np.iinfo(bits).min
+    x, y = (np.where(a.view(bits) < 0, low - a.view(bits), a.view(bits)) for a in (found, wanted))
+    nan = wanted != wanted
+    np.testing.assert_array_equal(found != found, nan)
+    far = ~nan & (np.abs(x.astype(np.float64) - y.astype(np.float64)) > ulps)
+    assert not far.any(), (found[far], wanted[far])
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_operation(case: Case, results: dict[str, np.ndarray]) -> None:
+    with np.errstate(all="ignore"):
+        wanted = case.meaning(*operands(case.type, case.arity))
+    assert_close(results[case.name], wanted.astype(results[case.name].dtype), case.ulps)
+
+
+def natural(a: np.ndarray, target: Attribute) -> np.ndarray:
+    return a.astype(kernels.numpy_type(target))
+
+
+def from_unsigned(a: np.ndarray, target: Attribute) -> np.ndarray:
+    return as_unsigned(a).astype(kernels.numpy_type(target))
+
+
+def from_signed(a: np.ndarray, target: Attribute) -> np.ndarray:
+    return natural(-a.astype(np.int8) if a.dtype == np.bool_ else a, target)
+
+
+def low_bits(a: np.ndarray, target: Attribute) -> np.ndarray:
+    return (a & 1).astype(np.bool_) if target == I1 else natural(a, target)
+
+
+WIDER = [(a, b) for a, b in product((I1, *INTS), INTS) if a.width.data < b.width.data]
+CONVERSIONS: list[tuple[str, Attribute, Attribute, Callable[..., np.ndarray]]] = [
+    *(("arith.extsi", a, b, from_signed) for a, b in WIDER),
+    *(("arith.extui", a, b, from_unsigned) for a, b in WIDER),
+    *(("arith.trunci", b, a, low_bits) for a, b in WIDER),
+    *(("arith.sitofp", a, b, from_signed) for a, b in product((I1, *INTS), (F32, F64))),
+    *(("arith.uitofp", a, b, from_unsigned) for a, b in product((I1, *INTS), (F32, F64))),
+    *(("arith.sitofp", a, b, from_signed) for a, b in product((I8, I16), (F16, BF16))),
+    *(("arith.fptosi", a, b, natural) for a, b in product(FLOATS, INTS)),
+    *(("arith.fptoui", a, b, natural) for a, b in product(FLOATS, INTS)),
+    *(("arith.extf", a, b, natural) for a, b in product((F16, BF16), (F32, F64))),
+    ("arith.extf", F32, F64, natural),
+    *(("arith.truncf", b, a, natural) for a, b in product((F16, BF16), (F32, F64))),
+    ("arith.truncf", F64, F32, natural),
+    ("arith.index_cast", I64, I64, natural),
+]
+
+
+def conversion_values(op: str, source: Attribute) -> np.ndarray:
+    """What the conversion is defined for: floats that fit the smallest integer type."""
+    values = values_of(source)
+    if op in ("arith.fptosi", "arith.fptoui"):
+        fits = np.array([0.0, -0.0, 0.25, 0.999, 1.5, 2.5, 3.0, 100.0, 126.9])
+        fits = fits if op == "arith.fptoui" else np.concatenate([fits, -fits])
+        values = fits.astype(values.dtype)
+    return np.resize(values, -(-values.size // 16) * 16)
+
+
+@pytest.fixture(scope="module")
+def converted() -> dict[str, np.ndarray]:
+    functions, inputs = [], {}
+    for op, source, target, _ in CONVERSIONS:
+        name = f"{op}_{source}_{target}"
+        inputs[f"in_{name}"] = conversion_values(op, source)
+
+        def compute(values: list[SSAValue], op: str = op, target: Attribute = target) -> SSAValue:
+            if op == "arith.index_cast":
+                return kernels.make(op, [kernels.make(op, values, kernels.INDEX)], target)
+            return kernels.make(op, values, target)
+
+        size = inputs[f"in_{name}"].size
+        made = kernels.elementwise(name, [source], target, size, compute)
+        functions.append((made, [f"in_{name}"], name))
+    return kernels.executable(kernels.program(functions)).run(inputs)
+
+
+@pytest.mark.parametrize(
+    ("op", "source", "target", "meaning"),
+    CONVERSIONS,
+    ids=lambda value: str(value) if not callable(value) else "",
+)
+def test_conversion(
+    op: str,
+    source: Attribute,
+    target: Attribute,
+    meaning: Callable[..., np.ndarray],
+    converted: dict[str, np.ndarray],
+) -> None:
+    with np.errstate(all="ignore"):
+        wanted = meaning(conversion_values(op, source), target)
+    assert_close(converted[f"{op}_{source}_{target}"], wanted, 0)
+
+
+def test_vectors_convert_between_float_types() -> None:
+    def half(values: list[SSAValue]) -> SSAValue:
+        return kernels.make("arith.truncf", values, VectorType(BF16, [4]))
+
+    array = np.resize(floats(F32), 32)
+    op = kernels.elementwise("half", [F32], BF16, 32, half, 4)
+    found = kernels.executable(kernels.program([(op, ["x"], "y")])).run({"x": array})["y"]
+    assert_close(found, array.astype(ml_dtypes.bfloat16), 0)
+
+
+@pytest.mark.parametrize("lanes", [None, 4])
+@pytest.mark.parametrize("type_", [F32, F64, BF16, I8, I64], ids=str)
+def test_select(type_: Attribute, lanes: int | None) -> None:
+    def larger(values: list[SSAValue]) -> SSAValue:
+        boolean = VectorType(I1, [lanes]) if lanes else I1
+        op = "arith.cmpi" if type_ in INTS else "arith.cmpf"
+        greater = {"predicate": IntegerAttr(CMPI_NAMES.index("sgt") if type_ in INTS else 2, i64)}
+        chosen = kernels.make(op, values, boolean, greater)
+        return kernels.make("arith.select", [chosen, *values], values[0].type)
+
+    a, b = operands(type_, 2)
+    with np.errstate(all="ignore"):
+        wanted = np.where(a > b, a, b)
+    made = kernels.elementwise("larger", [type_] * 2, type_, a.size, larger, lanes)
+    found = kernels.executable(kernels.program([(made, ["a", "b"], "y")])).run({"a": a, "b": b})
+    assert_close(found["y"], wanted, 0)
+
+
+def test_bitcast_keeps_every_bit() -> None:
+    def there(values: list[SSAValue]) -> SSAValue:
+        return kernels.make("arith.bitcast", values, I32)
+
+    array = np.resize(floats(F32), 32)
+    made = kernels.elementwise("bits", [F32], I32, 32, there)
+    found = kernels.executable(kernels.program([(made, ["x"], "y")])).run({"x": array})["y"]
+    np.testing.assert_array_equal(found, array.view(np.int32))
+
+
+INDEX_MEANING = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divsi": truncated_division,
+    "arith.maxsi": np.maximum,
+}
+
+
+@pytest.mark.parametrize("op", INDEX_MEANING)
+def test_index_arithmetic(op: str) -> None:
+    def compute(values: list[SSAValue]) -> SSAValue:
+        cast = [kernels.make("arith.index_cast", [value], kernels.INDEX) for value in values]
+        computed = kernels.make(op, cast, kernels.INDEX)
+        return kernels.make("arith.index_cast", [computed], I64)
+
+    small = np.array([0, 1, 2, 7, -1, -3, 1 << 30, -(1 << 30)], np.int64)
+    a, b = (grid.ravel() for grid in np.meshgrid(small, small))
+    made = kernels.elementwise("index", [I64, I64], I64, a.size, compute)
+    found = kernels.executable(kernels.program([(made, ["a", "b"], "y")])).run({"a": a, "b": b})
+    np.testing.assert_array_equal(found["y"], INDEX_MEANING[op](a, b))
+
+
+UNIFORM = np.random.default_rng(0).uniform(-1, 1, 1 << 16)
+ACCURACY = {
+    "math.exp": (np.exp, 100 * UNIFORM, 1),
+    "math.log": (np.log, np.exp(80 * UNIFORM), 1),
+    "math.tanh": (np.tanh, 10 * UNIFORM, 2),
+    "math.erf": (erf, 5 * UNIFORM, 1),
+    "math.sin": (np.sin, 1000 * UNIFORM, 1),
+    "math.cos": (np.cos, 1000 * UNIFORM, 1),
+    "math.tan": (np.tan, 100 * UNIFORM, 1),
+    "math.sqrt": (np.sqrt, np.abs(1e30 * UNIFORM), 0),
+}
+"""Function, where it is tried, and how many units in the last place it may be off."""
+
+
+@pytest.mark.parametrize("lanes", [None, 16])
+@pytest.mark.parametrize("op", ACCURACY)
+def test_accuracy_against_the_correctly_rounded_result(op: str, lanes: int | None) -> None:
+    exact, samples, ulps = ACCURACY[op]
+    x = samples.astype(np.float32)
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        return kernels.make(op, values, values[0].type)
+
+    made = kernels.elementwise("function", [F32], F32, x.size, compute, lanes)
+    found = kernels.executable(kernels.program([(made, ["x"], "y")])).run({"x": x})["y"]
+    with np.errstate(over="ignore"):
+        wanted = exact(x.astype(np.float64)).astype(np.float32)
+    assert_close(found, wanted, ulps)
+
+
+def test_powers_are_within_one_unit_in_the_last_place() -> None:
+    base, exponent = np.exp(3 * UNIFORM).astype(np.float32), (10 * UNIFORM[::-1]).astype(np.float32)
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        return kernels.make("math.powf", values, F32)
+
+    made = kernels.elementwise("power", [F32, F32], F32, base.size, compute)
+    module = kernels.program([(made, ["a", "b"], "y")])
+    found = kernels.executable(module).run({"a": base, "b": exponent})["y"]
+    exact = np.power(base.astype(np.float64), exponent.astype(np.float64))
+    assert_close(found, exact.astype(np.float32), 1)

@@ -1,0 +1,246 @@
+"""What happens around the compiler: none, a broken one, another one, caches of all sorts?"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, MemRefType, ModuleOp, StringAttr, f32
+from xdsl.ir import SSAValue
+
+import tests.backends.c_kernels as kernels
+from popgraph.backends.c import build, target, toolchain
+from popgraph.backends.c.module import Kernel, Unit, kernel_unit, print_kernel
+from popgraph.dialects.program import WeightStore
+from popgraph.support.errors import BackendError, UnsupportedError
+
+
+def doubling() -> ModuleOp:
+    def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
+        def one(i: SSAValue) -> None:
+            element = memref.LoadOp.get(x, [i])
+            memref.StoreOp.get(arith.AddfOp(element, element), y, [i])
+
+        kernels.loop(4, 1, one)
+
+    op = kernels.function("double", [MemRefType(f32, [4])] * 2, body)
+    return kernels.program([(op, ["x"], "y")])
+
+
+def doubles() -> bool:
+    x = np.arange(4, dtype=np.float32)
+    return np.array_equal(build(doubling(), WeightStore()).run({"x": x})["y"], 2 * x)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache."""
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return str(path)
+
+
+def libraries(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.so"))
+
+
+def test_one_build_leaves_one_file(cache: Path) -> None:
+    assert doubles()
+    files = [path for path in cache.rglob("*") if path.is_file()]
+    assert files == libraries(cache) and len(files) == 1
+
+
+def test_a_second_process_needs_no_compiler(cache: Path) -> None:
+    assert doubles()
+    code = "import tests.backends.test_c_toolchain as t; assert t.doubles()"
+    environment = {**os.environ, "CC": "/bin/false"}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_hit_runs_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doubles()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("a compiler was run")
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert doubles()
+
+
+def test_without_a_compiler_the_error_lists_what_was_tried(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/nowhere/cc")
+    with pytest.raises(BackendError) as caught:
+        doubles()
+    assert caught.value.what == (
+        "no C compiler works; tried /nowhere/cc (No such file or directory)"
+    )
+    assert "pip install ziglang" in caught.value.hint
+
+
+def test_an_empty_path_has_no_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendError, match="tried cc, gcc, clang"):
+        doubles()
+
+
+def test_a_compiler_that_fails_is_quoted(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", script(tmp_path / "mycc", "echo the licence is gone >&2; exit 3"))
+    with pytest.raises(BackendError, match=r"mycc \(the licence is gone\)"):
+        doubles()
+
+
+def test_refused_c_names_the_kernel_and_its_origin(cache: Path) -> None:
+    good = print_kernel(next(iter(doubling().body.block.ops)))  # type: ignore[arg-type]
+    bad = Kernel("broken", "void kernel_broken(void) {\n    nonsense;\n}\n", "", "model.pgraph:7:3")
+    units = [kernel_unit([good]), kernel_unit([good, bad])]
+    with pytest.raises(BackendError) as caught:
+        toolchain.library(units)
+    assert caught.value.where == "kernel broken, from model.pgraph:7:3"
+    assert "nonsense" in caught.value.what
+    assert not libraries(cache)
+
+
+def test_what_c_cannot_do_is_said_with_the_kernels_origin() -> None:
+    def body(_: SSAValue, x: SSAValue) -> None:
+        element = memref.LoadOp.get(x, [kernels.index(0)])
+        kernels.make("math.cbrt", [element.res], f32)
+
+    op = kernels.function("root", [MemRefType(f32, [1])], body)
+    op.location = FileLineColLoc(StringAttr("net.pgraph"), IntAttr(3), IntAttr(5))
+    with pytest.raises(UnsupportedError) as caught:
+        print_kernel(op)
+    assert caught.value.what == "C has no expression for math.cbrt on f32"
+    assert caught.value.where.startswith("kernel root, from ")
+    assert "net.pgraph" in caught.value.where
+
+
+def test_broken_link_is_reported(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = 'case "$*" in *-shared*) echo "ld: error: no space" >&2; exit 1;; *) exec cc "$@";; esac'
+    monkeypatch.setenv("CC", script(tmp_path / "nolink", text))
+    with pytest.raises(BackendError, match="could not link: ld: error: no space"):
+        doubles()
+
+
+def test_a_cache_that_cannot_be_written_warns_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file where the directory should be: nobody, root included, can write below it."""
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    with pytest.warns(RuntimeWarning, match="cannot be written") as caught:
+        assert doubles()
+        assert doubles()
+    assert len([each for each in caught if "cannot be written" in str(each.message)]) == 1
+
+
+def test_a_read_only_cache_is_still_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doubles()
+    monkeypatch.setattr(toolchain, "_writable", lambda path: path != cache)
+    monkeypatch.setenv("CC", "/bin/false")
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        assert doubles()
+
+
+def test_a_damaged_library_says_what_to_do(cache: Path) -> None:
+    unit = Unit("int damaged_library;\n")
+    path = toolchain.library([unit])
+    path.write_bytes(b"not a library")
+    from popgraph.backends.c.library import load
+
+    with pytest.raises(BackendError, match="could not be loaded") as caught:
+        load(path, "main")
+    assert caught.value.where == str(path)
+
+
+def test_many_builds_at_once(cache: Path) -> None:
+    code = "import tests.backends.test_c_toolchain as t; assert t.doubles()"
+    root = Path(__file__).parents[2]
+
+    def start(_: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
+        )
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in pool.map(start, range(3)):
+            assert done.returncode == 0, done.stderr
+    assert len(libraries(cache)) == 1
+
+
+def test_each_compiler_has_its_own_build(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert doubles()
+    monkeypatch.setenv("CC", script(tmp_path / "othercc", 'exec cc "$@"'))
+    assert doubles()
+    assert len(libraries(cache)) == 2
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
+def test_zig_is_a_compiler(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", shlex.join([sys.executable, "-m", "ziglang", "cc"]))
+    assert doubles()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
+def test_zig_is_found_where_no_other_compiler_is(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert [compiler.command[-2:] for compiler in toolchain.candidates()] == [("ziglang", "cc")]
+
+
+@pytest.mark.parametrize(
+    ("macros", "wanted"),
+    [
+        ("#define __AVX__ 1\n#define __AVX512F__ 1\n#define __SSE2__ 1\n", (64, 32)),
+        ("#define __SSE2__ 1\n#define __AVX__ 1\n", (32, 16)),
+        ("#define __SSE2__ 1\n", (16, 16)),
+        ("#define __ARM_NEON 1\n", (16, 32)),
+        ("#define __riscv 1\n", (16, 16)),
+    ],
+)
+def test_targets_follow_the_compilers_macros(macros: str, wanted: tuple[int, int]) -> None:
+    found = target.from_macros(macros)
+    assert (found.vector_bytes, found.registers) == wanted
+
+
+def test_the_target_is_remembered(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = target.host_target()
+    toolchain.probe.cache_clear()
+    monkeypatch.setenv("CC", "/bin/false")
+    assert target.host_target() == first
+
+
+def test_without_a_compiler_the_target_is_the_baseline(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", "/bin/false")
+    assert target.host_target() == target.BASELINE
