@@ -1,0 +1,154 @@
+"""Is what can be computed early computed early, and what would only grow left alone?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import SSAValue
+
+from popgraph.backends.reference import evaluate
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes import fold_constants
+from popgraph.passes.base import Compilation
+from popgraph.passes.cse import EliminateCommonSubexpressions
+from popgraph.passes.dce import EliminateDeadCode
+from popgraph.passes.fold_constants import FoldConstants
+from popgraph.support import dtypes
+
+F32 = dtypes.BY_NAME["f32"].ir
+Literal = Callable[[Array], SSAValue]
+
+
+def program(
+    build: Callable[[SSAValue, Literal], Operand],
+) -> tuple[ModuleOp, GraphOp, Compilation]:
+    compilation = Compilation()
+    graph = GraphOp("main", ["x"], [TensorType(F32, (3,))])
+
+    def literal(array: Array) -> SSAValue:
+        return ConstantOp(compilation.weights.attribute(array)).result
+
+    with ImplicitBuilder(graph.block):
+        ReturnOp([SSAValue.get(build(graph.block.args[0], literal))], ["y"])
+    return ModuleOp([graph]), graph, compilation
+
+
+def left(graph: GraphOp) -> list[str]:
+    return [op.name for op in graph.block.ops][:-1]
+
+
+X = {"x": np.array([1, 2, 3], np.float32)}
+ONES = np.ones(3, np.float32)
+
+
+def test_chains_of_literals_become_one() -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        number = gc.SqrtOp(gc.MulOp(c(ONES * 8), c(ONES * 2)))
+        return gc.AddOp(x, gc.ReshapeOp(gc.ReshapeOp(number, shape=(3, 1)), shape=(3,)))
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    check_ir(module)
+    assert left(graph) == ["pg.constant", "graphcore.add"]
+    outputs, _ = evaluate(module, X, compilation.weights)
+    np.testing.assert_array_equal(outputs["y"], X["x"] + 4)
+
+
+def test_large_results_of_small_operands_stay() -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.BroadcastOp(c(np.ones(1, np.float32)), shape=(100_000,))
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    assert left(graph) == ["pg.constant", "graphcore.broadcast"]
+
+
+def test_large_weights_may_be_rearranged() -> None:
+    weights = np.arange(40_000, dtype=np.float32).reshape(200, 200)
+
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.TransposeOp(c(weights), perm=(1, 0))
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    assert left(graph) == ["pg.constant"]
+    outputs, _ = evaluate(module, X, compilation.weights)
+    np.testing.assert_array_equal(outputs["y"], weights.T)
+
+
+def test_operations_of_several_results_and_of_none() -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        made = gc.BatchNormTrainOp(
+            c(np.arange(6, dtype=np.float32).reshape(2, 3)), c(ONES), c(ONES), epsilon=0.5
+        )
+        places = gc.IotaOp(shape=(3,), axis=0, dtype=F32)
+        return gc.AddOp(gc.AddOp(made.results[1], made.results[2]), gc.AddOp(places, x))
+
+    module, graph, compilation = program(build)
+    before, _ = evaluate(module, X, compilation.weights)
+    FoldConstants().run(compilation, module)
+    assert left(graph) == ["pg.constant", "pg.constant", "graphcore.add", "graphcore.add"]
+    after, _ = evaluate(module, X, compilation.weights)
+    np.testing.assert_allclose(after["y"], before["y"], rtol=1e-6)
+
+
+def test_variables_are_no_literals() -> None:
+    compilation = Compilation()
+    graph = GraphOp("main", [], [])
+    with ImplicitBuilder(graph.block):
+        v = VariableOp("v", compilation.weights.attribute(ONES))
+        UpdateOp("v", gc.NegOp(v))
+        ReturnOp([v.result], ["y"])
+    module = ModuleOp([graph])
+    before = str(module)
+    FoldConstants().run(compilation, module)
+    assert str(module) == before
+
+
+def test_the_limit_is_what_keeps_large_results_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above can fail: without the limit the broadcast becomes a literal."""
+    monkeypatch.setattr(fold_constants, "SMALL_BYTES", 10**9)
+    module, graph, compilation = program(
+        lambda x, c: gc.BroadcastOp(c(np.ones(1, np.float32)), shape=(100_000,))
+    )
+    FoldConstants().run(compilation, module)
+    assert left(graph) == ["pg.constant"]
+
+
+def test_cse_joins_equal_operations_and_not_others() -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        first, second = gc.ExpOp(x), gc.ExpOp(x)
+        rows = [gc.ReduceSumOp(x, axes=(0,), keepdims=keep) for keep in (True, False)]
+        return gc.AddOp(gc.AddOp(first, second), gc.AddOp(*rows))
+
+    module, graph, compilation = program(build)
+    before, _ = evaluate(module, X, compilation.weights)
+    EliminateCommonSubexpressions().run(compilation, module)
+    check_ir(module)
+    assert left(graph).count("graphcore.exp") == 1
+    assert left(graph).count("graphcore.reduce_sum") == 2
+    after, _ = evaluate(module, X, compilation.weights)
+    np.testing.assert_array_equal(after["y"], before["y"])
+
+
+def test_dce_keeps_updates_and_outputs_only() -> None:
+    compilation = Compilation()
+    graph = GraphOp("main", ["x"], [TensorType(F32, (3,))])
+    x = graph.block.args[0]
+    with ImplicitBuilder(graph.block):
+        v = VariableOp("v", compilation.weights.attribute(ONES))
+        gc.ExpOp(gc.NegOp(v))
+        UpdateOp("v", gc.AddOp(v, x))
+        ReturnOp([gc.SqrtOp(x).result], ["y"])
+    module = ModuleOp([graph])
+    EliminateDeadCode().run(compilation, module)
+    check_ir(module)
+    assert left(graph) == ["pg.variable", "graphcore.add", "pg.update", "graphcore.sqrt"]
