@@ -7,14 +7,14 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
-from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.onnx_external import ExternalData, graphs_of
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.protos import remainder
-from popgraph.dialects.onnx.reader import read_function, read_graph, read_opset
+from popgraph.dialects.onnx.reader import not_utf8, read_function, read_graph, read_opset
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
@@ -34,6 +34,15 @@ def import_model(model: str | Path | bytes | ModelProto, store: WeightStore) -> 
     they are needed. `ModelError` for whatever is no valid model.
     """
     proto, folder = _load(model)
+    try:
+        return _import(proto, folder, store)
+    except UnicodeDecodeError as error:
+        raise not_utf8("the model") from error
+    except RecursionError as error:
+        raise ModelError("the model's graphs or types are nested too deep", "the model") from error
+
+
+def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> ModuleOp:
     if folder is not None:
         ExternalData(folder, store).resolve(proto)
     functions = _read_functions(proto, store)
@@ -94,7 +103,7 @@ def _about(proto: ModelProto) -> dict[str, Attribute]:
         if text:
             about[key] = BytesAttr.of(text)
     if proto.model_version:
-        about["model_version"] = IntAttr(proto.model_version)
+        about["model_version"] = IntegerAttr(proto.model_version, i64)
     told = set(_TOLD)
     if all(entry.HasField("key") and entry.HasField("value") for entry in proto.metadata_props):
         pairs = [text for entry in proto.metadata_props for text in (entry.key, entry.value)]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation
+from xdsl.ir import Block
 
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.containers import Function, Initializer, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.expansion import inline, schema_function
-from popgraph.dialects.onnx.inference import Inference
+from popgraph.dialects.onnx.expansion import inline, inline_branch, schema_function
+from popgraph.dialects.onnx.inference import Inference, taken_branch
 from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.writer import hint
@@ -30,8 +30,10 @@ class Normalize(Pass):
     """
     Functions of the model and operators that ONNX defines by others become those others.
 
-    Operators that lowering knows stay whole. Constant nodes become initializers. Values keep
-    their names; what is new inside an operator is named after it.
+    Operators that lowering knows stay whole. Constant nodes become initializers, and an If whose
+    condition is known becomes the branch that it takes. Values keep their names; what is new
+    inside an operator is named after it. The result is for lowering: it may hold operators of
+    later versions than the model imports.
     """
 
     name = "normalize"
@@ -70,17 +72,21 @@ class _Expansion:
             if op.op_type == "Constant" and op.domain == "" and isinstance(op, SchemaOp):
                 constant_to_initializer(op, self.store, self.inference)
                 continue
+            if isinstance(op, SchemaOp) and op.op_type == "If" and op.domain == "":
+                branch = taken_branch(self.inference, op)
+                if branch is not None:
+                    pending.extend(reversed(inline_branch(op, branch, self.inference)))
+                    continue
             function = self.meaning(op)
             if function is not None:
                 pending.extend(reversed(inline(op, function, self.inference)))
                 continue
-            for region in op.regions:
-                for graph in region.block.ops:
-                    self.expand_body(graph)
-
-    def expand_body(self, graph: Operation) -> None:
-        for region in graph.regions:
-            self.expand(region.block)
+            outside = self.inference.lenient
+            self.inference.lenient |= op.op_type == "If"
+            for graphs in op.graphs().values():
+                for graph in graphs:
+                    self.expand(graph.block)
+            self.inference.lenient = outside
 
     def meaning(self, op: OnnxOp) -> Function | None:
         """The body that stands for a node; None for what stays."""

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, ValueInfoProto, helper
-from onnx.reference import ReferenceEvaluator
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
@@ -19,10 +17,11 @@ from popgraph.dialects.onnx.containers import (
     model_of,
 )
 from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
 from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
-from popgraph.dialects.onnx.protos import write_function, write_node
+from popgraph.dialects.onnx.protos import write_function
 from popgraph.dialects.onnx.types import describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
@@ -133,21 +132,14 @@ class _Run:
         return states + [_no_rows(value.type) for value in scans]
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
-        """By a model of this one node; what its graphs capture are inputs too."""
-        names: dict[SSAValue, str] = {}
-
-        def name_of(value: SSAValue) -> str:
-            # What a function was called without is absent for the nodes inside as well.
-            if value in values and values[value] is None and not op.regions:
-                return ""
-            return names.setdefault(value, f"v{len(names)}")
-
-        node = write_node(op, self.store, name_of)
-        feeds = {name: values[value] for value, name in names.items() if value in values}
-        outputs = [name for name in node.output if name]
+        """By onnx's reference, or by the function that defines the operator."""
+        functions = (
+            [write_function(one, self.store) for one in self.functions.values()]
+            if op.regions
+            else []
+        )
         try:
-            runner = ReferenceEvaluator(self.single(op, node, feeds, outputs))
-            found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
+            return evaluate_node(op, values, self.store, self.model.opset_versions, functions)
         except Exception as error:
             if (body := self.defined(op)) is not None:
                 return self.call(op, body, values)
@@ -156,39 +148,12 @@ class _Run:
                 op.where(),
                 "the reference follows onnx.reference, which refuses these inputs",
             ) from error
-        arrays = (found.get(name) for name in node.output)
-        return [_as_array(array) for array in arrays]
 
     def defined(self, op: OnnxOp) -> Function | None:
         """The function that the operator's schema defines it by, if any."""
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
-
-    def single(
-        self, op: OnnxOp, node: NodeProto, feeds: Mapping[str, Any], outputs: list[str]
-    ) -> ModelProto:
-        versions = dict(self.model.opset_versions)
-        if not op.regions:
-            versions[op.domain] = op.since_version
-        graph = helper.make_graph(
-            [node],
-            "node",
-            [ValueInfoProto(name=name) for name in feeds],
-            [ValueInfoProto(name=name) for name in outputs],
-        )
-        return helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid(*pair) for pair in versions.items()],
-            functions=[write_function(one, self.store) for one in self.functions.values()]
-            if op.regions
-            else [],
-        )
-
-
-def _as_array(value: Any) -> Any:
-    """Scalars of NumPy as arrays; sequences stay lists."""
-    return np.asarray(value) if isinstance(value, np.generic | int | float) else value
 
 
 def _no_rows(type_: Attribute) -> Array:

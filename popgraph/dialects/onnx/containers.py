@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, IntegerAttr, ModuleOp, i64
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -191,6 +191,22 @@ def _parse_attributes(parser: Parser, op: Operation) -> None:
         op.attributes |= attributes.data
 
 
+def _print_described(printer: Printer, op: Function | Model) -> None:
+    """` {producer = ...} {...}`: what is said about the whole, then the body."""
+    printer.print_string(" ")
+    printer.print_attr_dict(op.properties)
+    printer.print_string(" ")
+    printer.print_region(op.body)
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+
+
+def _parse_described(parser: Parser) -> tuple[dict[str, Attribute], Region, dict[str, Attribute]]:
+    properties = parser.parse_optional_attr_dict()
+    body = parser.parse_region()
+    extra = parser.parse_optional_attr_dict_with_keyword()
+    return properties, body, dict(extra.data) if extra else {}
+
+
 @irdl_op_definition
 class Initializer(IRDLOperation):
     """
@@ -301,6 +317,14 @@ class Function(_Body):
     def output_names(self) -> tuple[str, ...]:
         return self.outputs.texts
 
+    def print(self, printer: Printer) -> None:
+        _print_described(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Function:
+        properties, body, extra = _parse_described(parser)
+        return cls.build(properties=properties, regions=[body], attributes=extra)
+
     @property
     def defaults(self) -> dict[str, Attribute]:
         if self.default_names is None or self.default_values is None:
@@ -317,12 +341,12 @@ class Model(IRDLOperation):
     """A model: its functions, then its graph, and what is said about the whole."""
 
     name = "onnx.Model"
-    ir_version = prop_def(IntAttr)
+    ir_version = prop_def(IntegerAttr)
     opsets = prop_def(ArrayAttr[OpsetAttr])
     producer = opt_prop_def(BytesAttr)
     producer_version = opt_prop_def(BytesAttr)
     model_domain = opt_prop_def(BytesAttr)
-    model_version = opt_prop_def(IntAttr)
+    model_version = opt_prop_def(IntegerAttr)
     doc = opt_prop_def(BytesAttr)
     metadata = opt_prop_def(MetadataAttr)
     rest = opt_prop_def(BytesAttr)
@@ -339,12 +363,20 @@ class Model(IRDLOperation):
     ) -> None:
         super().__init__(
             properties={
-                "ir_version": IntAttr(ir_version),
+                "ir_version": IntegerAttr(ir_version, i64),
                 "opsets": ArrayAttr(opsets),
                 **(about or {}),
             },
             regions=[Region(Block([*functions, graph]))],
         )
+
+    def print(self, printer: Printer) -> None:
+        _print_described(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Model:
+        properties, body, extra = _parse_described(parser)
+        return cls.build(properties=properties, regions=[body], attributes=extra)
 
     @property
     def graph(self) -> Graph:

@@ -97,14 +97,26 @@ def inline(call: OnnxOp, function: Function, inference: Inference) -> list[Opera
             make_absent(argument)
         else:
             argument.replace_all_uses_with(value)
+    return _place(call, body, outputs_of_call(call, body, list(body.yielded)), inference)
+
+
+def inline_branch(op: SchemaOp, branch: Graph, inference: Inference) -> list[Operation]:
+    """Puts the branch that an If always takes in its place; the operations moved."""
+    return _place(op, branch, list(branch.yielded), inference)
+
+
+def _place(
+    call: OnnxOp, body: Function | Graph, yielded: list[SSAValue | None], inference: Inference
+) -> list[Operation]:
+    """Moves what stands in a body before a call, and gives its results to the call's users."""
     block = call.parent_block()
     assert block is not None, "a call stands in a graph"
-    yielded = outputs_of_call(call, body, list(body.yielded))
     placed: list[Operation] = [op for op in body.block.ops if isinstance(op, OnnxOp | Initializer)]
     for op in placed:
         op.detach()
         block.insert_op_before(op, call)
-        op.location = call.location
+        if isinstance(body, Function):
+            op.location = call.location
         inference.visit(op)
     own = {id(value) for op in placed for value in op.results}
     names = zip(call.output_names, call.output_values(), strict=False)

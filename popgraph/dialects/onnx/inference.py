@@ -7,9 +7,8 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-from onnx import NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
-from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import InferenceError, infer_node_outputs
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -18,8 +17,9 @@ from xdsl.traits import Pure
 from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function, Graph, Initializer
 from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.op import SchemaOp
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.onnx.typeproto import from_text, read_type, write_type
 from popgraph.dialects.onnx.types import (
@@ -63,6 +63,8 @@ class Inference:
         self.opsets = dict(opsets)
         self.store = store
         self.functions = functions if functions is not None else {}
+        self.lenient = False
+        """Whether a node may fail to fit its inputs (in branches: one may never be taken)."""
         self.into_graphs = False
         """Whether to infer the graphs inside nodes again (a reader has just done it)."""
         self.trusting = True
@@ -78,7 +80,13 @@ class Inference:
         elif isinstance(op, Custom):
             self._visit_custom(op)
         elif isinstance(op, SchemaOp):
-            self._visit_node(op)
+            try:
+                self._visit_node(op)
+            except TypeMismatchError:
+                if not self.lenient:
+                    raise
+                for result, type_ in zip(op.results, fallbacks(op), strict=True):
+                    set_type(result, type_)
 
     def visit_graph(self, graph: Graph | Function) -> None:
         """Visits a whole body whose inputs have their types."""
@@ -148,7 +156,7 @@ class Inference:
                 {name: self._tensor(value) for value, name in outer.items() if value in self.known},
                 opset_imports=[helper.make_opsetid(*pair) for pair in self.opsets.items()],
             )
-        except (InferenceError, ValidationError, RuntimeError) as error:
+        except (InferenceError, ValidationError, RuntimeError, ValueError) as error:
             if any(isinstance(value.type, UnknownType) for value in outer):
                 return {}
             raise _mismatch(op, str(error)) from error
@@ -162,29 +170,33 @@ class Inference:
 
     def _follow(self, op: SchemaOp) -> None:
         """Evaluates a node of which every operand is known and every result small."""
-        arrays = self._operand_arrays(op)
-        if arrays is None or not op.has_trait(Pure):
+        values = self._operands(op)
+        if values is None or not op.has_trait(Pure):
             return
         for result in op.results:
             shape = static_shape(result.type)
             if shape is None or prod(shape) > KNOWN_ELEMENTS:
                 return
-        for result, array in zip(op.results, evaluate(op, arrays, self.store) or (), strict=False):
-            if static_shape(result.type) == array.shape:
-                self.known[result] = array
+        try:
+            found = evaluate_node(op, values, self.store, self.opsets)
+        except Exception:  # the reference refuses in many ways; then nothing is known
+            return
+        for value, array in zip(op.output_values(), found, strict=False):
+            if value is not None and static_shape(value.type) == np.shape(array):
+                self.known[value] = array
 
-    def _operand_arrays(self, op: SchemaOp) -> list[Array | None] | None:
+    def _operands(self, op: SchemaOp) -> dict[SSAValue, Array] | None:
         """The operands' elements; None when one is not known."""
-        arrays: list[Array | None] = []
-        for value in op.input_values():
-            if value is None or value in self.known:
-                arrays.append(None if value is None else self.known[value])
+        arrays: dict[SSAValue, Array] = {}
+        for value in op.operands:
+            if value in self.known:
+                arrays[value] = self.known[value]
                 continue
             shape = static_shape(value.type)
             if op.op_type not in ("Shape", "Size") or shape is None:
                 return None
             # These two look at the shape only: an array without memory will do.
-            arrays.append(np.broadcast_to(np.float32(0), shape))
+            arrays[value] = np.broadcast_to(np.float32(0), shape)
         return arrays
 
 
@@ -212,12 +224,34 @@ def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute
             return {}
 
 
+def taken_branch(inference: Inference, op: SchemaOp) -> Graph | None:
+    """The branch that an If always takes, when its condition is known."""
+    condition = inference.known.get(op.operands[0])
+    if condition is None:
+        return None
+    return op.graphs()["then_branch" if np.all(condition) else "else_branch"][0]
+
+
 def _visit_if(
     inference: Inference, op: SchemaOp, branches: list[Graph]
 ) -> dict[SSAValue, Attribute]:
-    for branch in branches:
-        inference.visit_graph(branch)
-    first, second = (branch.yielded for branch in branches)
+    """
+    What both branches give, or the one that is taken.
+
+    A branch that cannot be typed is one that these inputs never take: the other decides.
+    """
+    taken = taken_branch(inference, op)
+    typed: list[Graph] = []
+    errors: list[TypeMismatchError] = []
+    for branch in branches if taken is None else [taken]:
+        try:
+            inference.visit_graph(branch)
+            typed.append(branch)
+        except TypeMismatchError as error:
+            errors.append(error)
+    if not typed:
+        raise errors[0]
+    first, second = typed[0].yielded, typed[-1].yielded
     return {
         result: joined(a.type, b.type)
         for result, a, b in zip(op.results, first, second, strict=True)
@@ -262,29 +296,6 @@ def _stacked(type_: Attribute) -> Attribute:
 
 def set_type(value: SSAValue, type_: Attribute) -> None:
     value._type = type_  # inference is the one place that decides on types
-
-
-def evaluate(op: OnnxOp, arrays: Iterable[Array | None], store: WeightStore) -> list[Array] | None:
-    """The results of one node without graphs by onnx's reference; None when it cannot say."""
-    node, feeds = _node_alone(op, arrays, store)
-    try:
-        runner = ReferenceEvaluator(node, opsets={op.domain: op.since_version or 1})
-        return [np.asarray(array) for array in runner.run(None, feeds)]
-    except Exception:
-        return None
-
-
-def _node_alone(
-    op: OnnxOp, arrays: Iterable[Array | None], store: WeightStore
-) -> tuple[NodeProto, dict[str, Array]]:
-    names = {value: f"v{place}" for place, value in enumerate([*op.operands, *op.results])}
-    node = write_node(op, store, lambda value: names[value])
-    feeds = {
-        names[value]: array
-        for value, array in zip(op.input_values(), arrays, strict=True)
-        if value is not None and array is not None
-    }
-    return node, feeds
 
 
 def fallbacks(op: SchemaOp) -> list[Attribute]:

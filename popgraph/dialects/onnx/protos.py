@@ -50,7 +50,7 @@ def remainder(proto: Any, told: Iterable[str]) -> bytes:
     rest = type(proto)()
     told = frozenset(told)
     for field, value in proto.ListFields():
-        if field.name in told and (not hasattr(value, "__len__") or len(value)):
+        if field.name in told and value:
             continue
         if hasattr(value, "extend") or hasattr(value, "MergeFrom"):
             getattr(rest, field.name).MergeFrom(value)
@@ -167,6 +167,10 @@ def write_graph(
         proto.input.append(write_value_info(info))
     for initializer in graph.initializers:
         _write_initializer(proto, initializer, store, name_of)
+    for op in sorted(graph.initializers, key=lambda one: one.place_in_inputs):
+        if op.input is not None:
+            info = ValueInfoAttr.of(name_of(op.result), op.input.type, op.input.exact.data)
+            proto.input.insert(op.place_in_inputs, write_value_info(info))
     for node in graph.nodes:
         proto.node.append(write_node(node, store, name_of))
     for value, info in zip(graph.yielded, graph.outputs, strict=True):
@@ -203,9 +207,6 @@ def _write_initializer(
         if name:
             tensor.name = name
         proto.initializer.append(tensor)
-    if op.input is not None and op.place is not None:
-        declared = ValueInfoAttr.of(name, op.input.type, op.input.exact.data)
-        proto.input.insert(op.place.value.data, write_value_info(declared))
 
 
 def write_opset(opset: OpsetAttr) -> OperatorSetIdProto:
@@ -249,7 +250,9 @@ def _merge_function_rest(proto: FunctionProto, rest: FunctionProto) -> None:
 
 def write_model(model: Model, store: WeightStore | None) -> ModelProto:
     """The whole model."""
-    proto = ModelProto(ir_version=model.ir_version.data)
+    proto = ModelProto()
+    if version := model.ir_version.value.data:
+        proto.ir_version = version
     proto.opset_import.extend(map(write_opset, model.opsets))
     for field, text in (
         ("producer_name", model.producer),
@@ -260,7 +263,7 @@ def write_model(model: Model, store: WeightStore | None) -> ModelProto:
         if text is not None:
             setattr(proto, field, text.text)
     if model.model_version is not None:
-        proto.model_version = model.model_version.data
+        proto.model_version = model.model_version.value.data
     if model.metadata is not None:
         for key, value in model.metadata.entries:
             proto.metadata_props.add(key=key, value=value)

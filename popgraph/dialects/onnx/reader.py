@@ -39,6 +39,7 @@ def read_nodes(writer: GraphWriter, nodes: Iterable[NodeProto]) -> None:
 
 def read_node(writer: GraphWriter, node: NodeProto) -> None:
     """Writes one node."""
+    _check_texts(node)
     where = f"node {node.name or next(filter(None, node.output), '')!r} ({node.op_type})"
     try:
         inputs = [writer.value(name) if name else None for name in node.input]
@@ -56,6 +57,23 @@ def read_node(writer: GraphWriter, node: NodeProto) -> None:
         )
     except PopgraphError as error:
         raise type(error)(error.what, error.where or where, error.hint) from error
+
+
+def _check_texts(node: NodeProto) -> None:
+    """Protobuf gives bytes for a string that is not UTF-8."""
+    texts = (*node.input, *node.output, node.name, node.op_type, node.domain, node.overload)
+    names = (attribute.name for attribute in node.attribute)
+    for text in (*texts, node.doc_string, *names):
+        if not isinstance(text, str):
+            raise not_utf8(f"node {node.name!r}")
+
+
+def not_utf8(where: str) -> ModelError:
+    return ModelError(
+        "a name in the model is not UTF-8",
+        where,
+        "the file is damaged: export the model again",
+    )
 
 
 def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
@@ -129,7 +147,8 @@ def _read_attributes(
         if kind in _GRAPH_KINDS and not proto.ref_attr_name:
             graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
             arguments = _argument_types(node.op_type, inputs, node)
-            read = [read_subgraph(writer, graph, arguments) for graph in graphs]
+            lenient = node.op_type == "If"
+            read = [read_subgraph(writer, graph, arguments, lenient) for graph in graphs]
             attributes[proto.name] = read[0] if kind == "GRAPH" else read
         elif kind in _GRAPH_KINDS and not writer.is_custom(node.op_type, node.domain):
             raise UnsupportedError(
@@ -152,7 +171,10 @@ def _argument_types(
 
 
 def read_subgraph(
-    parent: GraphWriter, proto: GraphProto, arguments: Sequence[Attribute] = ()
+    parent: GraphWriter,
+    proto: GraphProto,
+    arguments: Sequence[Attribute] = (),
+    lenient: bool = False,
 ) -> Graph:
     """A graph that is the value of an attribute."""
     depth, scope = 0, parent.parent
@@ -160,7 +182,7 @@ def read_subgraph(
         depth, scope = depth + 1, scope.parent
     if depth > MAX_DEPTH:
         raise ModelError(f"graphs are nested more than {MAX_DEPTH} deep", f"graph {proto.name!r}")
-    writer = parent.subgraph(proto.name)
+    writer = parent.subgraph(proto.name, lenient=lenient)
     return read_graph(writer, proto, arguments)
 
 

@@ -95,10 +95,10 @@ def _read_tensor(proto: TypeProto.Tensor | TypeProto.SparseTensor) -> Attribute:
 
 
 def _read_dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-    """Negative numbers, which some exporters write, mean that the dimension is not known."""
+    """Negative numbers and `?`, as some exporters write them, mean that nothing is known."""
     if dim.HasField("dim_value"):
         return int(dim.dim_value) if dim.dim_value >= 0 else None
-    return dim.dim_param or None
+    return dim.dim_param if dim.dim_param not in ("", "?") else None
 
 
 def write_type(type_: Attribute) -> TypeProto:

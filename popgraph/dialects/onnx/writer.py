@@ -61,6 +61,7 @@ class GraphWriter:
         functions: Mapping[FunctionKey, Function] | None = None,
         calls: Collection[FunctionKey] = (),
         typed: bool = True,
+        lenient: bool = False,
         parent: GraphWriter | None = None,
     ) -> None:
         self.opsets = {standard_domain(domain): version for domain, version in opsets.items()}
@@ -71,6 +72,8 @@ class GraphWriter:
         self.calls = frozenset(calls)
         self.typed = typed
         """False inside functions, where values have no types."""
+        self.lenient = lenient
+        """True inside branches: one that is never taken may be ill-typed."""
         self.inference: Inference = (
             Inference(self.opsets, store, self.functions) if parent is None else parent.inference
         )
@@ -229,6 +232,7 @@ class GraphWriter:
         return list(op.results)
 
     def _infer(self, op: OnnxOp) -> None:
+        self.inference.lenient = self.lenient
         self.inference.visit(op)
         for name, value in zip(op.output_names, op.output_values(), strict=False):
             if value is None or name not in self.declared:
@@ -309,7 +313,7 @@ class GraphWriter:
 
     # the end
 
-    def subgraph(self, name: str = "body") -> GraphWriter:
+    def subgraph(self, name: str = "body", *, lenient: bool = False) -> GraphWriter:
         """A writer for a graph that will be an attribute of a node of this graph."""
         return GraphWriter(
             self.opsets,
@@ -318,6 +322,7 @@ class GraphWriter:
             functions=self.functions,
             calls=self.calls,
             typed=self.typed,
+            lenient=lenient or self.lenient,
             parent=self,
         )
 
@@ -355,7 +360,9 @@ class GraphWriter:
         graph: Graph | None = None,
     ) -> ModuleOp:
         """The module that holds the model of which this is the main graph."""
-        imports = opsets or [OpsetAttr.of(*pair) for pair in self.opsets.items()]
+        imports = opsets
+        if imports is None:
+            imports = [OpsetAttr.of(*pair) for pair in self.opsets.items()]
         functions = list(self.functions.values())
         return ModuleOp([Model(ir_version, imports, functions, graph or self.graph(), about)])
 

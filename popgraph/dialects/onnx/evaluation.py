@@ -1,0 +1,80 @@
+"""What does one node compute? onnx's own reference answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from onnx import FunctionProto, NodeProto, ValueInfoProto, helper
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.program import WeightStore
+
+
+class GlobalMaxPool(OpRun):  # type: ignore[misc]
+    """The reference's own drops dimensions of tensors that are no images."""
+
+    op_domain = ""
+
+    def _run(self, x: Any) -> tuple[Any]:
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+def evaluate_node(
+    op: OnnxOp,
+    values: Mapping[SSAValue, Any],
+    store: WeightStore,
+    opsets: Mapping[str, int],
+    functions: Iterable[FunctionProto] = (),
+) -> list[Any]:
+    """
+    The node's outputs in order, None for those that are absent.
+
+    `values` holds its operands and what the graphs inside it capture; an operand that is None is
+    absent. Raises whatever the reference raises.
+    """
+    names: dict[SSAValue, str] = {}
+
+    def name_of(value: SSAValue) -> str:
+        if not op.regions and value in values and values[value] is None:
+            return ""
+        return names.setdefault(value, f"v{len(names)}")
+
+    node = write_node(op, store, name_of)
+    feeds = {name: values[value] for value, name in names.items() if value in values}
+    outputs = [name for name in node.output if name]
+    versions = dict(opsets)
+    if not op.regions:
+        versions[op.domain] = op.since_version
+    runner = _runner(node, feeds, outputs, versions, functions)
+    found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
+    return [_as_array(found.get(name)) for name in node.output]
+
+
+def _runner(
+    node: NodeProto,
+    feeds: Mapping[str, Any],
+    outputs: list[str],
+    versions: Mapping[str, int],
+    functions: Iterable[FunctionProto],
+) -> ReferenceEvaluator:
+    """Of a model that holds this node alone: only then does the reference heed its version."""
+    graph = helper.make_graph(
+        [node],
+        "node",
+        [ValueInfoProto(name=name) for name in feeds],
+        [ValueInfoProto(name=name) for name in outputs],
+    )
+    imports = [helper.make_opsetid(*pair) for pair in versions.items()]
+    model = helper.make_model(graph, opset_imports=imports, functions=list(functions))
+    return ReferenceEvaluator(model, new_ops=[GlobalMaxPool])
+
+
+def _as_array(value: Any) -> Any:
+    """Scalars of NumPy as arrays; sequences stay lists."""
+    return np.asarray(value) if isinstance(value, np.generic | int | float) else value
