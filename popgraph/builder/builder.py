@@ -408,7 +408,7 @@ class Builder(Annotations):
         infos = {} if base is None else {info.text: info for info in base}
         for op in self._writer.block.ops:
             if isinstance(op, Custom):
-                for name, value in zip(op.output_names, op.output_values(), strict=True):
+                for name, value in zip(op.output_names, op.output_values(), strict=False):
                     if value is not None and value.type != UNKNOWN and name not in self._outputs:
                         infos.setdefault(name, ValueInfoAttr.of(name, value.type))
         return list(infos.values())
@@ -419,7 +419,7 @@ class Builder(Annotations):
         functions = [function.clone() for function in self._writer.functions.values()]
         version, about = IR_VERSION, {}
         if self._base is not None:
-            version = max(version, self._base.ir_version.data)
+            version = max(version, self._base.ir_version.value.data)
             told = ("ir_version", "opsets")
             about = {k: v for k, v in self._base.properties.items() if k not in told}
         return ModuleOp([Model(version, imports, functions, self.graph(), about)])

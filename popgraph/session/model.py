@@ -77,7 +77,7 @@ class SessionModel:
             if isinstance(op, Initializer):
                 yield op.value_name.text, op.result
             elif isinstance(op, OnnxOp):
-                for name, value in zip(op.output_names, op.output_values(), strict=True):
+                for name, value in zip(op.output_names, op.output_values(), strict=False):
                     if name and value is not None:
                         yield name, value
 

@@ -36,14 +36,14 @@ def initial_weights(dtype: str) -> dict[str, Array]:
 
 def data(dtype: str) -> tuple[Array, Array]:
     rng = np.random.default_rng(1)
-    images = rng.normal(size=(STEPS, BATCH, 1, 12, 12)).astype(dtype)
+    images = rng.normal(size=(STEPS, BATCH, 1, 14, 14)).astype(dtype)
     return images, rng.integers(0, 5, (STEPS, BATCH)).astype(np.int32)
 
 
 def lenet(dtype: str) -> tuple[popart.Builder, dict[str, str], str]:
     """The builder, the ids of the weights, the loss."""
     builder = popart.Builder()
-    image = builder.addInputTensor(popart.TensorInfo(np.dtype(dtype), [BATCH, 1, 12, 12]), "image")
+    image = builder.addInputTensor(popart.TensorInfo(np.dtype(dtype), [BATCH, 1, 14, 14]), "image")
     labels = builder.addInputTensor("INT32", [BATCH], "labels")
     ids = {n: builder.addInitializedInputTensor(w, n) for n, w in initial_weights(dtype).items()}
     ops = builder.aiOnnx
