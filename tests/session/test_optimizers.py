@@ -1,0 +1,151 @@
+"""Do optimizers refuse what PopART's refuse, in the same words, and say the rest to the compiler?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import popgraph.session as popart
+from popgraph.passes import optimizer_spec as ours
+from popgraph.session import SGD, Adam, Adaptive, ConstSGD
+
+
+def message(call: Callable[[], object]) -> str:
+    with pytest.raises(popart.popart_exception) as caught:
+        call()
+    return str(caught.value.args[0])
+
+
+def test_optimizer_values() -> None:
+    value = popart.OptimizerValue
+    assert (value(0.5).val(), value(0.5).isConst()) == (0.5, True)
+    assert (value().val(), value((2, False)).isConst()) == (0.0, False)
+    assert value(1.0, True) == value((1.0, True)) != value(1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: ConstSGD(0.0),
+            "Constant, zero learning rate in SGD, bailing as this might be a user error.",
+        ),
+        (lambda: ConstSGD(0.1, loss_scaling=0.0), "Loss scaling cannot be 0"),
+        (lambda: ConstSGD(-0.1), "Negative learning rate (-0.1) in SGD is not supported"),
+        (
+            lambda: SGD({"defaultVelocityScaling": (-1, True)}),
+            "Non-positive velocity scaling (-1) in SGD is not supported",
+        ),
+        (
+            lambda: SGD({"defaultLearningRate": [0.1, True]}),
+            "A value in the optimizer map must be a py::tuple",
+        ),
+        (
+            lambda: Adaptive({}, mode=popart.AdaptiveMode.AdaGrad, rmsprop_tf_variant=True),
+            "The rmspropTFVariant parameter is only valid with the RMSProp and CenteredRMSProp "
+            "optimizers.",
+        ),
+        (lambda: Adam({"defaultMomentum": (0.9, True)}), "'defaultMomentum' is not a parameter"),
+    ],
+)
+def test_values_that_cannot_be(make: Callable[[], object], text: str) -> None:
+    assert message(make).startswith(text)
+
+
+def test_zero_is_fine_where_it_can_change_and_scales_may_be_negative() -> None:
+    assert SGD({"defaultLearningRate": (0.0, False)}).learningRates().getDefault().val() == 0
+    assert ConstSGD(0.1, loss_scaling=-2.0).getLossScalingVal() == -2
+
+
+def test_defaults_are_popart_s() -> None:
+    assert SGD({}).spec() == ours.SGD(learning_rate=ours.Scalar(0.1))
+    assert Adam({}).spec() == ours.Adam(
+        learning_rate=ours.Scalar(0.1), epsilon=ours.Scalar(1e-6), max_weight_norm=ours.Scalar(10)
+    )
+    assert Adaptive({}).spec() == ours.Adaptive(
+        learning_rate=ours.Scalar(0.01), alpha=ours.Scalar(0.99), epsilon=ours.Scalar(1e-6)
+    )
+
+
+def test_what_is_said_to_the_compiler() -> None:
+    optimizer = SGD(
+        {"defaultLearningRate": (0.5, False), "defaultMomentum": (0.9, True), "nesterov": (1, True)},
+        clip_norm_settings=[popart.ClipNormSettings.clipWeights(["a", "b"], 3.0)],
+    )
+    optimizer.insertSpecific("w", {"momentum": (0.0, True)})
+    spec = optimizer.spec()
+    assert spec.learning_rate == ours.Scalar(0.5, constant=False)
+    assert spec.clip == (ours.ClipNorm(3.0, ("a", "b")),)
+    assert spec.nesterov
+    assert not spec.for_weight("w").has_velocity
+    assert spec.for_weight("v").has_velocity
+    assert spec.for_weight("w").learning_rate == ours.Scalar(0.5, constant=False)
+    lamb = Adam({}, mode=popart.AdamMode.LambNoBias, scaled_optimizer_state=True).spec()
+    assert (lamb.mode, lamb.scaled_state) == ("lamb_no_bias", True)
+
+
+def test_old_forms() -> None:
+    assert not SGD(0.5).learningRates().getDefault().isConst()
+    assert SGD(0.5, 0.1).weightDecays().getDefault().val() == 0.1
+    assert SGD(learning_rate=0.5, values=0.25).learningRates().getDefault().val() == 0.5
+    assert ConstSGD(0.5, 0.1, 2.0).spec() == ours.SGD(
+        learning_rate=ours.Scalar(0.5),
+        weight_decay=ours.Scalar(0.1),
+        loss_scaling=ours.Scalar(2.0),
+    )
+
+
+REPLACEMENTS = [
+    (
+        SGD({"defaultLearningRate": (0.1, False)}),
+        Adam({}),
+        "Can not replace optimizer of type SGD with new optimizer of type Adam",
+    ),
+    (
+        SGD({}),
+        SGD({"defaultLearningRate": (0.1, False)}),
+        "Can not replace a constant value with a non constant value.",
+    ),
+    (SGD({}), ConstSGD(0.2), "Values are constant but do not match."),
+    (
+        SGD({}),
+        SGD({}, clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(1.0)]),
+        "Can not replace the clip norm settings.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "text"), REPLACEMENTS, ids=[r[2] for r in REPLACEMENTS])
+def test_replacements_that_cannot_be(
+    old: popart.Optimizer, new: popart.Optimizer, text: str
+) -> None:
+    assert message(lambda: old.validate_replacement(new)) == text
+    old.validate_replacement(old)
+
+
+def test_a_variable_may_be_replaced_by_a_constant() -> None:
+    SGD({"defaultLearningRate": (0.1, False)}).validate_replacement(ConstSGD(0.2))
+
+
+def test_the_same_weights_must_be_special() -> None:
+    old, new = SGD({}), SGD({})
+    old.insertSpecific("w", {"learningRate": (0.5, False)})
+    assert "specific values" in message(lambda: old.validate_replacement(new))
+
+
+def test_what_is_not_implemented_is_refused() -> None:
+    assert "accl1_type" in message(lambda: Adam({}, accl1_type=popart.DataType.FLOAT16))
+    special = SGD({})
+    special.insertSpecific("w", {"nesterov": (1.0, True)})
+    assert "nesterov" in message(special.spec)
+
+
+def test_enums_are_popart_s() -> None:
+    assert (popart.DataType.FLOAT.name, str(popart.AdamMode.Lamb)) == ("FLOAT", "AdamMode.Lamb")
+    assert [int(one) for one in popart.ReductionType] == [0, 1, 2]
+    context = popart.BatchSerializationTransformContext
+    assert context.Fwd is context.Forward
+    assert popart.reservedGradientPrefix() == "Gradient___"
+    assert popart.reservedDefaultAdamBeta1Prefix() == "adamBeta1___default___"
+    assert all(getattr(popart, name) is not None for name in popart.__all__)

@@ -1,0 +1,419 @@
+"""Do weights, devices and reports behave over the life of a session as PopART says?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import popgraph.session as popart
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.errors import PopgraphError, UnsupportedError
+
+START = np.arange(6, dtype=np.float32).reshape(3, 2)
+
+
+def linear() -> tuple[popart.Builder, str, str, str]:
+    """x, the output, the loss; the weight is "w"."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1, 3])
+    w = builder.addInitializedInputTensor(START, "w")
+    y = builder.aiOnnx.matmul([x, w])
+    builder.addOutputTensor(y)
+    return builder, x, y, builder.aiGraphcore.l1loss([y], 1.0, popart.ReductionType.Sum)
+
+
+def training(
+    optimizer: popart.Optimizer | None = None, **named: object
+) -> tuple[popart.TrainingSession, Callable[[], None]]:
+    """A session and a function that runs one step; the gradient of "w" is all ones."""
+    builder, x, _, loss = linear()
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, []),
+        loss,
+        optimizer or popart.ConstSGD(1.0),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        **named,  # type: ignore[arg-type]
+    )
+    stepio = popart.PyStepIO({x: np.ones((1, 3), np.float32)}, {})
+    return session, lambda: session.run(stepio)
+
+
+def inference(constant: bool, device: popart.DeviceInfo | None = None) -> popart.InferenceSession:
+    builder, _, y, _ = linear()
+    options = popart.SessionOptions()
+    options.constantWeights = constant
+    return popart.InferenceSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        device or popart.DeviceManager().createCpuDevice(backend="reference"),
+        userOptions=options,
+    )
+
+
+def weight(session: popart.TrainingSession | popart.InferenceSession) -> Array:
+    held = np.empty_like(START)
+    session.weightsToHost()
+    session.readWeights(popart.PyWeightsIO({"w": held}))
+    return held
+
+
+def message(call: Callable[[], object], kind: type[Exception] = popart.popart_exception) -> str:
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value.args[0])
+
+
+def test_training_moves_the_weights() -> None:
+    session, step = training()
+    session.prepareDevice()
+    session.weightsFromHost()
+    for count in range(3):
+        np.testing.assert_array_equal(weight(session), START - count)
+        step()
+    session.weightsFromHost()
+    np.testing.assert_array_equal(weight(session), START)
+
+
+def test_reading_does_not_fetch() -> None:
+    session, step = training()
+    session.prepareDevice()
+    session.weightsFromHost()
+    step()
+    held = np.empty_like(START)
+    session.readWeights(popart.PyWeightsIO({"w": held, "unknown": np.empty(1)}))
+    np.testing.assert_array_equal(held, START)
+    assert message(
+        lambda: session.readWeights(popart.PyWeightsIO({"w": np.empty(2, np.float32)}))
+    ) == ("sizes (in bytes) of src (24) and dst (8) differ in hostStreamToHost for w")
+
+
+def test_calls_in_the_wrong_order() -> None:
+    session, step = training()
+    assert "no compiled engine" in message(session.loadEngineAndConnectStreams)
+    assert message(session.weightsToHost) == (
+        "Devicex::prepare() must be called before Devicex::weightsToHost("
+        "const std::map<TensorId, MutableVoidData> &) is called."
+    )
+    assert message(lambda: session.setRandomSeed(1)) == (
+        "Devicex::prepare() must be called before Devicex::setRandomSeedFromHost(uint64_t) is "
+        "called."
+    )
+    session.prepareDevice()
+    assert message(step) == (
+        "Must call weightsFromHost before run as the model has initializers and the session has "
+        "been created in training mode"
+    )
+
+
+def test_written_weights_are_used_once_they_are_sent() -> None:
+    session, step = training()
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.writeWeights(popart.PyWeightsIO({"w": START * 10}))
+    np.testing.assert_array_equal(weight(session), START)
+    session.weightsFromHost()
+    step()
+    np.testing.assert_array_equal(weight(session), START * 10 - 1)
+
+
+def test_constant_weights_stay() -> None:
+    session = inference(constant=True)
+    session.prepareDevice()
+    held = popart.PyWeightsIO({"w": START})
+    assert message(lambda: session.writeWeights(held)) == (
+        "Cannot call writeWeights when constantWeights is set. Set `constantWeights` to False in "
+        "the `SessionOption`s when initialising the session to enable this behaviour."
+    )
+    assert message(lambda: session.resetHostWeights(linear()[0].getModelProto())).startswith(
+        "Cannot call resetHostWeights when constantWeights is set"
+    )
+    np.testing.assert_array_equal(weight(session), START)
+
+
+def test_inference_with_weights_that_change(device: popart.DeviceInfo) -> None:
+    session = inference(constant=False, device=device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    [y] = anchors
+    stepio = popart.PyStepIO({"input": np.ones((1, 3), np.float32)}, anchors)
+    for factor in (1, 7):
+        session.writeWeights(popart.PyWeightsIO({"w": START * factor}))
+        session.weightsFromHost()
+        session.run(stepio)
+        np.testing.assert_array_equal(anchors[y], [[6 * factor, 9 * factor]])
+
+
+def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
+    momentum = popart.SGD({"defaultLearningRate": (1.0, True), "defaultMomentum": (0.5, True)})
+    session, step = training(momentum)
+    path = tmp_path / "model.onnx"
+    session.prepareDevice()
+    session.weightsFromHost()
+    step()
+    session.modelToHost(str(path))
+    saved = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
+    assert set(saved) == {"w", "Accl___w"}
+    np.testing.assert_array_equal(saved["w"], START - 1)
+    np.testing.assert_array_equal(saved["Accl___w"], np.full((3, 2), 0.5, np.float32))
+    step()
+    straight_on = weight(session)
+    np.testing.assert_array_equal(straight_on, START - 2.5)
+
+    other, other_step = training(momentum)
+    other.prepareDevice()
+    other.resetHostWeights(str(path))
+    assert message(other_step).startswith("Must call weightsFromHost before run")
+    other.weightsFromHost()
+    other_step()
+    np.testing.assert_array_equal(weight(other), straight_on)
+
+
+def test_a_saved_state_is_the_first_state_of_a_new_session(tmp_path: Path) -> None:
+    momentum = popart.SGD({"defaultLearningRate": (1.0, True), "defaultMomentum": (0.5, True)})
+    session, step = training(momentum)
+    session.prepareDevice()
+    session.weightsFromHost()
+    step()
+    session.modelToHost(tmp_path / "model.onnx")
+    builder = popart.Builder(str(tmp_path / "model.onnx"))
+    resumed = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, []),
+        "L1:0",
+        momentum,
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+    )
+    resumed.prepareDevice()
+    resumed.weightsFromHost()
+    resumed.run(popart.PyStepIO({"input": np.ones((1, 3), np.float32)}, {}))
+    np.testing.assert_array_equal(weight(resumed), START - 2.5)
+
+
+def test_weights_that_do_not_fit() -> None:
+    session, _ = training()
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInitializedInputTensor(np.zeros(2, np.float32), "w")])
+    assert message(lambda: session.resetHostWeights(builder.getModelProto())) == (
+        "Trying to reset weights using tensor with non matching tensor info. Tensor ID: w"
+    )
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInitializedInputTensor(np.zeros(2, np.float32), "v")])
+    builder.addOutputTensor(y)
+    proto = builder.getModelProto()
+    assert message(lambda: session.resetHostWeights(proto)) == (
+        "resetWeights, no tensor 'v' in tensors"
+    )
+    session.resetHostWeights(proto, ignoreWeightsInModelWithoutCorrespondingHostWeight=True)
+
+
+def test_models_that_are_none() -> None:
+    flow = popart.DataFlow(1, ["x"])
+    for source in ("no such file", b"no model"):
+        text = message(lambda source=source: popart.InferenceSession(source, flow))  # type: ignore[misc]
+        assert text.startswith("Failed to load a ModelProto from the string ")
+        assert text.endswith(
+            "Check that it is either a valid path to an existing onnx model file, or is a valid "
+            "onnx ModelProto string."
+        )
+
+
+def test_open_shapes_are_told_by_input_shape_info(device: popart.DeviceInfo) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", ["fubar", 2]))
+    y = builder.aiOnnx.reducesum([x], axes=[0])
+    proto, flow = builder.getModelProto(), popart.DataFlow(1, [y])
+    assert message(lambda: popart.InferenceSession(proto, flow)) == (
+        f"Input tensor '{x}' must be specified in InputShapeInfo, as it has shape [fubar, 2], "
+        "which uses an unknown value 'fubar'."
+    )
+    shapes = popart.InputShapeInfo()
+    shapes.add(x, popart.TensorInfo("FLOAT", [3, 2]))
+    session = popart.InferenceSession(proto, flow, device, shapes)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: START}, anchors))
+    np.testing.assert_array_equal(anchors[y], [[6, 9]])
+
+
+def test_what_is_known_of_tensors() -> None:
+    session, _ = training()
+    assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
+    assert {"input", "w", "MatMul:0", "L1:0"} <= set(session.getTensorIds())
+    assert message(lambda: session.getInfo("nothing")) == "TensorId nothing does not exist"
+
+
+def test_names_that_are_reserved() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [1], "Gradient___x")
+    y = builder.aiOnnx.relu([x])
+    assert message(
+        lambda: popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    ) == (
+        "Provided tensor Gradient___x has an invalid name: clash with reserved prefix Gradient___"
+    )
+
+
+def test_reports() -> None:
+    session = inference(constant=True)
+    assert message(session.getSummaryReport).endswith(
+        "Session must have been prepared before a report can be fetched"
+    )
+    session.prepareDevice()
+    for report in (session.getSummaryReport, session.getReport, session.getSerializedGraph):
+        text = message(report, popart.poplar_exception)
+        assert text == "Profiling is disabled for current device type."
+    model = popart.DeviceManager().createIpuModelDevice({})
+    model.backend = "reference"
+    session = inference(constant=True, device=model)
+    session.prepareDevice()
+    assert "input: f32[1, 3]" in session.getSummaryReport()
+
+
+def test_options_that_would_change_results_are_refused() -> None:
+    options = popart.SessionOptions()
+    options.enablePipelining = True
+    with pytest.raises(popart.popart_exception) as caught:
+        training(userOptions=options)
+    assert isinstance(caught.value, UnsupportedError)
+    assert caught.value.args[0] == "the session option enablePipelining is not implemented"
+    options = popart.SessionOptions()
+    options.accumulationFactor = 2
+    assert message(lambda: training(userOptions=options)) == (
+        "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable gradient "
+        "accumulation, or set the accumulation factor to 1"
+    )
+    options.enableGradientAccumulation = True
+    builder, _, y, _ = linear()
+    assert (
+        message(
+            lambda: popart.InferenceSession(
+                builder.getModelProto(), popart.DataFlow(1, [y]), userOptions=options
+            )
+        )
+        == "Gradient Accumulation only available when training."
+    )
+
+
+def test_options_are_all_there_and_no_others() -> None:
+    options = popart.SessionOptions()
+    assert (options.cachePath, options.outlineThreshold) == ("session_cache", 1.0)
+    assert options.virtualGraphMode is popart.VirtualGraphMode.Off
+    options.engineOptions["a"] = "b"
+    assert popart.SessionOptions().engineOptions == {}
+    options.weightTensorLocationSettings.location.storage = popart.TensorStorage.OffChip
+    with pytest.raises(AttributeError):
+        options.noSuchOption = 1  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match="defaultPrefetchBufferingDepth"):
+        options.defaultPrefetchBufferingDepth = 3
+    assert options.defaultBufferingDepth == 3
+    session, _ = training(userOptions=options)
+    assert message(session.prepareDevice, popart.poplar_exception) == "Unrecognised option 'a'"
+
+
+def test_patterns() -> None:
+    patterns = popart.Patterns(["OpToIdentity"])
+    assert patterns.OpToIdentity
+    assert not patterns.InPlace
+    patterns.InPlace = True
+    assert patterns.isPatternEnabled("InPlace")
+    assert popart.Patterns(popart.PatternsLevel.Default).isPatternEnabled("SoftmaxGradDirect")
+    assert message(lambda: popart.Patterns(["Inplace"])) == (
+        "Unknown pattern Inplace, did you mean InPlace?"
+    )
+    assert message(lambda: patterns.enablePattern("Nothing", True)) == "Unknown pattern Nothing"
+    assert message(lambda: training(patterns=patterns)).startswith("Mandatory patterns")
+    training(patterns=patterns.enableRuntimeAsserts(False))
+    with pytest.raises(AttributeError):
+        patterns.Nothing = True  # type: ignore[attr-defined]
+
+
+def test_softmax_patterns_do_not_change_results() -> None:
+    found = []
+    for level in (popart.PatternsLevel.All, popart.PatternsLevel.Minimal):
+        builder = popart.Builder()
+        x = builder.addInputTensor("DOUBLE", [2, 3])
+        labels = builder.addInputTensor("INT32", [2])
+        w = builder.addInitializedInputTensor(np.eye(3) / 2, "w")
+        loss = builder.aiGraphcore.nllloss(
+            [builder.aiOnnx.softmax([builder.aiOnnx.matmul([x, w])]), labels]
+        )
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [f"Gradient___{w}"]),
+            loss,
+            popart.ConstSGD(0.1),
+            popart.DeviceManager().createCpuDevice(backend="reference"),
+            patterns=popart.Patterns(level),
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        data = {x: np.arange(6.0).reshape(2, 3), labels: np.int32([0, 2])}
+        session.run(popart.PyStepIO(data, anchors))
+        found.append(anchors[f"Gradient___{w}"])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
+
+
+def test_devices() -> None:
+    manager = popart.DeviceManager()
+    with manager.createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": "8"}) as device:
+        assert (device.numIpus, device.tilesPerIPU, device.version) == (2, 8, "ipu2")
+        assert (device.type, str(device.type)) == (popart.DeviceType.IpuModel, "ipu-model")
+        assert device.isAttached
+    assert not device.isAttached
+    assert manager.enumerateDevices() == []
+    assert manager.tryAcquireAvailableDevice(2) is None
+    assert message(lambda: manager.acquireAvailableDevice(3)) == (
+        "You have attempted to acquire 3 IPUs. The number of IPUs requested must be a power of two"
+    )
+    assert message(manager.acquireAvailableDevice).startswith(
+        "Failed to acquire device with 1 IPUs. Ensure that there are sufficient IPUs available"
+    )
+    assert message(lambda: manager.acquireDeviceById(0)).startswith(
+        "Failed to acquire device with id '0'"
+    )
+    assert message(lambda: manager.createIpuModelDevice({"k": 1})) == (
+        "Invalid option `k' passed to DevicexManager::createHostDevice for device type ipu-model"
+    )
+    assert popart.syncPatternFromString("full") is popart.SyncPattern.Full
+    assert message(lambda: popart.syncPatternFromString("X")) == "Unknown syncPattern setting: X"
+
+
+def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [64])
+    w = builder.addInitializedInputTensor(np.ones(64, np.float32))
+    [y] = builder.aiOnnx.dropout([builder.aiOnnx.mul([x, w])], 1, 0.5)
+    loss = builder.aiGraphcore.l1loss([y], 1.0)
+    session = popart.TrainingSession(
+        builder.getModelProto(), popart.DataFlow(2, [y]), loss, popart.ConstSGD(1e-9), device
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    stepio = popart.PyStepIO({x: np.ones((2, 64), np.float32)}, anchors)
+    seen = []
+    for seed in (1, 1, 2):
+        session.setRandomSeed(seed)
+        session.run(stepio)
+        seen.append(anchors[y].copy())
+    np.testing.assert_array_equal(seen[0] != 0, seen[1] != 0)
+    assert ((seen[0] != 0) != (seen[2] != 0)).any()
+    assert ((seen[0][0] != 0) != (seen[0][1] != 0)).any()
+    np.testing.assert_allclose(seen[0][seen[0] != 0], 2.0, rtol=1e-6)
+    assert session.getRandomSeed() != 2
+
+
+def test_errors_of_every_room_are_popart_exceptions() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.customOp("Nonsense", 1, "com.example", [x], {}, 1)[0]
+    with pytest.raises(popart.popart_exception, match="Nonsense") as caught:
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+    assert isinstance(caught.value, PopgraphError)
+    assert isinstance(caught.value, UnsupportedError)
