@@ -414,12 +414,35 @@ def reduces(draw: st.DrawFn) -> ReduceSpec:
 
 
 @st.composite
-def contracts(draw: st.DrawFn) -> ContractSpec:
+def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
+    """Any two index maps; half of them matrix products and convolutions."""
+    if draw(st.booleans()):
+        return draw(products(kinds))
     sizes = draw(st.lists(size, min_size=1, max_size=4))
     parallel = draw(st.integers(0, len(sizes)))
     lhs, rhs = draw(operands(len(sizes))), draw(operands(len(sizes)))
     extras = draw(st.lists(operands(parallel), max_size=2)) if parallel else []
     return ContractSpec(draw(kinds), tuple(sizes), parallel, lhs, rhs, tuple(extras))
+
+
+@st.composite
+def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
+    """`y[b, m, n] = sum x[b, m + window, k] * w[k, window, n]`, each operand in some order."""
+    batch, rows, columns, terms, window = (draw(size) for _ in range(5))
+    step = draw(st.integers(1, 2))
+    lhs = [(1, 0, 0, 0, 0, 0), (0, step, 0, 0, 1, 0), (0, 0, 0, 1, 0, 0)]
+    rhs = [(0, 0, 1, 0, 0, 0), (0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0)]
+    if draw(st.booleans()):
+        rhs.append((1, 0, 0, 0, 0, 0))
+    extras = draw(st.lists(operands(3), max_size=2))
+    return ContractSpec(
+        draw(kinds),
+        (batch, rows, columns, terms, min(window, 3)),
+        3,
+        Operand(tuple(draw(st.permutations(lhs)))),
+        Operand(tuple(draw(st.permutations(rhs)))),
+        tuple(extras),
+    )
 
 
 @st.composite

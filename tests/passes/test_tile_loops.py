@@ -14,7 +14,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import KernelOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.tile_loops import TileLoops, chunking, reduce
+from popgraph.passes.tile_loops import TileLoops, chunking, sums
 from popgraph.testing.structured import (
     ContractSpec,
     MapSpec,
@@ -35,7 +35,7 @@ def settings(grain: int, terms: int) -> Iterator[None]:
     """Chunks for threads and chunks of sums also for the small tensors of tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunking, "GRAIN", grain)
-        patch.setattr(reduce, "TERMS", terms)
+        patch.setattr(sums, "TERMS", terms)
         yield
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import AffineMapAttr, IntAttr, TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
@@ -45,9 +48,10 @@ class ScheduleAttr(ParametrizedAttribute):
     How a contraction is blocked in registers.
 
     `vector` is the parallel dimension that runs along vector lanes, `vectors` how many vectors of
-    it a micro-kernel holds, `rows` the parallel dimension that is blocked beside it, `block` how
-    many of its indices a micro-kernel holds, `chunk` how many reduction terms are summed before
-    the sum joins the total (0: all of them), `width` the lanes of one vector.
+    it a micro-kernel holds, `rows` the parallel dimension that is blocked beside it (-1: none),
+    `block` how many of its indices a micro-kernel holds, `chunk` how many reduction terms are
+    summed before the sum joins the total (0: all of them), `width` the lanes of one vector.
+    In text: `#tile.schedule<vector 1, vectors 2, rows 3, block 14, chunk 256, width 16>`.
     """
 
     name = "tile.schedule"
@@ -58,12 +62,40 @@ class ScheduleAttr(ParametrizedAttribute):
     chunk: IntAttr
     width: IntAttr
 
+    FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
+
     @staticmethod
     def of(
         *, vector: int, vectors: int, rows: int, block: int, chunk: int, width: int
     ) -> ScheduleAttr:
         numbers = (vector, vectors, rows, block, chunk, width)
         return ScheduleAttr(*(IntAttr(number) for number in numbers))
+
+    @property
+    def lanes(self) -> int:
+        """The lanes of all vectors together: one panel of the vector dimension."""
+        return self.vectors.data * self.width.data
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            fields = zip(self.FIELDS, self.parameters, strict=True)
+            texts = (f"{name} {number.data}" for name, number in fields)  # type: ignore[attr-defined]
+            printer.print_string(", ".join(texts))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        numbers: list[Attribute] = []
+        with parser.in_angle_brackets():
+            for name in cls.FIELDS:
+                if numbers:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(name)
+                numbers.append(IntAttr(parser.parse_integer()))
+        return numbers
+
+    def verify(self) -> None:
+        if self.vectors.data < 1 or self.block.data < 1 or self.width.data < 1:
+            raise VerifyException("a micro-kernel holds at least one vector")
 
 
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:

@@ -11,6 +11,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.tile_loops.assemble import assemble_kernel
+from popgraph.passes.tile_loops.bodies import indexed_dims
+from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
@@ -50,6 +52,8 @@ class TileLoops(Pass):
                 return MapLoops(op, self.vector_bytes).kernel()
             case tile.ReduceOp():
                 return ReduceLoops(Reduction.of_reduce(op), self.vector_bytes).kernel()
+            case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
+                return ContractLoops(op, op.schedule).kernel()
             case tile.ContractOp():
                 return ReduceLoops(Reduction.of_contract(op), self.vector_bytes).kernel()
             case tile.ScatterOp():

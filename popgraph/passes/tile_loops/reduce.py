@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
-from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -17,7 +15,6 @@ from popgraph.passes.tile_loops.access import (
     Access,
     Group,
     Place,
-    Span,
     clear_gaps,
     group_loops,
     has_gaps,
@@ -33,22 +30,17 @@ from popgraph.passes.tile_loops.bodies import (
     works_on_lanes,
 )
 from popgraph.passes.tile_loops.chunking import split
-from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
+from popgraph.passes.tile_loops.sums import Sums, type_of
 from popgraph.passes.tile_loops.vectors import (
-    Emit,
     Run,
     fitting_lanes,
     in_lanes,
-    lanes_of,
     read,
     run,
     write,
 )
 from popgraph.passes.tile_loops.writer import Writer
-
-TERMS = 256
-"""So many terms are added to one sum before that is added to the total (float32)."""
 
 UNROLLED = 4
 """So many vectors are reduced side by side: the next addition need not wait for the last."""
@@ -111,7 +103,7 @@ class ReduceLoops:
         what = self.what
         factors = self.forms[: len(what.inputs)]
         kinds = [tensor(value).element_type for value in what.inputs]
-        kind = lane_type([*kinds, *[_type(initial) for initial in what.initial]])
+        kind = lane_type([*kinds, *[type_of(initial) for initial in what.initial]])
         if kind is None or not works_on_lanes(what.body, kind):
             return Mode(Lanes.NOTHING)
         most = vector_bytes // lane_bytes(kind)
@@ -156,6 +148,7 @@ class ReduceLoops:
         first, last = len(what.inputs), len(what.inputs) + len(what.extras)
         self.factors, self.extras, self.targets = found[:first], found[first:last], found[last:]
         clear_gaps(self.writer, what.outputs, memories[last:])
+        self.sums = Sums(self.place, what, self.inner, self._inner_widths())
         if 0 not in what.sizes[: what.parallel]:
             parts = spans(self.writer, self.outer, self.cut, chunk)
             runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
@@ -164,6 +157,11 @@ class ReduceLoops:
                 runs[-1] = Run(self.outer[-1], parts[-1], widths)
             run(self.place, runs, self._results)
         return kernel
+
+    def _inner_widths(self) -> tuple[int, ...]:
+        if self.mode.along is Lanes.REDUCTION:
+            return self.mode.widths(self.inner[-1].extent)
+        return (1,)
 
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         """One result, or a few vectors of them."""
@@ -178,7 +176,7 @@ class ReduceLoops:
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
             return self._apply(sums, dim, lanes, vectors)
 
-        sums = self._fold(start * vectors, step, 1)
+        sums = self.sums.fold(start * vectors, step, 1)
         count = len(self.what.initial)
         for vector in range(vectors):
             with self.place.shifted(dim, vector * lanes):
@@ -209,69 +207,6 @@ class ReduceLoops:
         for value, target in zip(results, self.targets, strict=True):
             write(self.place, target, value, lanes)
 
-    # Sums
-
-    def _fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
-        """The reduction loops around `step`; long float32 sums go by chunks."""
-        if 0 in self.what.sizes[self.what.parallel :]:
-            return start
-        widths = self.mode.widths(self.inner[-1].extent) if width > 1 else (1,)
-        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
-        if runs:
-            runs[-1] = Run(runs[-1].group, runs[-1].part, widths)
-        cut = _chunked([group.extent for group in self.inner], width)
-        if cut is None or not self._sums_float32():
-            return run(self.place, runs, step, start)
-        at, size = cut
-
-        def chunks(_: int, values: list[SSAValue]) -> list[SSAValue]:
-            extent = self.inner[at].extent
-            with self.writer.loop(0, -(-extent // size), 1, values) as loop:
-                part = self._chunk(Index.of(loop.counter, size), extent, size)
-                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
-                sums = run(self.place, rest, step, self._fresh(loop.carried))
-                loop.next(self._joined(loop.carried, sums))
-            return loop.results
-
-        return run(self.place, runs[:at], chunks, start)
-
-    def _chunk(self, start: Index, extent: int, size: int) -> Span:
-        if extent % size == 0:
-            return Span(0, size, start)
-        writer = self.writer
-        end = writer.once(arith.MinSIOp(writer.value(start + size), writer.constant(extent)))
-        return Span(writer.value(start), end)
-
-    def _sums_float32(self) -> bool:
-        return any(
-            combiner is arith.AddfOp and isinstance(_type(initial), Float32Type)
-            for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
-        )
-
-    def _roles(self, values: Sequence[SSAValue]) -> list[tuple[Combiner | None, Attribute]]:
-        """The combiner and the initial value behind each carried value."""
-        count = len(self.what.initial)
-        return [
-            (self.combiners[number % count], self.what.initial[number % count])
-            for number in range(len(values))
-        ]
-
-    def _fresh(self, totals: Sequence[SSAValue]) -> list[SSAValue]:
-        """What a chunk starts from: sums from nothing, everything else from where it is."""
-        result = []
-        for total, (combiner, initial) in zip(totals, self._roles(totals), strict=True):
-            if combiner is arith.AddfOp:
-                nothing = self.writer.literal(identity_of(combiner, initial))
-                total = in_lanes(self.writer, nothing, lanes_of(total))
-            result.append(total)
-        return result
-
-    def _joined(self, totals: Sequence[SSAValue], parts: Sequence[SSAValue]) -> list[SSAValue]:
-        return [
-            self.writer.add(arith.AddfOp(total, part)) if combiner is arith.AddfOp else part
-            for total, part, (combiner, _) in zip(totals, parts, self._roles(totals), strict=True)
-        ]
-
     # Lanes along the reduction
 
     def _across_lanes(self) -> list[SSAValue]:
@@ -298,7 +233,7 @@ class ReduceLoops:
             used = count * vectors
             return self._apply(sums[:used], dim, mode.lanes, vectors) + sums[used:]
 
-        sums = self._fold(start, step, mode.width)
+        sums = self.sums.fold(start, step, mode.width)
         return [self._total(sums[number::count], number) for number in range(count)]
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
@@ -321,31 +256,7 @@ class ReduceLoops:
         return values[0]
 
 
-def _type(attribute: Attribute) -> Attribute:
-    assert hasattr(attribute, "type")
-    kind: Attribute = attribute.type
-    return kind
-
-
 def _contiguous(forms: Sequence[Linear], group: Group) -> bool:
     """Whether all these step by one or not at all along a loop, and at least one by one."""
     strides = {form.stride(group.last) for form in forms}
     return strides <= {0, 1} and 1 in strides
-
-
-def _chunked(extents: Sequence[int], width: int) -> tuple[int, int] | None:
-    """
-    Which reduction loop is cut into chunks, and how long they are.
-
-    Everything inside a chunk is at most `TERMS` steps; None when the whole reduction is.
-    """
-    inside = 1
-    for at in reversed(range(len(extents))):
-        step = width if at == len(extents) - 1 else 1
-        steps = -(-extents[at] // step)
-        if inside * steps > TERMS:
-            most = max(1, TERMS // inside)
-            size = -(-steps // -(-steps // most))
-            return at, size * step
-        inside *= steps
-    return None

@@ -171,6 +171,17 @@ class Writer:
     def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(vector.StoreOp(value, memory, [self.value(index)]))
 
+    def put(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        """Stores a scalar or a vector."""
+        if isinstance(value.type, VectorType):
+            self.vector_store(value, memory, index)
+        else:
+            self.store(value, memory, index)
+
+    def get(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        """Loads a vector, or a scalar for no lanes."""
+        return self.vector_load(memory, index, lanes) if lanes else self.load(memory, index)
+
     def broadcast(self, scalar: SSAValue, lanes: int) -> SSAValue:
         """A vector with this scalar in all lanes."""
         return self.once(vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])))

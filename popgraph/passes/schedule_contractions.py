@@ -1,0 +1,299 @@
+"""How is each contraction blocked, and which of its factors is packed into panels for it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import Float64Type, ModuleOp, TensorType
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.tile_loops.access import Group, group_loops, tensor
+from popgraph.passes.tile_loops.bodies import indexed_dims, lane_bytes, lane_type
+from popgraph.passes.tile_loops.panels import balanced, last_panel
+from popgraph.support.shapes import prod
+
+TERMS = 256
+"""Longest chain of float32 additions."""
+
+PACK_CYCLES = 2.0
+"""What packing costs per element, once per step when the factor is not constant."""
+
+STRIDED_CYCLES = 1.25
+"""What it costs to store or load one element that is not next to the last one."""
+
+FEWEST = 4096
+"""Contractions of fewer multiplications stay plain loops."""
+
+
+@dataclass(frozen=True)
+class ScheduleContractions(Pass):
+    """
+    Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
+
+    `vector_bytes` is the size of a vector register, `registers` how many there are.
+    """
+
+    name = "schedule-contractions"
+    TOLERANCE = 1e-5
+    vector_bytes: int = 64
+    registers: int = 32
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
+        for op in list(module.walk()):
+            if isinstance(op, tile.ContractOp) and op.schedule is None:
+                choice = choose(op, self.vector_bytes, self.registers)
+                if choice is not None:
+                    _apply(op, choice, packed)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A schedule, the factor that runs along vectors, and the layout to pack it into, if any."""
+
+    schedule: ScheduleAttr
+    factor: int
+    layout: LayoutAttr | None
+    cycles: float
+
+
+def replaced(choice: Choice, **fields: int) -> Choice:
+    """The same choice with another schedule."""
+    return replace(choice, schedule=ScheduleAttr.of(**fields))
+
+
+def choose(op: tile.ContractOp, vector_bytes: int, registers: int) -> Choice | None:
+    """The cheapest schedule by estimate; None when plain loops are as good."""
+    kind = lane_type([tensor(op.lhs).element_type])
+    if kind is None or prod(op.sizes) < FEWEST or indexed_dims(op.finish.block):
+        return None
+    width = vector_bytes // lane_bytes(kind)
+    estimates = [
+        Estimate(op, factor, dim, layout, width, registers)
+        for factor in (0, 1)
+        for dim in range(op.parallel_rank)
+        for layout in _layouts(op, factor, dim, width)
+    ]
+    choices = [choice for estimate in estimates for choice in estimate.choices()]
+    best = min(choices, key=lambda choice: choice.cycles, default=None)
+    if best is None or best.cycles > _plain_cycles(op, width):
+        return None
+    return best
+
+
+def _plain_cycles(op: tile.ContractOp, width: int) -> float:
+    """An estimate of what the contraction costs without a schedule."""
+    forms = [
+        offset(tensor(value), map_, op.sizes)
+        for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
+    ]
+    inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
+    ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
+    for dims in ends:
+        if dims:
+            strides = {form.stride(max(dims)) for form in forms}
+            if strides <= {0, 1} and 1 in strides and op.sizes[max(dims)] >= width:
+                return prod(op.sizes) / width
+    return prod(op.sizes) * 1.5
+
+
+def _layouts(
+    op: tile.ContractOp, factor: int, dim: int, width: int
+) -> Iterator[tuple[LayoutAttr | None, int]]:
+    """
+    The ways to have `factor` contiguous along `dim`, each with a number of vectors.
+
+    As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
+    """
+    values, maps = (op.lhs, op.rhs), op.input_maps
+    extent = op.sizes[dim]
+    if dim in maps[1 - factor].used_dims() or dim not in maps[factor].used_dims() or extent < 4:
+        return
+    type_ = tensor(values[factor])
+    most = min(8, -(-extent // width))
+    form = offset(type_, maps[factor], op.sizes)
+    if form.stride(dim) == 1 and extent >= width:
+        for vectors in range(1, most + 1):
+            yield None, vectors
+    if layout_of(type_) is not None:
+        return
+    plain = [at for at, result in enumerate(maps[factor].results) if _is(result, dim)]
+    users = [at for at, result in enumerate(maps[factor].results) if dim in result.used_dims()]
+    if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
+        outside = [
+            at
+            for at, result in enumerate(maps[factor].results)
+            if at != plain[0] and all(used < op.parallel_rank for used in result.used_dims())
+        ]
+        for vectors in range(1, most + 1):
+            yield panel_layout(type_, plain[0], outside, vectors * width), vectors
+
+
+def _is(result: AffineExpr, dim: int) -> bool:
+    return isinstance(result, AffineDimExpr) and result.position == dim
+
+
+def panel_layout(
+    type_: TensorType[Attribute], dim: int, outside: list[int], lanes: int
+) -> LayoutAttr:
+    """`[outside...][dim / lanes][the rest...][lanes]`, padded with zeros."""
+    shape = type_.get_shape()
+    dims = [AffineExpr.dimension(at) for at in range(len(shape))]
+    rest = [at for at in range(len(shape)) if at != dim and at not in outside]
+    results = [
+        *[dims[at] for at in outside],
+        dims[dim] // lanes,
+        *[dims[at] for at in rest],
+        dims[dim] % lanes,
+    ]
+    physical = [
+        *[shape[at] for at in outside],
+        -(-shape[dim] // lanes),
+        *[shape[at] for at in rest],
+        lanes,
+    ]
+    return LayoutAttr.of(AffineMap(len(shape), 0, tuple(results)), physical)
+
+
+class Estimate:
+    """What a contraction costs with one factor along vectors in one layout, by rows."""
+
+    def __init__(
+        self,
+        op: tile.ContractOp,
+        factor: int,
+        dim: int,
+        layout: tuple[LayoutAttr | None, int],
+        width: int,
+        registers: int,
+    ) -> None:
+        self.op, self.factor, self.dim, self.width = op, factor, dim, width
+        self.layout, self.vectors = layout
+        self.registers = registers
+        self.extent = op.sizes[dim]
+        self.terms = prod(op.sizes[op.parallel_rank :])
+        values, maps = [op.lhs, op.rhs], op.input_maps
+        self.forms = [
+            offset(tensor(value), map_, op.sizes) for value, map_ in zip(values, maps, strict=True)
+        ]
+        identity = AffineMap.identity(op.parallel_rank)
+        self.others = [
+            offset(tensor(value), map_, op.sizes)
+            for value, map_ in zip(
+                [*op.extras, *op.outputs],
+                [*[attribute.data for attribute in op.extra_maps], *[identity] * len(op.outputs)],
+                strict=True,
+            )
+        ]
+
+    def choices(self) -> Iterator[Choice]:
+        """One choice per loop that can run along rows, and one without rows."""
+        dims = [dim for dim in range(self.op.parallel_rank) if dim != self.dim]
+        form = self.forms[self.factor]
+        forms = [self.forms[1 - self.factor], *self.others]
+        if self.layout is None:
+            forms.append(form)
+        groups = group_loops(dims, self.op.sizes, forms)
+        groups = [group for group in groups if self._joined(group, form)]
+        for group in [None, *groups]:
+            yield self._choice(group)
+
+    @staticmethod
+    def _joined(group: Group, form: Linear) -> bool:
+        """Whether a group stays together beside the packed factor too."""
+        return len(group.dims) == 1 or not any(form.uses(dim) for dim in group.dims)
+
+    def _choice(self, rows: Group | None) -> Choice:
+        budget = self.registers - 4 if self.registers > 16 else self.registers - 3
+        most = min(budget // self.vectors, (self.registers - 1 - self.vectors) // self.vectors)
+        block = min(max(1, most), rows.extent) if rows else 1
+        double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
+        schedule = ScheduleAttr.of(
+            vector=self.dim,
+            vectors=self.vectors,
+            rows=rows.last if rows else -1,
+            block=block,
+            chunk=0 if double else TERMS,
+            width=self.width,
+        )
+        return Choice(schedule, self.factor, self.layout, self._cycles(rows, block))
+
+    def _cycles(self, rows: Group | None, block: int) -> float:
+        total = 0.0
+        extent = rows.extent if rows else 1
+        full, rest = divmod(self.extent, self.vectors * self.width)
+        tails = last_panel(rest, self.width, self.layout is not None)
+        panels = [(self.vectors, full)] if full else []
+        for at in range(0, len(tails), self.vectors):
+            panels.append((len(tails[at : at + self.vectors]), 1))
+        for blocks in balanced(extent, block):
+            for columns, count in panels:
+                total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns)
+        dims = self.op.sizes[: self.op.parallel_rank]
+        total *= prod(dims) / (extent * self.extent)
+        value = (self.op.lhs, self.op.rhs)[self.factor]
+        if self.layout is not None and not is_constant(value):
+            total += prod(tensor(value).get_shape()) * PACK_CYCLES
+        return total
+
+    def _tile_cycles(self, rows: Group | None, block: int, columns: int) -> float:
+        """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
+        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        work = block * columns
+        loads = columns * (block if rows and vectors.uses(rows.last) else 1)
+        if self.layout is None:
+            loads *= 2
+        loads += block if rows and scalars.uses(rows.last) else 1
+        step = max(work / 2, loads / 2, 4.0) + 0.5
+        cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
+        for form in self.others:
+            stride = form.stride(self.dim)
+            cycles += work * (1 if stride in (0, 1) else STRIDED_CYCLES * self.width)
+        return cycles
+
+
+def is_constant(value: SSAValue) -> bool:
+    """Whether a value is known when the program is loaded."""
+    owner = value.owner
+    if isinstance(value, BlockArgument) or not isinstance(owner, Operation):
+        return False
+    if isinstance(owner, ConstantOp):
+        return True
+    return (
+        owner.name.startswith("tile.")
+        and bool(owner.operands)
+        and all(map(is_constant, owner.operands))
+    )
+
+
+def _apply(
+    op: tile.ContractOp, choice: Choice, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
+) -> None:
+    """Packs the factor (once for all that want it so) and writes the schedule down."""
+    op.properties["schedule"] = choice.schedule
+    if choice.layout is None:
+        return
+    value = (op.lhs, op.rhs)[choice.factor]
+    key = (value, choice.layout)
+    if key not in packed:
+        type_ = tensor(value)
+        pack = tile.PackOp(value, TensorType(type_.element_type, type_.get_shape(), choice.layout))
+        pack.location = op.location
+        Rewriter.insert_op(pack, _behind(value))
+        packed[key] = pack.output
+    op.operands[choice.factor] = packed[key]
+
+
+def _behind(value: SSAValue) -> InsertPoint:
+    owner = value.owner
+    if isinstance(owner, Operation):
+        return InsertPoint.after(owner)
+    return InsertPoint.at_start(owner)

@@ -1,0 +1,79 @@
+"""How is a contraction's domain cut into panels of vectors and blocks of rows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Column:
+    """One vector of a panel: the lanes from `offset`, of which the first `valid` are results."""
+
+    offset: int
+    lanes: int
+    valid: int
+
+    @property
+    def whole(self) -> bool:
+        return self.lanes == self.valid
+
+
+def whole_panel(vectors: int, width: int) -> list[Column]:
+    return [Column(number * width, width, width) for number in range(vectors)]
+
+
+def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
+    """
+    The vectors for the last `rest` lanes.
+
+    With factors that may be read beyond their end, whole vectors of which some lanes are not
+    stored; else vectors that become narrower, then single lanes.
+    """
+    columns: list[Column] = []
+    at, lanes = 0, width
+    while at < rest:
+        if padded:
+            columns.append(Column(at, width, min(width, rest - at)))
+        else:
+            while lanes > 1 and (lanes > rest - at or 1 < lanes < 4):
+                lanes //= 2
+            columns.append(Column(at, lanes, lanes))
+        at += columns[-1].lanes
+    return columns
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`count` blocks of `size` rows, the first at `start`."""
+
+    start: int
+    count: int
+    size: int
+
+
+def balanced(extent: int, most: int) -> list[Blocks]:
+    """Rows in blocks of at most `most`, of at most two sizes that differ by one."""
+    blocks = -(-extent // most)
+    size, more = divmod(extent, blocks)
+    first = Blocks(0, more, size + 1)
+    second = Blocks(more * (size + 1), blocks - more, size)
+    return [part for part in (first, second) if part.count]
+
+
+def split_sizes(sizes: Shape, dim: int, lanes: int) -> Shape:
+    """The domain with one dimension as two: panels, then the lanes of a panel."""
+    return (*sizes[:dim], -(-sizes[dim] // lanes), lanes, *sizes[dim + 1 :])
+
+
+def split_map(map_: AffineMap, dim: int, lanes: int) -> AffineMap:
+    """The same map on the domain that `split_sizes` gives."""
+    before = [AffineExpr.dimension(old) for old in range(dim)]
+    both = AffineExpr.dimension(dim) * lanes + AffineExpr.dimension(dim + 1)
+    after = [AffineExpr.dimension(old + 1) for old in range(dim + 1, map_.num_dims)]
+    dims = [*before, both, *after]
+    results = tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results)
+    return AffineMap(map_.num_dims + 1, 0, results)

@@ -1,0 +1,71 @@
+"""Do blocked contractions give what plain loops give, whatever the schedule?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import ContractOp
+from popgraph.passes import schedule_contractions as scheduling
+from popgraph.passes.base import Compilation
+from popgraph.passes.schedule_contractions import Estimate, ScheduleContractions
+from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.testing.structured import ContractSpec, contracts
+
+floats = contracts(st.sampled_from(["f32", "f64"]))
+
+
+def contraction(module: ModuleOp) -> ContractOp:
+    (found,) = (op for op in module.walk() if isinstance(op, ContractOp))
+    return found
+
+
+def check_kernels(before: ModuleOp, scheduled: ModuleOp, vector_bytes: int) -> None:
+    check_ir(scheduled)
+    assert_same_meaning(before, scheduled, WeightStore(), tolerance=1e-6, steps=1)
+    after = scheduled.clone()
+    TileLoops(vector_bytes).run(Compilation(), after)
+    check_ir(after)
+    assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
+
+
+@given(floats, st.sampled_from([16, 32]), st.sampled_from([8, 64, 16384]), st.data())
+def test_every_schedule(
+    spec: ContractSpec, vector_bytes: int, grain: int, data: st.DataObject
+) -> None:
+    """Not only the one that is thought best: any that is possible."""
+    before = spec.module()
+    module = before.clone()
+    op = contraction(module)
+    width = vector_bytes // (4 if spec.kind == "f32" else 8)
+    choices = [
+        choice
+        for factor in (0, 1)
+        for dim in range(spec.parallel)
+        for layout in scheduling._layouts(op, factor, dim, width)
+        for choice in Estimate(op, factor, dim, layout, width, 16).choices()
+    ]
+    assume(choices)
+    choice = data.draw(st.sampled_from(choices))
+    chunk = data.draw(st.sampled_from([0, 3, 256]))
+    fields = {name: getattr(choice.schedule, name).data for name in choice.schedule.FIELDS}
+    fields |= {"chunk": chunk}
+    scheduling._apply(op, scheduling.replaced(choice, **fields), {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunking, "GRAIN", grain)
+        check_kernels(before, module, vector_bytes)
+
+
+@given(floats, st.sampled_from([16, 64]))
+def test_the_chosen_schedule(spec: ContractSpec, vector_bytes: int) -> None:
+    before = spec.module()
+    after = before.clone()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduling, "FEWEST", 1)
+        ScheduleContractions(vector_bytes).run(Compilation(), after)
+    check_kernels(before, after, vector_bytes)
