@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +58,27 @@ class Sample:
         return f"{self.op.name.removeprefix('graphcore.')}-{listed}-{numbers}".replace(" ", "")
 
 
+def is_float(array: Array) -> bool:
+    return dtypes.from_numpy(array.dtype).name in FLOATS.names
+
+
+def has_floats(sample: Sample) -> bool:
+    return any(is_float(array) for array in sample.arrays)
+
+
+def assert_close(actual: Array, expected: Array, tolerance: float) -> None:
+    """Equal within `tolerance` times the largest finite element; infinities and NaNs exactly."""
+    assert actual.dtype == expected.dtype
+    assert actual.shape == expected.shape
+    if not is_float(expected):
+        np.testing.assert_array_equal(actual, expected)
+        return
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    finite = np.abs(expected[np.isfinite(expected)])
+    allowed = tolerance * max(1.0, finite.max(initial=0))
+    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=allowed, equal_nan=True)
+
+
 def type_of(array: Array) -> TensorType[Attribute]:
     return TensorType(dtypes.from_numpy(array.dtype).ir, array.shape)
 
@@ -85,7 +106,13 @@ def build(sample: Sample) -> Built:
     arrays = sample.arrays
     types = [type_of(array) for array in arrays]
     graph = GraphOp("main", [f"x{at}" for at in range(len(arrays))], types)
-    values = iter(graph.block.args)
+    with ImplicitBuilder(graph.block):
+        op = place(sample, iter(graph.block.args))
+    return Built(graph, op, arrays)
+
+
+def place(sample: Sample, values: Iterator[SSAValue]) -> GraphcoreOp:
+    """The sample's operation, constructed on the next of `values`."""
     operands = [
         operand
         if operand is None
@@ -94,9 +121,7 @@ def build(sample: Sample) -> Built:
         else [next(values) for _ in operand]
         for operand in sample.operands
     ]
-    with ImplicitBuilder(graph.block):
-        op = sample.op(*operands, **sample.properties)
-    return Built(graph, op, arrays)
+    return sample.op(*operands, **sample.properties)
 
 
 def run(block: Block, arrays: Sequence[Array]) -> dict[SSAValue, Array]:

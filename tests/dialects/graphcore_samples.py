@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp, shape_of
 from popgraph.support import dtypes
-from tests.dialects.graphcore_run import Operands, Sample, build
+from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
 
@@ -527,3 +527,14 @@ def table() -> Iterator[Sample]:
 
 
 SAMPLES: list[Sample] = list(table())
+
+
+def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
+    """The samples as they are, and those that hold floats in every other float type too."""
+    wider = [
+        sample.with_floats(name)
+        for sample in samples
+        if has_floats(sample)
+        for name in ("f64", "f16", "bf16")
+    ]
+    return [*samples, *wider]

@@ -13,18 +13,21 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import GRAPHCORE, Composite
-from popgraph.dialects.graphcore.base import FLOATS, Array
+from popgraph.dialects.graphcore.base import Array
 from popgraph.support import dtypes
 from tests.dialects.graphcore_run import (
     Built,
     Sample,
     analytic,
+    assert_close,
     build,
     expanded,
+    has_floats,
+    is_float,
     run,
     type_of,
 )
-from tests.dialects.graphcore_samples import SAMPLES
+from tests.dialects.graphcore_samples import SAMPLES, each_float_type
 
 TOLERANCE = {"f64": 1e-12, "f32": 2e-6, "f16": 6e-3, "bf16": 5e-2}
 """How far an expansion may be from the meaning, relative to the largest element."""
@@ -36,39 +39,7 @@ def cases(samples: Sequence[Sample]) -> list[ParameterSet]:
     ]
 
 
-def is_float(array: Array) -> bool:
-    return dtypes.from_numpy(array.dtype).name in FLOATS.names
-
-
-def has_floats(sample: Sample) -> bool:
-    return any(is_float(array) for array in sample.arrays)
-
-
-def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
-    """The samples as they are, and those that hold floats in every other float type too."""
-    wider = [
-        sample.with_floats(name)
-        for sample in samples
-        if has_floats(sample)
-        for name in ("f64", "f16", "bf16")
-    ]
-    return [*samples, *wider]
-
-
 ALL = each_float_type(SAMPLES)
-
-
-def assert_close(actual: Array, expected: Array, tolerance: float) -> None:
-    """Equal within `tolerance` times the largest finite element; infinities and NaNs exactly."""
-    assert actual.dtype == expected.dtype
-    assert actual.shape == expected.shape
-    if not is_float(expected):
-        np.testing.assert_array_equal(actual, expected)
-        return
-    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
-    finite = np.abs(expected[np.isfinite(expected)])
-    allowed = tolerance * max(1.0, finite.max(initial=0))
-    np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=allowed, equal_nan=True)
 
 
 def test_every_operation_has_samples() -> None:
