@@ -49,7 +49,7 @@ def build() -> tuple[popgraph.Builder, str, str, str]:
     for number, (inputs, outputs) in enumerate(((1, 16), (16, 32))):
         kernel = weight(f"conv{number}.weight", outputs, inputs, 5, 5)
         x = onnx.conv([x, kernel, bias(f"conv{number}.bias", outputs)], pads=[2, 2, 2, 2])
-        x = onnx.maxpool([onnx.relu([x])], kernel_shape=[2, 2], strides=[2, 2])
+        (x,) = onnx.maxpool([onnx.relu([x])], 1, kernel_shape=[2, 2], strides=[2, 2])
     x = onnx.flatten([x])
     x = onnx.gemm([x, weight("dense0.weight", 64, 1568), bias("dense0.bias", 64)], transB=1)
     x = onnx.relu([x])
