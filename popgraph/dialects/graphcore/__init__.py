@@ -35,6 +35,7 @@ from popgraph.dialects.graphcore.base import (
     Unary,
     Window,
 )
+from popgraph.dialects.graphcore.batch_norm import BatchNormOp, BatchNormTrainOp
 from popgraph.dialects.graphcore.broadcasting import (
     BroadcastOp,
     ReduceSumOp,
@@ -46,12 +47,12 @@ from popgraph.dialects.graphcore.contractions import (
     ConvWeightGradOp,
     MatMulOp,
 )
+from popgraph.dialects.graphcore.detach import DetachOp
 from popgraph.dialects.graphcore.functions import (
     AbsOp,
     CastOp,
     CeilOp,
     CosOp,
-    DetachOp,
     ErfOp,
     FloorOp,
     ReciprocalOp,
@@ -77,24 +78,15 @@ from popgraph.dialects.graphcore.lookup import (
     GatherOp,
     IotaOp,
 )
-from popgraph.dialects.graphcore.losses import (
-    IdentityLossOp,
-    L1LossOp,
-    NllLossGradOp,
-    NllLossOp,
-)
+from popgraph.dialects.graphcore.losses import IdentityLossOp, L1LossOp
 from popgraph.dialects.graphcore.movement import (
     ConcatOp,
     PadOp,
     SliceOp,
     TransposeOp,
 )
-from popgraph.dialects.graphcore.normalization import (
-    BatchNormOp,
-    BatchNormTrainOp,
-    LayerNormOp,
-    LrnOp,
-)
+from popgraph.dialects.graphcore.nll import NllLossGradOp, NllLossOp
+from popgraph.dialects.graphcore.normalization import LayerNormOp, LrnOp
 from popgraph.dialects.graphcore.pooling import (
     AveragePoolGradOp,
     AveragePoolOp,

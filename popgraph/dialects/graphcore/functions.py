@@ -8,25 +8,22 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from popgraph.dialects.graphcore.arithmetic import DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
-    ANY,
     FLOATS,
     REAL,
     Array,
-    Composite,
     Elements,
     Elementwise,
     Operand,
-    Tensor,
     Unary,
     is_float,
     precisely,
     tensor_of,
 )
-from popgraph.dialects.graphcore.broadcasting import same_type, scalar
+from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.support import dtypes
 
@@ -267,28 +264,3 @@ class CastOp(Elementwise):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)
-
-
-@irdl_op_definition
-class DetachOp(Composite):
-    """x itself, through which no gradient flows. PopART detach."""
-
-    name = "graphcore.detach"
-    x = operand_def(TensorType)
-    result = result_def(TensorType)
-
-    def __init__(self, x: Operand) -> None:
-        super().__init__([x])
-
-    def infer(self) -> tuple[Tensor, ...]:
-        self.common_element(ANY, self.x)
-        return same_type(self.x)
-
-    def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (x,)
-
-    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (None,)
-
-    def expand(self) -> tuple[Operand, ...]:
-        return (self.x,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, SymbolNameConstraint, TensorType
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolNameConstraint, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -89,8 +89,6 @@ class GraphOp(IRDLOperation):
     def __init__(
         self, name: str, input_names: Sequence[str], input_types: Sequence[Attribute]
     ) -> None:
-        from xdsl.dialects.builtin import StringAttr
-
         super().__init__(
             properties={"sym_name": StringAttr(name), "input_names": names_attribute(input_names)},
             regions=[Region(Block(arg_types=input_types))],
