@@ -1,0 +1,103 @@
+"""Does the whole compiler keep the meaning, from a drawn network to C, and say what it does?"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from popgraph.backends.c import build as build_c
+from popgraph.backends.reference import evaluate, signature
+from popgraph.compiler import lower
+from popgraph.passes.base import Compilation
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.pipeline import LEVELS, PASSES, PIPELINE, Options, Training
+from popgraph.support.errors import PassError
+from popgraph.testing import Network, Node, assert_close, build_network, networks, random_inputs
+
+SMALL = {"f32": 2e-5, "f64": 1e-9}
+
+
+def compare(network: Network, options: Options, threads: int, last: str | None = None) -> None:
+    """The C of a network and NumPy on its onnx or graphcore form give the same for two steps."""
+    compilation = Compilation()
+    module = build_network(network, compilation.weights, last)
+    inputs = random_inputs(signature(module))
+    lower(module, compilation, options, level="graphcore")
+    state = None
+    compiled = module.clone()
+    executable = build_c(
+        lower(compiled, compilation, options), compilation.weights, threads=threads
+    )
+    for step in range(2):
+        expected, state = evaluate(module, inputs, compilation.weights, state)
+        found = executable.run(inputs)
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
+            assert_close(found[name], array, SMALL[network.dtype], f"step {step}, {name}")
+    for name, array in (state or {}).items():
+        assert_close(executable.read(name), array, SMALL[network.dtype], name)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
+    @given(networks(dtype=dtype))
+    def same(network: Network) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compare(network, Options(), threads)
+
+    same()
+
+
+@given(networks(dtype="f64", max_nodes=4))
+def test_fuzz_training_in_c_equals_reference(network: Network) -> None:
+    last = len(network.inputs) + len(network.nodes) - 1
+    mean = Node("ReduceMean", (last,), (("keepdims", 0),))
+    ending = Network(network.inputs, (*network.nodes, mean), network.dtype)
+    rule = SGD(learning_rate=Scalar(0.1, constant=False), momentum=Scalar(0.5))
+    compare(ending, Options(training=Training("loss", rule)), 1, "loss")
+
+
+def test_levels_follow_each_other() -> None:
+    order = [LEVELS.index(step.level) for step in PIPELINE]
+    assert order == sorted(order)
+    for step, following in itertools.pairwise(PIPELINE):
+        assert step.result == following.level
+
+
+def test_every_line_of_the_pipeline_has_its_reason() -> None:
+    """Above every step, or every run of steps that belong together, stands a comment."""
+    source = Path(__file__).parent.parent / "popgraph/passes/pipeline.py"
+    lines = source.read_text().partition("PIPELINE: ")[2].partition("\n)\n")[0].splitlines()
+    reasons = sum(line.strip().startswith("#") for line in lines)
+    assert reasons >= len(PASSES) - 2
+
+
+def test_every_pass_describes_itself() -> None:
+    for name, made in PASSES.items():
+        assert (made.__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_stopping_after_an_unknown_pass_is_an_error() -> None:
+    compilation = Compilation()
+    network = Network(((2,),), (Node("Relu", (0,)),))
+    module = build_network(network, compilation.weights)
+    with pytest.raises(PassError, match="no pass 'nonsense' runs here"):
+        lower(module, compilation, until="nonsense")
+
+
+def test_stopping_after_a_pass_leaves_its_level() -> None:
+    compilation = Compilation()
+    module = build_network(Network(((2,),), (Node("Relu", (0,)),)), compilation.weights)
+    lower(module, compilation, until="graphcore-to-tile")
+    assert "tile.map" in str(module)
+    np.testing.assert_array_equal(
+        evaluate(module, {"x0": np.array([-1, 2], np.float32)}, compilation.weights)[0]["v0"],
+        [0, 2],
+    )
