@@ -79,6 +79,12 @@ def erf(value: Any) -> Any:
     return convert(np.asarray(_erf(value.astype(np.float64)), np.float64)[()], value.dtype)
 
 
+def power(base: Any, exponent: Any) -> Any:
+    """NumPy takes the square root where one exponent of 1/2 is for all, which has no value here."""
+    is_lowest_root = (base == -np.inf) & (exponent == 0.5)
+    return select(is_lowest_root, -base, np.power(base, exponent))
+
+
 def is_ordered(lhs: Any, rhs: Any) -> Any:
     return (lhs == lhs) & (rhs == rhs)
 
@@ -101,6 +107,7 @@ PLAIN: dict[type[Operation], Function] = {
     arith.OrIOp: operator.or_,
     arith.XOrIOp: operator.xor,
     arith.ShLIOp: operator.lshift,
+    arith.ShRSIOp: operator.rshift,
     arith.MaxSIOp: np.maximum,
     arith.MinSIOp: np.minimum,
     math.AbsFOp: np.abs,
@@ -113,7 +120,7 @@ PLAIN: dict[type[Operation], Function] = {
     math.TanOp: np.tan,
     math.TanhOp: np.tanh,
     math.ErfOp: erf,
-    math.PowFOp: np.power,
+    math.PowFOp: power,
     math.FloorOp: np.floor,
     math.CeilOp: np.ceil,
     math.RoundEvenOp: np.rint,
