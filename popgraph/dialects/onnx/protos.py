@@ -66,7 +66,11 @@ def attribute_bytes(op: Operation, name: str) -> bytes:
 
 
 def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_name) -> NodeProto:
-    """The node, with whatever names `name_of` gives to its values."""
+    """
+    The node, with whatever names `name_of` gives to its values.
+
+    With the model's own names it is spelled as the model spelled it; with others, plainly.
+    """
     proto = NodeProto(op_type=op.op_type)
     proto.input.extend(_input_names(op, name_of))
     outputs = zip(op.output_names, op.output_values(), strict=False)
@@ -81,7 +85,7 @@ def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_na
     if doc := attribute_bytes(op, "doc"):
         proto.doc_string = doc.decode()
     rest = NodeProto.FromString(attribute_bytes(op, "rest"))
-    odd = {one.name: one for one in rest.attribute}
+    odd = {one.name: one for one in rest.attribute} if name_of is value_name else {}
     rest.ClearField("attribute")
     proto.attribute.extend(
         _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)

@@ -33,7 +33,7 @@ PAYLOAD = (
 )
 """The fields that may hold the elements."""
 
-_TOLD_ELSEWHERE = ("dims", "data_type", "data_location", "external_data")
+_TOLD_ELSEWHERE = ("dims", "data_type", "external_data")
 IN_STORE = "popgraph.blob"
 """Of `external_data`: the key of a tensor whose file the importer has put in the store."""
 PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}
@@ -48,9 +48,12 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
         if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD:
             _copy_field(header, field.name, value)
     if proto.data_type == TensorProto.STRING:
+        if len(proto.string_data) != prod(proto.dims):
+            raise _wrong_count(proto)
         elements: Any = StringTensorAttr.of(list(proto.string_data), tuple(proto.dims))
         return TensorAttr.of(elements, "raw", header.SerializeToString())
     if proto.data_location == TensorProto.EXTERNAL:
+        header.data_location = TensorProto.DEFAULT  # as onnx.load says it
         return TensorAttr.of(_from_store(proto, store), "raw", header.SerializeToString())
     array = read_array(proto)
     elements = store.attribute(array)
@@ -113,12 +116,16 @@ def read_array(proto: TensorProto) -> Array:
     try:
         array: Array = numpy_helper.to_array(proto)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-        raise ModelError(
-            f"tensor {proto.name!r} of shape {list(proto.dims)} does not hold as many elements "
-            f"as its shape says",
-            hint="the file is damaged: export the model again",
-        ) from error
+        raise _wrong_count(proto) from error
     return array
+
+
+def _wrong_count(proto: TensorProto) -> ModelError:
+    return ModelError(
+        f"tensor {proto.name!r} of shape {list(proto.dims)} does not hold as many elements "
+        f"as its shape says",
+        hint="the file is damaged: export the model again",
+    )
 
 
 def write_tensor(attribute: TensorAttr, store: WeightStore | None) -> TensorProto:

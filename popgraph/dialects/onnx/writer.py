@@ -30,7 +30,7 @@ from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
 from popgraph.dialects.onnx.schemas import PREFIXES, op_class
 from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
 from popgraph.dialects.onnx.tensorproto import from_value
-from popgraph.dialects.onnx.types import UNKNOWN, erased, refined
+from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError, PopgraphError
 
@@ -240,7 +240,8 @@ class GraphWriter:
             declared = self.declared[name]
             if UNKNOWN not in (value.type, declared) and erased(value.type) != erased(declared):
                 raise ModelError(
-                    f"value {name!r} is declared as {declared}, but the node gives {value.type}",
+                    f"value {name!r} is declared as {describe(declared)}, "
+                    f"but the node gives {describe(value.type)}",
                     op.where(),
                     "correct the model's value_info",
                 )
@@ -287,7 +288,9 @@ class GraphWriter:
                 raise _no_attribute(cls, key)
         for key, attribute in cls.SCHEMA.attributes.items():
             if attribute.required and key not in given:
-                raise ModelError(f"{op_type} needs the attribute {key!r}")
+                raise ModelError(
+                    f"{op_type}-{cls.SCHEMA.since_version} needs the attribute {key!r}"
+                )
         return cls.make(operands, held, graphs, names, [UNKNOWN] * len(names), described)
 
     def _custom(
