@@ -1,0 +1,159 @@
+"""What do the last passes meet? Random graphs of hand-made kernels, drawn as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import strategies as st
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith, memref, scf
+from xdsl.dialects.builtin import IndexType, ModuleOp, TensorType, f32
+from xdsl.ir import Block, SSAValue
+
+from popgraph.dialects.program import (
+    ConstantOp,
+    GraphOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+    WeightStore,
+)
+from popgraph.dialects.tile import KernelOp, ViewOp
+
+SIZES = (4, 40)
+VARIABLES = ("u", "v", "w")
+
+
+@dataclass(frozen=True)
+class Step:
+    """`kind` of kernel, and which of the values so far (of that size) it reads."""
+
+    kind: str
+    size: int
+    picks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A graph: for both sizes an input, a constant and the variables, then steps."""
+
+    steps: tuple[Step, ...]
+    outputs: tuple[tuple[int, int], ...]
+    updates: tuple[tuple[str, int], ...]
+
+
+KINDS = ("add", "add_in_place", "reverse", "negate_in_place", "view", "grow", "both")
+"""`grow` goes from one size to the other; `both` has two results."""
+
+
+@st.composite
+def plans(draw: st.DrawFn, most: int = 12) -> Plan:
+    number = st.integers(0, 1000)
+    step = st.builds(
+        Step, st.sampled_from(KINDS), st.sampled_from(SIZES), st.tuples(number, number)
+    )
+    return Plan(
+        tuple(draw(st.lists(step, min_size=1, max_size=most))),
+        tuple(draw(st.lists(st.tuples(st.integers(0, 1), number), min_size=1, max_size=4))),
+        tuple(
+            draw(
+                st.lists(
+                    st.tuples(st.sampled_from(VARIABLES), number),
+                    max_size=3,
+                    unique_by=lambda update: update[0],
+                )
+            )
+        ),
+    )
+
+
+def tensor(size: int, flat: bool = False) -> TensorType:
+    return TensorType(f32, [size] if flat else [2, size // 2])
+
+
+def _index(value: int) -> SSAValue:
+    return arith.ConstantOp.from_int_and_width(value, IndexType()).result
+
+
+def kernel(kind: str, inputs: Sequence[SSAValue], size: int) -> KernelOp:
+    """One kernel; `size` is that of its results."""
+    results = [tensor(size)] * (2 if kind == "both" else 1)
+    inplace = [(0, 0)] if kind.endswith("in_place") else []
+    if kind == "both":
+        inplace = [(0, 1)]
+    op = KernelOp(inputs, results, 1, inplace)
+    memories = op.body.block.args[1:]
+    with ImplicitBuilder(op.body.block):
+        start, end, one, last = _index(0), _index(size), _index(1), _index(size - 1)
+        loop = Block(arg_types=[IndexType()])
+        with ImplicitBuilder(loop):
+            _element(kind, memories, loop.args[0], last, inputs)
+            scf.YieldOp()
+        scf.ForOp(start, end, one, [], loop)
+    return op
+
+
+def _element(
+    kind: str,
+    memories: Sequence[SSAValue],
+    i: SSAValue,
+    last: SSAValue,
+    inputs: Sequence[SSAValue],
+) -> None:
+    *_, target = memories
+    if kind == "reverse":
+        element = memref.LoadOp.get(memories[0], [arith.SubiOp(last, i)])
+        memref.StoreOp.get(element, target, [i])
+    elif kind == "negate_in_place":
+        memref.StoreOp.get(arith.NegfOp(memref.LoadOp.get(memories[0], [i])), target, [i])
+    elif kind == "grow":
+        source_size = memories[0].type.get_shape()[0]  # type: ignore[attr-defined]
+        place = arith.RemSIOp(i, _index(source_size))
+        memref.StoreOp.get(memref.LoadOp.get(memories[0], [place]), target, [i])
+    else:
+        a, b = (memref.LoadOp.get(memory, [i]) for memory in memories[:2])
+        if kind == "both":
+            memref.StoreOp.get(arith.SubfOp(a, b), memories[2], [i])
+        memref.StoreOp.get(arith.AddfOp(a, b), target, [i])
+
+
+def module_of(plan: Plan, weights: WeightStore) -> ModuleOp:
+    """The plan as a `pg.graph` of `tile.kernel`s."""
+    graph = GraphOp("main", [f"in{size}" for size in SIZES], [tensor(size) for size in SIZES])
+    values: dict[int, list[SSAValue]] = {
+        size: [value] for size, value in zip(SIZES, graph.block.args, strict=True)
+    }
+    with ImplicitBuilder(graph.block):
+        for size in SIZES:
+            shape, first = (2, size // 2), np.arange(size, dtype=np.float32)
+            literal = weights.attribute(first.reshape(shape))
+            values[size].append(ConstantOp(literal).result)
+        size = SIZES[0]
+        for number, name in enumerate(VARIABLES):
+            literal = weights.attribute(np.full((2, size // 2), number, np.float32))
+            values[size].append(VariableOp(name, literal).result)
+        for step in plan.steps:
+            _step(step, values)
+        for name, pick in plan.updates:
+            UpdateOp(name, values[size][pick % len(values[size])])
+        outputs = [
+            values[SIZES[which]][pick % len(values[SIZES[which]])] for which, pick in plan.outputs
+        ]
+        ReturnOp(outputs, [f"out{number}" for number in range(len(outputs))])
+    return ModuleOp([graph])
+
+
+def _step(step: Step, values: dict[int, list[SSAValue]]) -> None:
+    known = values[step.size]
+    first, second = (known[pick % len(known)] for pick in step.picks)
+    if step.kind == "view":
+        known.append(ViewOp(ViewOp(first, [step.size]).output, [2, step.size // 2]).output)
+        return
+    if step.kind == "grow":
+        other = SIZES[1] if step.size == SIZES[0] else SIZES[0]
+        values[other] += kernel("grow", [first], other).outputs
+        return
+    inputs = [first] if step.kind in ("reverse", "negate_in_place") else [first, second]
+    known.extend(kernel(step.kind, inputs, step.size).outputs)

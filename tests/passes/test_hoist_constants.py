@@ -1,0 +1,102 @@
+"""Is everything that depends on constants only, and nothing else, done once at load?"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import GraphOp, PrepareOp, VariableOp
+from popgraph.dialects.tile import KernelOp, ViewOp
+from popgraph.passes.base import Compilation
+from popgraph.passes.hoist_constants import HoistConstants
+from tests.passes.launch_graphs import Plan, Step, kernel, module_of, plans
+
+CONSTANT, FIRST = 1, 5
+
+
+def hoisted(steps: list[tuple[str, tuple[int, ...]]], output: int) -> tuple[Compilation, ModuleOp]:
+    compilation = Compilation()
+    plan = Plan(tuple(Step(kind, 4, picks) for kind, picks in steps), ((0, output),), ())
+    module = module_of(plan, compilation.weights)
+    HoistConstants().run(compilation, module)
+    check_ir(module)
+    return compilation, module
+
+
+def prepares(module: ModuleOp) -> list[PrepareOp]:
+    return [op for op in module.walk() if isinstance(op, PrepareOp)]
+
+
+def graph_of(module: ModuleOp) -> GraphOp:
+    (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
+    return graph
+
+
+@given(plans())
+@settings(max_examples=60)
+def test_random_graphs_keep_their_meaning(plan: Plan) -> None:
+    compilation = Compilation()
+    module = module_of(plan, compilation.weights)
+    before = module.clone()
+    HoistConstants().run(compilation, module)
+    check_ir(module)
+    assert_same_meaning(before, module, compilation.weights)
+    once = str(module)
+    HoistConstants().run(compilation, module)
+    assert str(module) == once
+
+
+@given(plans())
+@settings(max_examples=60)
+def test_nothing_that_could_be_prepared_stays(plan: Plan) -> None:
+    compilation = Compilation()
+    module = module_of(plan, compilation.weights)
+    HoistConstants().run(compilation, module)
+    block = graph_of(module).block
+    changing = set(block.args)
+    for op in block.ops:
+        if isinstance(op, VariableOp) or any(operand in changing for operand in op.operands):
+            changing.update(op.results)
+        assert not isinstance(op, KernelOp) or op.outputs[0] in changing
+    assert len(prepares(module)) <= 1
+
+
+def test_chains_of_work_on_constants_move_together() -> None:
+    steps = [("add", (1, 1)), ("view", (FIRST, 0)), ("reverse", (6, 0)), ("add", (7, 0))]
+    _, module = hoisted(steps, 8)
+    (prepare,) = prepares(module)
+    inside = [type(op) for op in prepare.body.block.ops]
+    assert inside[:-1] == [KernelOp, ViewOp, ViewOp, KernelOp]
+    assert len(prepare.outputs) == 1
+    assert sum(isinstance(op, KernelOp) for op in graph_of(module).block.ops) == 1
+
+
+def test_a_view_of_a_constant_is_not_work() -> None:
+    _, module = hoisted([("view", (CONSTANT, 0)), ("add", (FIRST, 0))], 6)
+    assert not prepares(module)
+
+
+def test_variables_are_not_constants() -> None:
+    _, module = hoisted([("add", (1, 2))], FIRST)
+    assert not prepares(module)
+
+
+def test_new_work_joins_what_was_prepared_before() -> None:
+    compilation, module = hoisted([("add", (1, 1)), ("add", (FIRST, 0))], 6)
+    before = module.clone()
+    (prepare,) = prepares(module)
+    (prepared,) = prepare.outputs
+    later = kernel("reverse", [prepared], 4)
+    prepare.parent.insert_op_after(later, prepare)  # type: ignore[union-attr]
+    for use in list(prepared.uses):
+        if use.operation is not later:
+            use.operation.operands[use.index] = later.outputs[0]
+    changed = module.clone()
+    HoistConstants().run(compilation, module)
+    check_ir(module)
+    (prepare,) = prepares(module)
+    assert sum(isinstance(op, KernelOp) for op in prepare.body.block.ops) == 2
+    assert_same_meaning(changed, module, compilation.weights)
+    assert str(module) != str(before)

@@ -1,0 +1,286 @@
+"""Does every value keep its memory as long as it is needed, and not much longer?"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.c import build
+from popgraph.backends.reference import evaluate, signature
+from popgraph.backends.reference.meaning import assert_same_meaning, random_inputs
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.passes import plan_memory
+from popgraph.passes.base import Compilation
+from popgraph.passes.hoist_constants import HoistConstants
+from popgraph.passes.outline_kernels import OutlineKernels
+from popgraph.passes.pack_intervals import Interval, lower_bound, pack
+from popgraph.passes.plan_memory import PlanMemory
+from popgraph.support.errors import PassError
+from tests.passes.launch_graphs import Plan, Step, module_of, plans
+
+
+def outlined(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp]:
+    compilation = Compilation()
+    module = module_of(plan, compilation.weights)
+    if hoist:
+        HoistConstants().run(compilation, module)
+    OutlineKernels().run(compilation, module)
+    return compilation, module
+
+
+def planned(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp, ModuleOp]:
+    compilation, module = outlined(plan, hoist)
+    before = module.clone()
+    PlanMemory().run(compilation, module)
+    return compilation, before, module
+
+
+def program_of(module: ModuleOp) -> ProgramOp:
+    (program,) = (op for op in module.ops if isinstance(op, ProgramOp))
+    return program
+
+
+def calls(module: ModuleOp) -> list[tuple[str, list[str]]]:
+    """Every call of the body: its kernel's kind, and where its arguments are."""
+    found = []
+    for op in program_of(module).body.block.ops:
+        if isinstance(op, CallOp):
+            places = []
+            for argument in op.arguments:
+                buffer = argument.owner
+                assert isinstance(buffer, BufferOp)
+                name = buffer.label.text or str(buffer.offset.value.data)
+                places.append(f"{buffer.space.data} {name}")
+            found.append((op.callee.string_value().split("_")[0], places))
+    return found
+
+
+@given(plans(), st.booleans())
+@settings(max_examples=80)
+def test_random_graphs_keep_their_meaning(plan: Plan, hoist: bool) -> None:
+    compilation, before, after = planned(plan, hoist)
+    check_ir(after)
+    assert_same_meaning(before, after, compilation.weights, steps=3)
+    program = program_of(after)
+    assert program.arena.value.data >= program.lower_bound.value.data
+    again = after.clone()
+    PlanMemory().run(compilation, again)
+    assert str(again) == str(after)
+
+
+@given(plans(most=20))
+@settings(max_examples=6)
+def test_random_graphs_run_in_c_as_in_numpy(plan: Plan) -> None:
+    compilation, before, after = planned(plan, hoist=True)
+    executable = build(after, compilation.weights)
+    inputs, state = random_inputs(signature(before)), None
+    for _ in range(3):
+        wanted, state = evaluate(before, inputs, compilation.weights, state)
+        found = executable.run(inputs)
+        assert set(found) == set(wanted)
+        for name, array in wanted.items():
+            np.testing.assert_array_equal(found[name], array)
+        for name, array in state.items():
+            np.testing.assert_array_equal(executable.read(name), array)
+
+
+def mutant_is_found() -> bool:
+    """Whether some random graph shows that the pass is wrong."""
+
+    @given(plans())
+    @settings(max_examples=400, database=None, phases=[Phase.generate])
+    def fuzz(plan: Plan) -> None:
+        compilation, before, after = planned(plan)
+        assert_same_meaning(before, after, compilation.weights, steps=3)
+
+    try:
+        fuzz()
+    except (AssertionError, BaseExceptionGroup):
+        return True
+    return False
+
+
+MUTANTS = {
+    "the last reader is forgotten": ("Storage", "read", lambda self, time: None),
+    "variables are overwritten at once": ("_Planner", "_may_replace", lambda *_: True),
+    "swapped variables are not saved": ("_Planner", "_save", lambda self, value, storage: storage),
+    "operands read twice are shared": (
+        "_Planner",
+        "_in_place_pairs",
+        lambda self, launch: [
+            (self._storage[operand].root, self._storage[launch.outputs[0]])
+            for operand in launch.inputs[:1]
+            if launch.inputs[0].type == launch.outputs[0].type
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_random_graphs_would_show_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, wrong = MUTANTS[name]
+    monkeypatch.setattr(getattr(plan_memory, owner), attribute, wrong)
+    assert mutant_is_found()
+
+
+# In a plan, values of size 4 are: 0 the input, 1 the constant, 2 3 4 the variables u v w.
+U, V = 2, 3
+FIRST = 5
+
+
+def plan(
+    steps: list[tuple[str, tuple[int, ...]]],
+    outputs: list[int],
+    updates: dict[str, int] | None = None,
+) -> Plan:
+    return Plan(
+        tuple(Step(kind, 4, picks) for kind, picks in steps),
+        tuple((0, output) for output in outputs),
+        tuple((updates or {}).items()),
+    )
+
+
+def test_an_output_is_computed_where_the_caller_reads_it() -> None:
+    *_, after = planned(plan([("add", (0, 1))], [FIRST]))
+    assert calls(after) == [("addf", ["input in4", "constant 0", "output out0"])]
+    assert program_of(after).arena.value.data == 0
+
+
+def test_what_is_returned_twice_is_copied_once() -> None:
+    *_, after = planned(plan([("add", (0, 1))], [FIRST, FIRST]))
+    assert calls(after)[1:] == [("copy", ["output out0", "output out1"])]
+
+
+def test_an_input_that_is_returned_is_copied() -> None:
+    *_, after = planned(plan([], [0, 1, U]))
+    assert calls(after) == [
+        ("copy", ["input in4", "output out0"]),
+        ("copy", ["constant 0", "output out1"]),
+        ("copy", ["variable u", "output out2"]),
+    ]
+
+
+def test_a_chain_in_place_needs_no_arena() -> None:
+    steps = [("add_in_place", (0, 1)), ("negate_in_place", (FIRST, 0))]
+    *_, after = planned(plan(steps, [FIRST + 1]))
+    assert calls(after) == [
+        ("addf", ["input in4", "constant 0", "output out0"]),
+        ("negf", ["output out0", "output out0"]),
+    ]
+
+
+def test_inputs_and_constants_are_never_overwritten() -> None:
+    *_, after = planned(plan([("negate_in_place", (0, 0)), ("negate_in_place", (1, 0))], [5, 6]))
+    assert all(places[-1].startswith("output") for _, places in calls(after))
+
+
+def test_a_variable_is_updated_where_it_stands() -> None:
+    """As in gradient descent: the launch that reads the old value last may write the new one."""
+    *_, after = planned(plan([("add_in_place", (U, 0))], [0], {"u": FIRST}))
+    assert calls(after)[-1] == ("addf", ["variable u", "input in4", "variable u"])
+
+
+def test_a_variable_that_is_read_later_is_updated_at_the_end() -> None:
+    steps = [("add_in_place", (U, 0)), ("reverse", (U, 0))]
+    *_, after = planned(plan(steps, [FIRST + 1], {"u": FIRST}))
+    assert calls(after) == [
+        ("addf", ["variable u", "input in4", "arena 0"]),
+        ("move", ["variable u", "output out0"]),
+        ("copy", ["arena 0", "variable u"]),
+    ]
+
+
+def test_swapped_variables() -> None:
+    compilation, before, after = planned(plan([], [U, V], {"u": V, "v": U}))
+    assert_same_meaning(before, after, compilation.weights, steps=3)
+    written = [places[-1] for _, places in calls(after)]
+    assert written.count("variable u") == written.count("variable v") == 1
+
+
+def test_a_variable_that_keeps_its_value_costs_nothing() -> None:
+    *_, after = planned(plan([("add", (0, U))], [FIRST], {"u": U}))
+    assert len(calls(after)) == 1
+
+
+def test_momentum_in_place() -> None:
+    """v = v + g; w = w + v: both in place, the new v read by w's update."""
+    steps = [("add_in_place", (V, 0)), ("add_in_place", (U, FIRST))]
+    compilation, before, after = planned(plan(steps, [0], {"v": FIRST, "u": FIRST + 1}))
+    assert_same_meaning(before, after, compilation.weights, steps=3)
+    assert calls(after)[1:] == [
+        ("addf", ["variable v", "input in4", "variable v"]),
+        ("addf", ["variable u", "variable v", "variable u"]),
+    ]
+
+
+def test_work_on_constants_happens_at_load() -> None:
+    steps = [("add", (1, 1)), ("reverse", (FIRST, 0)), ("add", (FIRST + 1, 0))]
+    compilation, before, after = planned(plan(steps, [FIRST + 2]), hoist=True)
+    assert_same_meaning(before, after, compilation.weights)
+    program = program_of(after)
+    assert calls(after) == [("addf", ["persistent 0", "input in4", "output out0"])]
+    assert sum(isinstance(op, CallOp) for op in program.prepare.block.ops) == 2
+    assert program.persistent.value.data == 64
+
+
+def test_operations_without_memory_are_refused() -> None:
+    compilation = Compilation()
+    module = module_of(plan([("add", (0, 1))], [FIRST]), compilation.weights)
+    with pytest.raises(PassError, match=r"tile\.kernel has no memory"):
+        PlanMemory().run(compilation, module)
+
+
+def test_every_graph_of_a_module_is_planned() -> None:
+    compilation, module = outlined(plan([], [0, U]))
+    (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
+    module.body.block.add_op(graph.clone())
+    PlanMemory().run(compilation, module)
+    assert sum(isinstance(op, ProgramOp) for op in module.ops) == 2
+    names = [op.sym_name.data for op in module.ops if hasattr(op, "function_type")]
+    assert len(names) == len(set(names)) == 1
+
+
+interval = st.builds(
+    lambda first, length, size: Interval(first, first + length, 64 * size),
+    st.integers(0, 60),
+    st.integers(0, 12),
+    st.integers(0, 40),
+)
+
+
+@given(st.lists(interval, max_size=60))
+@settings(max_examples=200)
+def test_pieces_that_live_at_once_do_not_overlap(intervals: list[Interval]) -> None:
+    offsets, size = pack(intervals)
+    alive_most = 0
+    for time in range(80):
+        alive = sorted(
+            (offset, offset + piece.size)
+            for offset, piece in zip(offsets, intervals, strict=True)
+            if piece.first <= time <= piece.last and piece.size
+        )
+        assert all(a[1] <= b[0] for a, b in pairwise(alive))
+        assert all(begin >= 0 and end <= size for begin, end in alive)
+        alive_most = max(alive_most, sum(end - begin for begin, end in alive))
+    assert alive_most == lower_bound(intervals) <= size
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_packing_is_close_to_the_bound(seed: int) -> None:
+    """Lifetimes as in training: long ones nested in each other, short ones between."""
+    generator = np.random.default_rng(seed)
+    pieces = []
+    for time in range(200):
+        size = 64 * int(generator.integers(1, 200))
+        pieces.append(Interval(time, 400 - time, size))
+        pieces.append(Interval(time, time + int(generator.integers(0, 4)), 2 * size))
+        pieces.append(Interval(400 - time, 402 - time, size))
+    _, size = pack(pieces)
+    assert size <= 1.1 * lower_bound(pieces)
