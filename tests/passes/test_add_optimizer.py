@@ -324,12 +324,8 @@ def test_the_host_changes_the_learning_rate_between_steps() -> None:
     assert set(writes) == {"scaledLearningRate0___default___DOUBLE", "lossScaling_DOUBLE"}
     state = train(compiled, steps=4, writes={2: writes}).state
 
-    def make(weights: list[torch.Tensor]) -> torch.optim.Optimizer:
-        optimizer = torch.optim.SGD(weights, 0.1)
-        return optimizer
-
     weights = {name: torch.tensor(value, requires_grad=True) for name, value in WEIGHTS.items()}
-    optimizer = make(list(weights.values()))
+    optimizer = torch.optim.SGD(list(weights.values()), 0.1)
     for step in range(4):
         optimizer.param_groups[0]["lr"] = 0.1 if step < 2 else 0.01
         optimizer.zero_grad()

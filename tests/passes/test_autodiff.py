@@ -114,8 +114,7 @@ def test_the_loss_scale_may_be_a_variable() -> None:
     outputs = program.differentiated(made)
     expected = torch_gradients()
     np.testing.assert_allclose(outputs["Gradient___w"], 2 * expected["w"], rtol=1e-12)
-    state = {name: array for name, array in (("w", W), ("b", B), ("v", V), ("unused", B))}
-    state["lossScaling_DOUBLE"] = np.array(16.0)
+    state = {"w": W, "b": B, "v": V, "unused": B, "lossScaling_DOUBLE": np.array(16.0)}
     changed, _ = evaluate(program.module, program.inputs, program.compilation.weights, state)
     np.testing.assert_allclose(changed["Gradient___w"], 16 * expected["w"], rtol=1e-12)
 

@@ -93,16 +93,42 @@ class Lowering:
         graph = GraphOp("main", source.input_names, types)
         for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
             self._know(old, new, name)
-        for op in source.block.ops:
-            if isinstance(op, Initializer):
-                with ImplicitBuilder(graph.block):
-                    self._initializer(op)
-            elif isinstance(op, OnnxOp):
-                self._node(op, graph.block)
+        self._walk(source, graph.block)
         with ImplicitBuilder(graph.block):
             self._end(source, extra_outputs)
         _drop_unused(graph.block)
         return graph
+
+    def _walk(self, source: Graph, block: Block) -> None:
+        for op in source.block.ops:
+            if isinstance(op, Initializer):
+                with ImplicitBuilder(block):
+                    self._initializer(op)
+            elif isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "If"):
+                self._branch(op, block)
+            elif isinstance(op, OnnxOp):
+                self._node(op, block)
+
+    def _branch(self, op: OnnxOp, block: Block) -> None:
+        """An If whose condition is known: the nodes of one branch take its place."""
+        (condition,) = op.input_values()
+        assert condition is not None, "the schema of If wants its condition"
+        known = self.array(self._input(condition))
+        if known is None:
+            raise located(
+                UnsupportedError(
+                    "the condition of If must be constant, but it is computed from the inputs",
+                    hint="use Where, or export the model for one of its branches",
+                ),
+                op,
+            )
+        (branch,) = op.graphs()["then_branch" if known.reshape(-1)[0] else "else_branch"]
+        self._walk(branch, block)
+        for old, name, inner in zip(
+            op.output_values(), op.output_names, branch.yielded, strict=True
+        ):
+            if old is not None and inner in self.values:
+                self._know(old, self.values[inner], name)
 
     def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
         self.values[old] = new

@@ -1,0 +1,539 @@
+"""Do ONNX's own node tests, old operator versions and PopART's operators keep their meaning?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.backend.test.case.node import collect_testcases
+from xdsl.dialects.builtin import ModuleOp, NameLoc
+
+from popgraph.backends.reference import evaluate
+from popgraph.builder.onnx_import import import_model
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation
+from popgraph.passes.infer_shapes import InferShapes
+from popgraph.passes.normalize import Normalize
+from popgraph.passes.onnx_to_graphcore import SEED, OnnxToGraphcore, supported_operators
+from popgraph.passes.onnx_to_graphcore.registry import REGISTRY
+from popgraph.support.errors import PassError, TypeMismatchError, UnsupportedError
+
+GC = "ai.graphcore"
+
+
+def lowered(
+    model: onnx.ModelProto, made: OnnxToGraphcore | None = None
+) -> tuple[ModuleOp, Compilation]:
+    compilation = Compilation()
+    module = import_model(model, compilation.weights)
+    for step in (InferShapes(), Normalize(), made or OnnxToGraphcore()):
+        step.run(compilation, module)
+    return module, compilation
+
+
+def graph_of(module: ModuleOp) -> GraphOp:
+    (graph,) = module.body.block.ops
+    assert isinstance(graph, GraphOp)
+    return graph
+
+
+def operations(module: ModuleOp) -> list[str]:
+    return [op.name.removeprefix("graphcore.") for op in graph_of(module).block.ops][:-1]
+
+
+# ONNX's own tests: every case runs and is right, or is said to be unsupported.
+
+RANDOM = ("test_bernoulli", "test_training_dropout")
+"""Drawn from another generator; the statistics are checked below."""
+COARSE = {"float16": 2e-3, "bfloat16": 2e-2}
+"""Types whose roundings add up differently in another order of the same operations."""
+AT_LEAST = 1000
+"""How many cases run; raise it when more do."""
+
+
+def test_node_cases_of_onnx() -> None:
+    outcomes: Counter[str] = Counter()
+    wrong: list[str] = []
+    with np.errstate(all="ignore"):
+        cases = collect_testcases(None)
+    for case in cases:
+        if case.name.startswith(RANDOM) or "_expanded" in case.name:
+            continue  # what `normalize` makes of a case is its expanded twin
+        for inputs, outputs in case.data_sets:
+            try:
+                actual = run_case(case.model, inputs)
+            except UnsupportedError as error:
+                outcomes["unsupported"] += 1
+                assert error.where, f"{case.name}: {error}"
+                continue
+            difference = compare(case, actual, outputs)
+            outcomes["wrong" if difference else "right"] += 1
+            if difference:
+                wrong.append(f"{case.name}: {difference}")
+    print(dict(outcomes))
+    assert not wrong, "\n".join(wrong)
+    assert outcomes["right"] >= AT_LEAST
+
+
+def run_case(model: onnx.ModelProto, inputs: Sequence[Any]) -> dict[str, Array]:
+    """The outputs; inputs that must be known early are made initializers, some or all."""
+    names = [info.name for info in model.graph.input]
+    arrays = {name: as_array(value) for name, value in zip(names, inputs, strict=False)}
+    for kept in (len(names), 1, 0):
+        fixed = with_initializers(model, {name: arrays[name] for name in names[kept:]})
+        try:
+            module, compilation = lowered(fixed)
+        except UnsupportedError as error:
+            if kept == 0 or "must be constant" not in error.what:
+                raise
+            continue
+        given = {name: arrays[name] for name in names[:kept]}
+        return evaluate(module, given, compilation.weights)[0]
+    raise AssertionError("the last try returns or raises")
+
+
+def as_array(value: Any) -> Any:
+    if isinstance(value, TensorProto):
+        return numpy_helper.to_array(value)
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def with_initializers(model: onnx.ModelProto, arrays: Mapping[str, Any]) -> onnx.ModelProto:
+    """The model with initializers in place of these inputs (where they are tensors)."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    tensors = {name: array for name, array in arrays.items() if isinstance(array, np.ndarray)}
+    kept = [info for info in fixed.graph.input if info.name not in tensors]
+    del fixed.graph.input[:]
+    fixed.graph.input.extend(kept)
+    for name, array in tensors.items():
+        fixed.graph.initializer.append(numpy_helper.from_array(array, name))
+    return fixed
+
+
+def compare(case: Any, actual: Mapping[str, Array], expected: Sequence[Any]) -> str:
+    """What differs, or nothing."""
+    for info, wanted in zip(case.model.graph.output, map(as_array, expected), strict=True):
+        found, wanted = actual[info.name], np.asarray(wanted)
+        try:
+            assert found.dtype == wanted.dtype, f"{found.dtype}, not {wanted.dtype}"
+            assert found.shape == wanted.shape, f"{found.shape}, not {wanted.shape}"
+            tolerance = COARSE.get(found.dtype.name, max(case.rtol, 1e-5))
+            wide = [array.astype(np.float64) if array.dtype.kind in "fV" else array
+                    for array in (found, wanted)]  # fmt: skip
+            np.testing.assert_allclose(*wide, rtol=tolerance, atol=max(case.atol, tolerance / 10))
+        except (AssertionError, ValueError, TypeError) as error:
+            return f"{info.name}: {' '.join(str(error).split())[:200]}"
+    return ""
+
+
+# Models by hand
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Array],
+    outputs: Sequence[str],
+    initializers: Mapping[str, Array] | None = None,
+    opset: int = 11,
+) -> onnx.ModelProto:
+    def info(name: str, array: Array | None = None) -> onnx.ValueInfoProto:
+        if array is None:
+            return helper.make_empty_tensor_value_info(name)
+        number = helper.np_dtype_to_tensor_dtype(array.dtype)
+        return helper.make_tensor_value_info(name, number, array.shape)
+
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [info(name, array) for name, array in inputs.items()],
+        [info(name) for name in outputs],
+        [numpy_helper.from_array(a, n) for n, a in (initializers or {}).items()],
+    )
+    domains = [helper.make_opsetid("", opset), helper.make_opsetid(GC, 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=8)
+
+
+def run(
+    op: str,
+    inputs: Sequence[Array],
+    outputs: int = 1,
+    opset: int = 11,
+    fixed: int = 0,
+    made: OnnxToGraphcore | None = None,
+    domain: str = "",
+    **attributes: Any,
+) -> list[Array]:
+    """One node; the last `fixed` inputs are initializers."""
+    names = [f"i{index}" for index in range(len(inputs))]
+    given = dict(zip(names, inputs, strict=True))
+    constants = {name: given.pop(name) for name in names[len(names) - fixed :]}
+    results = [f"o{index}" for index in range(outputs)]
+    node = helper.make_node(op, names, results, name="n", domain=domain, **attributes)
+    module, compilation = lowered(model([node], given, results, constants, opset), made)
+    check_ir(module)
+    found, _ = evaluate(module, given, compilation.weights)
+    return [found[name] for name in results]
+
+
+X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+
+
+def test_broadcasting_before_opset_7_is_placed_by_an_axis() -> None:
+    other = np.arange(3, dtype=np.float32)
+    (total,) = run("Add", [X, other], opset=6, broadcast=1, axis=1)
+    np.testing.assert_array_equal(total, X + other[:, None])
+    (total,) = run("Mul", [X, other], opset=6, broadcast=1, axis=-2)
+    np.testing.assert_array_equal(total, X * other[:, None])
+    last = np.arange(4, dtype=np.float32)
+    (total,) = run("Sub", [X, last], opset=6, broadcast=1)
+    np.testing.assert_array_equal(total, X - last)
+    (larger,) = run("Greater", [X, last], opset=6, broadcast=1)
+    np.testing.assert_array_equal(larger, last < X)
+
+
+def softmax(x: Array) -> Array:
+    return np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_softmax_before_opset_13_counts_axes_as_one(axis: int) -> None:
+    rows = int(np.prod(X.shape[:axis]))
+    expected = softmax(X.reshape(rows, -1)).reshape(X.shape)
+    (found,) = run("Softmax", [X], opset=11, axis=axis)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    (found,) = run("LogSoftmax", [X], opset=11, axis=axis)
+    np.testing.assert_allclose(found, np.log(expected), rtol=1e-5)
+    (found,) = run("Softmax", [X], opset=13, axis=-1)
+    np.testing.assert_allclose(found, softmax(X), rtol=1e-6)
+
+
+def test_attributes_that_became_inputs() -> None:
+    f32, i64 = np.float32, np.int64
+    for opset, extra, attributes in (
+        (10, [], {"min": -0.5, "max": 0.5}),
+        (11, [np.array(-0.5, f32), np.array(0.5, f32)], {}),
+    ):
+        (found,) = run("Clip", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_array_equal(found, np.clip(X, -0.5, 0.5))
+    wanted = X[:, 1:3, :-1]
+    for opset, extra, attributes in (
+        (9, [], {"starts": [1, 0], "ends": [3, -1], "axes": [1, 2]}),
+        (10, [np.array(v, i64) for v in ([1, 0], [3, -1], [1, 2])], {}),
+    ):
+        (found,) = run("Slice", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_array_equal(found, wanted)
+    pads = [0, 1, 0, 0, 0, 2]
+    expected = np.pad(X, ((0, 0), (1, 0), (0, 2)), constant_values=3)
+    for opset, extra, attributes in (
+        (1, [], {"paddings": pads, "value": 3.0}),
+        (2, [], {"pads": pads, "value": 3.0}),
+        (11, [np.array(pads, i64), np.array(3, f32)], {}),
+    ):
+        (found,) = run("Pad", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_array_equal(found, expected)
+    for opset, extra, attributes in (
+        (11, [], {"axes": [-1]}),
+        (13, [np.array([-1], i64)], {}),
+    ):
+        (found,) = run("ReduceSum", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_allclose(found, X.sum(-1, keepdims=True), rtol=1e-6)
+        (found,) = run("Unsqueeze", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_array_equal(found, X[..., None])
+        (found,) = run(
+            "Squeeze", [X[..., None], *extra], opset=opset, fixed=len(extra), **attributes
+        )
+        np.testing.assert_array_equal(found, X)
+    for opset, extra, attributes in (
+        (11, [], {"split": [1, 3]}),
+        (13, [np.array([1, 3], i64)], {}),
+    ):
+        found = run("Split", [X, *extra], 2, opset=opset, fixed=len(extra), axis=2, **attributes)
+        np.testing.assert_array_equal(found[1], X[..., 1:])
+    for opset, extra, attributes in ((1, [], {"shape": [4, -1]}), (5, [np.array([4, -1])], {})):
+        (found,) = run("Reshape", [X, *extra], opset=opset, fixed=len(extra), **attributes)
+        np.testing.assert_array_equal(found, X.reshape(4, 6))
+
+
+def test_cast_by_name_in_opset_1() -> None:
+    (found,) = run("Cast", [X], opset=1, to="INT32")
+    np.testing.assert_array_equal(found, X.astype(np.int32))
+    assert found.dtype == np.int32
+
+
+@lru_cache
+def batch() -> tuple[Array, ...]:
+    generator = np.random.default_rng(2)
+    x = generator.normal(size=(4, 3, 5)).astype(np.float32)
+    scale, bias, mean = (generator.normal(size=3).astype(np.float32) for _ in range(3))
+    return x, scale, bias, mean, generator.uniform(0.5, 2, 3).astype(np.float32)
+
+
+def normalized(mean: Array, variance: Array, epsilon: float = 1e-5) -> Array:
+    x, scale, bias, *_ = batch()
+    column = (slice(None), None)
+    deviation = np.sqrt(variance + epsilon)[column]
+    return (x - mean[column]) / deviation * scale[column] + bias[column]
+
+
+@pytest.mark.parametrize(
+    ("opset", "attributes"),
+    [(6, {"is_test": 1}), (7, {}), (9, {}), (14, {}), (15, {})],
+)
+def test_batch_normalization_for_inference(opset: int, attributes: dict[str, int]) -> None:
+    (found,) = run("BatchNormalization", batch(), opset=opset, **attributes)
+    *_, mean, variance = batch()
+    np.testing.assert_allclose(found, normalized(mean, variance), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("opset", "outputs"), [(6, 5), (7, 5), (9, 5), (14, 3), (15, 3)])
+def test_batch_normalization_for_training(opset: int, outputs: int) -> None:
+    x, _, _, mean, variance = batch()
+    attributes = {"training_mode": 1} if opset >= 14 else {}
+    found = run(
+        "BatchNormalization", batch(), outputs, opset, momentum=0.75, epsilon=0.5, **attributes
+    )
+    now, spread = x.mean((0, 2)), x.var((0, 2))
+    np.testing.assert_allclose(found[0], normalized(now, spread, 0.5), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[1], 0.75 * mean + 0.25 * now, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found[2], 0.75 * variance + 0.25 * spread, rtol=1e-4)
+    if outputs == 5:
+        np.testing.assert_allclose(found[3], now, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(found[4], spread, rtol=1e-4)
+
+
+def test_running_statistics_are_variables_that_move() -> None:
+    """Also when two nodes share them: the second goes on where the first has left them."""
+    x, scale, bias, mean, variance = batch()
+    names = ["s", "b", "m", "v"]
+    nodes = [
+        helper.make_node(
+            "BatchNormalization", [data, *names], [f"{data}{i}" for i in range(5)], momentum=0.5
+        )
+        for data in ("x", "y")
+    ]
+    weights = dict(zip(names, (scale, bias, mean, variance), strict=True))
+    made = OnnxToGraphcore(weights="variable", training=True)
+    inputs = {"x": x, "y": 2 * x}
+    module, compilation = lowered(model(nodes, inputs, ["x0", "y0"], weights, 9), made)
+    check_ir(module)
+    state = None
+    now, expected = x.mean((0, 2)), mean
+    for _ in range(3):
+        _, state = evaluate(module, inputs, compilation.weights, state)
+        expected = (0.5 * expected + 0.5 * now) * 0.5 + 0.5 * 2 * now
+        np.testing.assert_allclose(state["m"], expected, rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(state["s"], scale)
+
+
+# Dropout and randomness
+
+
+def dropout_model(opset: int = 10) -> tuple[onnx.ModelProto, Array]:
+    x = np.ones((50, 50), np.float32)
+    nodes = [
+        helper.make_node("Dropout", ["x"], ["a", "ma"], ratio=0.25),
+        helper.make_node("Dropout", ["x"], ["b"], ratio=0.25),
+    ]
+    return model(nodes, {"x": x}, ["a", "ma", "b"], opset=opset), x
+
+
+def test_dropout_is_nothing_in_inference() -> None:
+    proto, x = dropout_model()
+    module, compilation = lowered(proto)
+    outputs, state = evaluate(module, {"x": x}, compilation.weights)
+    assert not state
+    np.testing.assert_array_equal(outputs["a"], x)
+    assert outputs["ma"].dtype == np.bool_ and outputs["ma"].all()
+
+
+def test_dropout_in_training_draws_from_the_seed_of_the_step() -> None:
+    proto, x = dropout_model()
+    made = OnnxToGraphcore(training=True)
+    module, compilation = lowered(proto, made)
+    check_ir(module)
+    first, state = evaluate(module, {"x": x}, compilation.weights)
+    second, later = evaluate(module, {"x": x}, compilation.weights, state)
+    again, _ = evaluate(module, {"x": x}, compilation.weights, {SEED: np.array(0, np.int64)})
+    assert (state[SEED], later[SEED]) == (1, 2)
+    np.testing.assert_array_equal(first["a"], again["a"])
+    assert 0.2 < (first["a"] == 0).mean() < 0.3
+    np.testing.assert_allclose(first["a"][first["ma"]], 1 / 0.75, rtol=1e-6)
+    assert not first["a"][~first["ma"]].any()
+    for other in (first["b"], second["a"]):  # another node, another step: another mask
+        assert 0.2 < ((first["a"] == 0) != (other == 0)).mean() < 0.6
+
+
+def test_random_operators_have_the_statistics_that_they_promise() -> None:
+    nodes = [
+        helper.make_node("RandomNormal", [], ["n"], shape=[100, 100], mean=3.0, scale=2.0),
+        helper.make_node("RandomUniformLike", ["x"], ["u"], low=-1.0, high=3.0),
+        helper.make_node("Bernoulli", ["p"], ["b"]),
+    ]
+    inputs = {"x": np.zeros((100, 100)), "p": np.full((100, 100), 0.3, np.float32)}
+    module, compilation = lowered(model(nodes, inputs, ["n", "u", "b"], opset=15))
+    outputs, _ = evaluate(module, inputs, compilation.weights)
+    assert outputs["n"].dtype == np.float32 and outputs["u"].dtype == np.float64
+    assert abs(outputs["n"].mean() - 3) < 0.1 and abs(outputs["n"].std() - 2) < 0.1
+    assert outputs["u"].min() < -0.99 and 2.99 < outputs["u"].max() < 3
+    assert abs(outputs["b"].mean() - 0.3) < 0.02
+
+
+# PopART's own operators
+
+
+def test_losses_of_popart() -> None:
+    probabilities = softmax(X)
+    labels = np.array([[1, 0, 3], [2, 2, 0]], np.int32)
+    picked = np.take_along_axis(probabilities, labels[..., None], -1)[..., 0]
+    for given, expected in (
+        ({}, -np.log(picked).mean()),
+        ({"reduction": "Sum"}, -np.log(picked).sum()),
+        ({"reduction": "NoReduction"}, -np.log(picked)),
+        ({"ignoreIndex": 2}, -np.log(picked[labels != 2]).mean()),
+    ):
+        (found,) = run("Nll", [probabilities, labels], domain=GC, **given)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    logs = np.log(probabilities)
+    (found,) = run("Nll", [logs, labels], domain=GC, inputIsLogProbability=1)
+    np.testing.assert_allclose(found, -np.log(picked).mean(), rtol=1e-5)
+    (found,) = run("L1", [X], domain=GC, **{"lambda": 0.5, "reduction": "Sum"})
+    np.testing.assert_allclose(found, 0.5 * np.abs(X).sum(), rtol=1e-5)
+    (found,) = run("IdentityLoss", [X], domain=GC, reduction="Mean")
+    np.testing.assert_allclose(found, X.mean(), rtol=1e-4)
+    (found,) = run("Scale", [X], domain=GC, scale=3.0)
+    np.testing.assert_array_equal(found, 3 * X)
+    (found,) = run("Detach", [X], domain=GC)
+    np.testing.assert_array_equal(found, X)
+    with pytest.raises(TypeMismatchError, match="no reduction 'most'"):
+        run("L1", [X], domain=GC, reduction="most")
+
+
+# The mechanics
+
+
+def test_shape_computations_vanish() -> None:
+    """Reshape(x, Concat(Slice(Shape(x)), [-1])), as exporters write it, is one operation."""
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "zero"], ["n"], axis=0),
+        helper.make_node("Unsqueeze", ["n"], ["n1"], axes=[0]),
+        helper.make_node("Concat", ["n1", "rest"], ["to"], axis=0),
+        helper.make_node("Reshape", ["x", "to"], ["y"], name="last"),
+    ]
+    constants = {"zero": np.array(0), "rest": np.array([-1])}
+    module, compilation = lowered(model(nodes, {"x": X}, ["y"], constants))
+    assert operations(module) == ["reshape"]
+    (reshape, _) = graph_of(module).block.ops
+    assert isinstance(reshape.location, NameLoc) and reshape.location.desc.data == "last"
+    outputs, _ = evaluate(module, {"x": X}, compilation.weights)
+    np.testing.assert_array_equal(outputs["y"], X.reshape(2, 12))
+
+
+def linear() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["sum"]),
+        helper.make_node("Relu", ["sum"], ["y"]),
+    ]
+    weights = {
+        "w": np.ones((4, 5), np.float32),
+        "b": np.ones(5, np.float32),
+        "unused": np.ones(3, np.float32),
+    }
+    return model(nodes, {"x": X[0]}, ["y"], weights)
+
+
+def test_weights_are_constants_or_variables() -> None:
+    constant, _ = lowered(linear())
+    assert operations(constant).count("pg.constant") == 2
+    variable, compilation = lowered(linear(), OnnxToGraphcore(weights="variable"))
+    assert [op.variable.text for op in graph_of(variable).variables()] == ["w", "b"]
+    _, state = evaluate(variable, {"x": X[0]}, compilation.weights)
+    assert set(state) == {"w", "b"}
+
+
+def test_numbers_that_shape_the_program_are_no_variables() -> None:
+    limits = {"low": np.array(-1, np.float32), "to": np.array([6, 4])}
+    nodes = [
+        helper.make_node("Reshape", ["x", "to"], ["r"]),
+        helper.make_node("Pad", ["r", "pads", "low"], ["y"]),
+    ]
+    constants = {**limits, "pads": np.array([0, 0, 1, 1])}
+    proto = model(nodes, {"x": X}, ["y"], constants)
+    module, compilation = lowered(proto, OnnxToGraphcore(weights="variable"))
+    assert not list(graph_of(module).variables())
+    outputs, _ = evaluate(module, {"x": X}, compilation.weights)
+    assert (outputs["y"][-1] == -1).all()
+
+
+def test_extra_outputs_are_inner_tensors_inputs_and_weights() -> None:
+    made = OnnxToGraphcore(extra_outputs=("sum", "x", "w", "y"))
+    module, compilation = lowered(linear(), made)
+    outputs, _ = evaluate(module, {"x": X[0]}, compilation.weights)
+    assert list(outputs) == ["y", "sum", "x", "w"]
+    np.testing.assert_allclose(outputs["sum"], X[0] @ np.ones((4, 5)) + 1, rtol=1e-5)
+    with pytest.raises(PassError, match="no tensor 'nobody'"):
+        lowered(linear(), OnnxToGraphcore(extra_outputs=("nobody",)))
+    with pytest.raises(PassError, match="weights cannot be 'frozen'"):
+        lowered(linear(), OnnxToGraphcore(weights="frozen"))
+
+
+def test_a_known_condition_chooses_a_branch() -> None:
+    branches = {
+        name: helper.make_graph(
+            [helper.make_node(op, ["x"], [f"{name}_y"])],
+            name,
+            [],
+            [helper.make_empty_tensor_value_info(f"{name}_y")],
+        )
+        for name, op in (("then_branch", "Exp"), ("else_branch", "Neg"))
+    }
+    node = helper.make_node("If", ["c"], ["y"], name="choice", **branches)
+    for choice, expected in ((True, np.exp(X)), (False, -X)):
+        proto = model([node], {"x": X}, ["y"], {"c": np.array(choice)})
+        module, compilation = lowered(proto)
+        outputs, _ = evaluate(module, {"x": X}, compilation.weights)
+        np.testing.assert_allclose(outputs["y"], expected, rtol=1e-6)
+    inputs = {"x": X, "c": np.array(True)}
+    with pytest.raises(UnsupportedError, match="condition of If must be constant") as caught:
+        lowered(model([node], inputs, ["y"]))
+    assert "node 'choice' (If-11)" in str(caught.value)
+
+
+def test_errors_name_the_node() -> None:
+    with pytest.raises(UnsupportedError, match="operator NonZero-9 is not supported") as caught:
+        run("NonZero", [X])
+    assert caught.value.where == "node 'n' (NonZero-9)"
+    with pytest.raises(UnsupportedError, match="shape of Reshape must be constant") as caught:
+        run("Reshape", [X, np.array([24])])
+    assert "node 'n' (Reshape-5)" in str(caught.value) and "initializer" in caught.value.hint
+    with pytest.raises(UnsupportedError, match="output Indices of MaxPool is not supported"):
+        run("MaxPool", [X], 2, kernel_shape=[2])
+    with pytest.raises(UnsupportedError, match=r"ai.graphcore.Mystery-1 is not supported"):
+        run("Mystery", [X], domain=GC)
+
+
+def test_every_supported_operator_has_versions() -> None:
+    table = supported_operators()
+    assert set(table) == set(REGISTRY)
+    assert table["", "Conv"][0] == 1 and len(table["", "Conv"]) >= 3
+    assert table[GC, "Nll"] == (1,)
+    assert all(versions for versions in table.values())
+
+
+def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX's cases can fail: a Sub that takes its inputs the other way round."""
+    monkeypatch.setitem(REGISTRY, ("", "Sub"), lambda node: gc.SubOp(node[1], node[0]))
+    case = next(case for case in collect_testcases("Sub") if case.name == "test_sub")
+    inputs, outputs = case.data_sets[0]
+    assert compare(case, run_case(case.model, inputs), outputs)
