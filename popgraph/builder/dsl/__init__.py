@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from popgraph.builder.dsl.added_loss import add_loss
 from popgraph.builder.dsl.document import Document, load, parse, parse_optimizer
 from popgraph.builder.dsl.from_module import text_of
 from popgraph.builder.dsl.training import OptimizerCall, TrainingSection
@@ -10,6 +11,7 @@ __all__ = [
     "Document",
     "OptimizerCall",
     "TrainingSection",
+    "add_loss",
     "load",
     "parse",
     "parse_optimizer",

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from popgraph.builder.dsl.first_values import LOAD
 from popgraph.builder.dsl.formatter import format_file
 from popgraph.builder.dsl.lower import dtype_of, literal_dtype
 from popgraph.builder.dsl.operators import SYMBOLS, Operator
@@ -53,8 +54,11 @@ _OF_SYMBOLS = {op_type: symbol for symbol, op_type in SYMBOLS.items()}
 _DTYPE_ATTRIBUTES = ("to", "dtype")
 """INT attributes that hold an element type."""
 
-Save = Callable[[str, Array], Expression]
-"""What to write for a large array, by the name of its value."""
+Save = Callable[[str, Array], tuple[str, str]]
+"""Keeps a large array, given with the name of its value; the file beside the text, and the key."""
+
+LARGE = 16
+"""Arrays with more elements than this are kept elsewhere, if there is a place."""
 
 
 def text_of(module: ModuleOp, weights: WeightStore, save: Save | None = None) -> str:
@@ -62,7 +66,7 @@ def text_of(module: ModuleOp, weights: WeightStore, save: Save | None = None) ->
     The text of a module; `UnsupportedError` if the language cannot say it yet.
 
     Names of nodes, their doc strings, metadata and the types that the model declares for inner
-    values are left out. `save` is asked what to write for arrays too large to be read.
+    values are left out. `save` keeps the arrays that are too large to be read.
     """
     model = model_of(module)
     if model.functions:
@@ -252,7 +256,11 @@ class _Raising:
             if array.tobytes() == np.full_like(array, first).tobytes() and first.dtype.kind != "b":
                 number = _literal(first, name)
                 return _filled(number) if isinstance(number, Number) else _literal(array, name)
-        return self.save(name, array) if self.save and array.size > 16 else _literal(array, name)
+        if self.save is None or array.size <= LARGE or array.dtype.kind == "O":
+            return _literal(array, name)
+        texts = [Text(NOWHERE, part) for part in self.save(name, array)]
+        path = Path(NOWHERE, (_name(LOAD),))
+        return Call(NOWHERE, path, tuple(Argument(NOWHERE, None, text) for text in texts))
 
     # expressions
 

@@ -19,6 +19,7 @@ from popgraph.builder.dsl.tree import (
     Graph,
     Name,
     Number,
+    Span,
     Statement,
     Text,
     Train,
@@ -102,6 +103,12 @@ class TrainingLowering(GraphLowering):
             shape = kept if reduction.lower() in ("none", "noreduction") else ()
             set_type(value, tensor_type(first.element_type, shape))
 
+    def check_loss(self, value: SSAValue, span: Span) -> None:
+        """Notes a mistake at `span` unless the loss may be a single number."""
+        sizes = dims(value.type)
+        if sizes is not None and any(size not in (1, None) for size in sizes):
+            self.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
+
 
 def call_of(call: Call, operator: Operator) -> Call:
     """The call with the full name of the operator."""
@@ -161,12 +168,7 @@ def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
         value = lowering.scope.value(name)
     except Failed:
         return None
-    sizes = dims(value.type)
-    if sizes is not None and any(size != 1 for size in sizes):
-        lowering.source.mismatch(
-            lowering.scope.place(LOSS), "the loss must be one number", "`ReduceMean(...)` makes one"
-        )
-        return None
+    lowering.check_loss(value, lowering.scope.place(LOSS))
     return value
 
 

@@ -1,0 +1,126 @@
+"""The command `popgraph`: what it can do, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from popgraph.cli.report import show_error
+from popgraph.support.errors import PopgraphError
+
+COMMANDS = (
+    "print",
+    "run",
+    "train",
+    "convert",
+    "emit",
+    "opt",
+    "passes",
+    "ops",
+    "doctor",
+)
+"""One module each, in the order in which `--help` lists them."""
+
+ABOUT = """
+Compile ONNX and .pgraph models to C, run them, train them, and look at every step between.
+
+\b
+First steps:
+  popgraph run model.onnx --random             run a model on random inputs
+  popgraph run model.onnx -i x=x.npy -o y=y.npy
+  popgraph print model.pgraph --at graphcore   what is computed
+  popgraph print model.pgraph --at c           the C that runs
+  popgraph train net.pgraph x=x.npy labels=labels.npy --epochs 5 -o trained.onnx
+  popgraph doctor                              is a C compiler there?
+
+\b
+Models are .onnx files, .pgraph texts and .mlir files (IR of any level).
+POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
+
+Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
+"""
+
+
+class Commands(TyperGroup):
+    """Ends every command that fails with a message, not with a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PopgraphError as error:
+            if _debugging():
+                raise
+            show_error(error)
+        except BrokenPipeError:
+            # Whoever read our output has seen enough; Python must not complain about it at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            if _debugging():
+                raise
+            show_error(PopgraphError(error.strerror or str(error), str(error.filename or "")))
+        except Exception as error:
+            if _debugging() or _is_typers(error):
+                raise
+            show_error(
+                PopgraphError(
+                    f"PopGraph broke a promise of its own: {type(error).__name__}: {error}",
+                    hint="please report this; POPGRAPH_DEBUG=1 shows where it happened",
+                )
+            )
+        raise typer.Exit(1)
+
+
+def _is_typers(error: Exception) -> bool:
+    """Whether this is how typer says "wrong usage" or "that is all"."""
+    return type(error).__module__.split(".")[0] in ("typer", "click")
+
+
+def _debugging() -> bool:
+    return os.environ.get("POPGRAPH_DEBUG", "0") not in ("", "0")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"popgraph {import_module('popgraph').__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    name="popgraph",
+    help=ABOUT,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback()
+def _callback(
+    version: bool = typer.Option(
+        False, "--version", help="Show the version.", callback=_version, is_eager=True
+    ),
+) -> None:
+    """Only here for the options of `popgraph` itself."""
+
+
+def _add_commands() -> None:
+    for name in COMMANDS:
+        function = import_module(f"popgraph.cli.{name}").command
+        app.command(name)(function)
+
+
+_callback.__doc__ = ABOUT
+_add_commands()
+
+
+def main() -> None:
+    """The entry point of the script."""
+    app()

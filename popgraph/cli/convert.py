@@ -1,0 +1,27 @@
+"""`popgraph convert`: how does a model of one format read in another?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    source: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
+) -> None:
+    """
+    Convert a model between .onnx, .pgraph and .mlir.
+
+    \b
+    popgraph convert model.onnx model.pgraph   large weights go to model.npz
+    popgraph convert model.pgraph model.onnx
+
+    .pgraph has no names of nodes and no metadata, and no graphs inside nodes yet.
+    """
+    from popgraph.cli import models
+
+    module, compilation = models.load(source)
+    models.save(target, module, compilation)

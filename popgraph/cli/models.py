@@ -1,0 +1,195 @@
+"""How do models and arrays get in and out of the commands?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from popgraph.cli.report import note
+from popgraph.support.errors import ModelError, PopgraphError, RunError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Attribute
+
+    from popgraph.dialects.program.attributes import Array
+    from popgraph.passes.base import Compilation
+    from popgraph.support.dtypes import DType
+
+SUFFIXES = (".onnx", ".pgraph", ".mlir")
+
+
+def load(path: Path) -> tuple[ModuleOp, Compilation]:
+    """The model of a file."""
+    from popgraph import compiler
+
+    if path.suffix not in SUFFIXES:
+        raise ModelError(
+            f"{path.suffix or 'a file without an ending'} is no kind of model",
+            str(path),
+            f"models are {', '.join(SUFFIXES)}",
+        )
+    if not path.is_file():
+        raise ModelError("there is no such file", str(path))
+    return compiler.load(path)
+
+
+def pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`["x=a.npy"]` as a dictionary; a text without `=` is wrong usage."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
+        if name in found:
+            raise typer.BadParameter(f"{name!r} is given twice", param_hint=option)
+        found[name] = value
+    return found
+
+
+def sizes(texts: Iterable[str]) -> dict[str, int]:
+    """`["N=4"]` as sizes of symbolic dimensions."""
+    found: dict[str, int] = {}
+    for name, value in pairs(texts, "--dim").items():
+        if not value.isdigit() or not int(value):
+            raise typer.BadParameter(f"{value!r} is no size", param_hint="--dim")
+        found[name] = int(value)
+    return found
+
+
+def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, int]) -> None:
+    """Gives symbolic dimensions their sizes; each must be one that the model has."""
+    if not given:
+        return
+    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.types import substituted
+    from popgraph.passes import infer_shapes
+
+    types = input_types(module)
+    unknown = sorted(set(given) - symbols(types.values()))
+    if unknown:
+        listed = ", ".join(sorted(symbols(types.values()))) or "none"
+        raise ModelError(
+            f"the model has no symbolic dimension {unknown[0]!r}", hint=f"it has {listed}"
+        )
+    wanted = {name: substituted(type_, given) for name, type_ in types.items()}
+    infer_shapes.specialise(module, wanted, compilation.weights)
+
+
+def symbols(types: Iterable[Attribute]) -> set[str]:
+    """The names of symbolic dimensions in these types."""
+    from popgraph.dialects.onnx.types import dims
+
+    return {dim for type_ in types for dim in dims(type_) or () if isinstance(dim, str)}
+
+
+def check_static(module: ModuleOp) -> None:
+    """ModelError unless every input has a known shape (only those of onnx modules may not)."""
+    from popgraph.compiler import level_of
+    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.types import describe, static_shape
+
+    if level_of(module) != "onnx":
+        return
+    for name, type_ in input_types(module).items():
+        if static_shape(type_) is None:
+            names = sorted(symbols([type_]))
+            raise ModelError(
+                f"the shape of input {name!r} is not known: {describe(type_)}",
+                hint=" ".join(f"--dim {one}=4" for one in names) if names else "",
+            )
+
+
+def read_array(text: str) -> Array:
+    """The array of an .npy file."""
+    import numpy as np
+
+    try:
+        array = np.load(text, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise RunError(f"this is no .npy file: {error}", text) from error
+    if not isinstance(array, np.ndarray):
+        raise RunError("this is an .npz file", text, "give one .npy file per array")
+    return array
+
+
+def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:
+    """`["x=a.npy"]` as arrays."""
+    return {name: read_array(file) for name, file in pairs(texts, option).items()}
+
+
+def fitted(name: str, array: Array, dtype: DType) -> Array:
+    """The array in the element type that the model wants, if that is the same kind of number."""
+    import numpy as np
+
+    if array.dtype == dtype.numpy:
+        return array
+    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
+        raise RunError(f"{name!r} holds {array.dtype}, the model wants {dtype.numpy}")
+    note(f"{name}: {array.dtype} is converted to {dtype.numpy}")
+    return array.astype(dtype.numpy)
+
+
+def element_types(module: ModuleOp) -> dict[str, DType]:
+    """The element type of each input, whatever the level of the module."""
+    from popgraph.backends.reference import signature
+    from popgraph.support import dtypes
+
+    return {name: dtypes.from_ir(type_.element_type) for name, type_ in signature(module).items()}
+
+
+def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:
+    from popgraph.builder.onnx_export import export_model
+
+    path.write_bytes(export_model(module, compilation.weights).SerializeToString())
+
+
+def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
+    """The text; large weights go into an .npz file beside it, which is written only if needed."""
+    import numpy as np
+
+    from popgraph.builder.dsl import text_of
+
+    beside = path.with_suffix(".npz")
+    arrays: dict[str, Array] = {}
+
+    def keep(name: str, array: Array) -> tuple[str, str]:
+        key = name if name.isidentifier() else f"array_{len(arrays)}"
+        arrays[key] = array
+        return beside.name, key
+
+    text = text_of(module, compilation.weights, keep)
+    if arrays:
+        np.savez(beside, **arrays)  # type: ignore[arg-type]
+        note(f"{len(arrays)} large weights are in {beside}")
+    path.write_text(text, "utf-8")
+
+
+def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
+    path.write_text(f"{module}\n", "utf-8")
+
+
+SAVERS: dict[str, Callable[[Path, Any, Any], None]] = {
+    ".onnx": save_onnx,
+    ".pgraph": save_pgraph,
+    ".mlir": save_mlir,
+}
+
+
+def save(path: Path, module: ModuleOp, compilation: Compilation) -> None:
+    """Writes an onnx-level module in the format that the name of the file asks for."""
+    if path.suffix not in SAVERS:
+        raise typer.BadParameter(
+            f"{path.name!r} must end in {', '.join(SAVERS)}", param_hint="output"
+        )
+    from popgraph.compiler import level_of
+
+    if level_of(module) != "onnx" and path.suffix != ".mlir":
+        raise PopgraphError(
+            f"a module of the {level_of(module)} level has no {path.suffix} form",
+            hint="only models as they were written can be converted",
+        )
+    SAVERS[path.suffix](path, module, compilation)

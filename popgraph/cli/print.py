@@ -1,0 +1,94 @@
+"""`popgraph print`: what does a model look like at each level?"""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.support.errors import PassError
+
+if TYPE_CHECKING:
+    from popgraph.passes.pipeline import Options
+
+
+class Level(StrEnum):
+    """Where to look."""
+
+    ONNX = "onnx"
+    GRAPHCORE = "graphcore"
+    TILE = "tile"
+    C = "c"
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    at: Annotated[Level, typer.Option(help="The level to print.")] = Level.ONNX,
+    stop_after: Annotated[
+        str | None, typer.Option(metavar="PASS", help="Print what this pass leaves instead.")
+    ] = None,
+    print_after: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PASS", help="Print after this pass, too (may be given again)."),
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    ] = None,
+) -> None:
+    """
+    Print a model as IR of any level, or as C.
+
+    \b
+    popgraph print model.onnx                           as it was written
+    popgraph print model.onnx --at graphcore --dim N=4  what is computed
+    popgraph print model.onnx --at tile --dim N=4       how: kernels, buffers
+    popgraph print model.onnx --at c --dim N=4          the C
+    popgraph print model.onnx --stop-after autodiff     in the middle
+    """
+    from popgraph import compiler
+    from popgraph.cli import models
+    from popgraph.cli.emit import c_files
+    from popgraph.support.debug import Observer, Settings
+
+    module, compilation = models.load(model)
+    models.specialise(module, compilation, models.sizes(dim or ()))
+    level = "tile" if at == Level.C or stop_after else at.value
+    for name in [*(print_after or ()), *([stop_after] if stop_after else ())]:
+        check_pass(name)
+    if level != "onnx" or stop_after:
+        models.check_static(module)
+        observer = Observer(
+            Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
+        )
+        compiler.lower(
+            module, compilation, options(), level=level, until=stop_after, observer=observer
+        )
+    if at == Level.C and not stop_after:
+        typer.echo("\n".join(c_files(module).values()))
+    else:
+        typer.echo(str(module))
+
+
+def check_pass(name: str) -> None:
+    """PassError unless there is such a pass."""
+    from popgraph.passes.pipeline import PASSES
+
+    if name not in PASSES:
+        close = get_close_matches(name, PASSES, 1)
+        raise PassError(
+            f"there is no pass {name!r}",
+            hint=f"did you mean {close[0]!r}?" if close else "`popgraph passes` lists them",
+        )
+
+
+def options() -> Options:
+    """What the passes must know of this machine."""
+    from popgraph.backends.c import host_target
+    from popgraph.passes.pipeline import Options
+
+    target = host_target()
+    return Options(vector_bytes=target.vector_bytes, registers=target.registers)

@@ -1,0 +1,57 @@
+"""How does a command speak to a person, and how to a pipe?"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from popgraph.support.errors import ErrorGroup, PopgraphError
+
+
+def show_error(error: PopgraphError) -> None:
+    """What is wrong, where, and what to do, on the error stream; in colour on a terminal."""
+    errors = error.errors if isinstance(error, ErrorGroup) else (error,)
+    for place, one in enumerate(errors):
+        if place:
+            print(file=sys.stderr)
+        _show_one(one)
+
+
+def _show_one(error: PopgraphError) -> None:
+    parts = [("error:", error.what, "bold red")]
+    if error.where:
+        parts.append(("  at:", error.where, "cyan"))
+    if error.hint:
+        parts.append(("  try:", error.hint, "green"))
+    if not is_terminal():
+        for label, text, _ in parts:
+            print(label, text, file=sys.stderr)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for label, text, style in parts:
+        console.print(Text.assemble((label, style), " ", text))
+
+
+def note(text: str) -> None:
+    """What a person may want to know and a program does not: on the error stream."""
+    print(text, file=sys.stderr)
+
+
+def is_terminal() -> bool:
+    """Whether a person is looking (NO_COLOR is respected by whoever asks rich for colours)."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def table(rows: Sequence[tuple[str, ...]]) -> str:
+    """Columns under each other; the last one is as long as it likes."""
+    if not rows:
+        return ""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    return "\n".join(
+        "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[-1]])
+        for row in rows
+    )

@@ -1,0 +1,107 @@
+"""`popgraph run`: what does a model give for these inputs?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.support.errors import RunError
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+    from popgraph.dialects.program.attributes import Array
+
+
+class Backend(StrEnum):
+    """What runs the model."""
+
+    C = "c"
+    REFERENCE = "reference"
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="NAME=FILE.npy", help="The array of an input."),
+    ] = None,
+    outputs: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="NAME=FILE.npy", help="Where to keep an output."),
+    ] = None,
+    random: Annotated[
+        bool, typer.Option("--random", help="Make up the inputs that are not given.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which random inputs.")] = 0,
+    dim: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
+    ] = None,
+    backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+) -> None:
+    """
+    Run a model once and show, or keep, what it gives.
+
+    \b
+    popgraph run model.onnx --input x=x.npy
+    popgraph run model.onnx -i x=x.npy -o y=y.npy --threads 2
+    popgraph run model.pgraph --random --dim N=4 --seed 7
+    popgraph run model.onnx --random --backend reference
+    """
+    from popgraph import compiler
+    from popgraph.cli import models
+    from popgraph.passes.pipeline import Options
+
+    keep = models.pairs(outputs or (), "--output")
+    module, compilation = models.load(model)
+    given = models.read_arrays(inputs or (), "--input")
+    if random:
+        models.specialise(module, compilation, models.sizes(dim or ()))
+        given = {**_made_up(module, seed), **given}
+    types = models.element_types(module)
+    arrays = {
+        name: models.fitted(name, array, types[name]) if name in types else array
+        for name, array in given.items()
+    }
+    runner = compiler.Runner(module, compilation, Options(), backend.value, threads)
+    _show(runner(arrays), keep)
+
+
+def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:
+    """Small random arrays for all inputs; dimensions that nothing says have one element."""
+    from popgraph.backends.reference import signature
+    from popgraph.backends.reference.meaning import random_inputs
+    from popgraph.dialects.onnx.types import tensor_type
+
+    types = {}
+    for name, type_ in signature(module).items():
+        shape = [1 if size < 0 else size for size in type_.get_shape()]
+        types[name] = tensor_type(type_.element_type, shape)
+    return random_inputs(types, seed)  # type: ignore[arg-type]
+
+
+def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
+    import numpy as np
+
+    unknown = [name for name in keep if name not in results]
+    if unknown:
+        raise RunError(
+            f"the model has no output {unknown[0]!r}",
+            hint=f"its outputs are {', '.join(map(repr, results))}",
+        )
+    for name, file in keep.items():
+        np.save(file, results[name])
+    for name, array in results.items():
+        if keep and name not in keep:
+            continue
+        shape = ", ".join(map(str, array.shape))
+        where = f" -> {keep[name]}" if name in keep else ""
+        typer.echo(f"{name}: {array.dtype}[{shape}]{where}")
+        if not keep:
+            typer.echo(np.array2string(array, threshold=200, precision=6, prefix="  "))

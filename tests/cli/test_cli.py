@@ -1,0 +1,447 @@
+"""Does the command do what its help says, and end as it says?"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from popgraph.builder.dsl import load
+from popgraph.cli import COMMANDS, app
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MLP = str(EXAMPLES / "mlp.pgraph")
+
+runner = CliRunner()
+
+
+def call(*arguments: object, text: str | None = None, code: int = 0) -> Any:
+    """Runs the command in this process; the result, after its exit code has been checked."""
+    result = runner.invoke(app, [str(one) for one in arguments], input=text)
+    assert result.exit_code == code, f"{result.output}\n{result.exception!r}"
+    return result
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Points around ten centres in 64 dimensions, and the number of each point's centre."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(10, 64)) * 1.5
+    labels = generator.integers(0, 10, 300)
+    points = centres[labels] + generator.normal(size=(300, 64))
+    np.save(tmp_path / "x.npy", points.astype(np.float32))
+    np.save(tmp_path / "labels.npy", labels)
+    return tmp_path
+
+
+def data(folder: Path) -> list[str]:
+    return [f"x={folder / 'x.npy'}", f"labels={folder / 'labels.npy'}"]
+
+
+# --- help and usage ----------------------------------------------------------------------------
+
+
+def test_help_lists_every_command() -> None:
+    output = call("--help").output
+    for command in COMMANDS:
+        assert f"\n  {command} " in output
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one not in ("passes", "doctor")])
+def test_the_help_of_a_command_shows_how_to_use_it(command: str) -> None:
+    assert f"popgraph {command} " in call(command, "--help").output
+
+
+def test_version() -> None:
+    assert call("--version").output == "popgraph 0.1.0\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["bogus"],
+        ["print"],
+        ["print", MLP, "--at", "nowhere"],
+        ["print", MLP, "--dim", "N"],
+        ["print", MLP, "--dim", "N=0"],
+        ["run", MLP, "-i", "x"],
+        ["run", MLP, "-i", "x=a.npy", "-i", "x=b.npy"],
+        ["run", MLP, "--threads", "0"],
+        ["train", MLP, "-o", "trained.txt"],
+        ["convert", MLP, "model.txt"],
+        ["opt", "-p", "cse{"],
+    ],
+)
+def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
+    result = call(*arguments, code=2)
+    assert "Usage: " in result.output
+
+
+def test_starting_up_imports_nothing_heavy() -> None:
+    heavy = {"numpy", "onnx", "xdsl", "lark", "rich.console", "popgraph.compiler"}
+    script = "import sys, popgraph.cli; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert not heavy & set(done.stdout.split())
+
+
+# --- how it ends -------------------------------------------------------------------------------
+
+
+def script(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command as users do."""
+    command = [sys.executable, "-c", "from popgraph.cli import main; main()", *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, env={"PATH": "/usr/bin:/bin", **environment}
+    )
+
+
+def test_a_mistake_in_a_model_ends_with_1_and_says_where(tmp_path: Path) -> None:
+    model = tmp_path / "bad.pgraph"
+    model.write_text("graph g(x: f32[2]) -> y {\n    a = Rellu(x)\n    y = x + b\n}\n")
+    done = script("print", str(model))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (
+        "error: domain ai.onnx has no operator 'Rellu'\n"
+        f"  at: {model}:2:9\n"
+        "     2 |     a = Rellu(x)\n"
+        "       |         ^^^^^\n"
+        "  try: the closest name is Relu\n"
+        "\n"
+        "error: there is no value `b`\n"
+        f"  at: {model}:3:13\n"
+        "     3 |     y = x + b\n"
+        "       |             ^\n"
+        "  try: define it in a line before this one\n"
+    )
+
+
+def test_a_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
+    quiet = script("print", str(tmp_path / "nothing.onnx"))
+    assert (quiet.returncode, quiet.stderr.splitlines()[0]) == (1, "error: there is no such file")
+    assert "Traceback" not in quiet.stderr
+    loud = script("print", str(tmp_path / "nothing.onnx"), POPGRAPH_DEBUG="1")
+    assert loud.returncode == 1
+    assert "Traceback" in loud.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_mistake() -> None:
+    command = f"{sys.executable} -c 'from popgraph.cli import main; main()' ops | head -1"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert len(done.stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["print", "model.txt"], "error: .txt is no kind of model\n  at: model.txt"),
+        (["print", MLP, "--at", "c"], "error: the shape of input 'x' is not known: f32[N, 64]"),
+        (["print", MLP, "--dim", "M=3"], "error: the model has no symbolic dimension 'M'"),
+        (["print", MLP, "--stop-after", "csee"], "error: there is no pass 'csee'\n  try: did you "),
+        (["run", MLP], "error: input 'x' is missing"),
+        (["run", MLP, "--random", "-o", "z=z.npy"], "error: the model has no output 'z'"),
+        (
+            ["run", MLP, "-i", "x=nothing.npy"],
+            "error: No such file or directory\n  at: nothing.npy",
+        ),
+        (["run", MLP, "-i", f"x={MLP}"], "error: this is no .npy file"),
+        (["train", MLP], "error: there is no data to train on"),
+        (["opt", "-p", "nonsense"], "error: there is no pass 'nonsense'"),
+        (["opt", "-p", "cse{depth=3}"], "error: "),
+        (["opt", "nothing.mlir"], "error: No such file or directory\n  at: nothing.mlir"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments: list[str], message: str) -> None:
+    assert call(*arguments, code=1).output.startswith(message)
+
+
+# --- print and opt -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("level", "sign"),
+    [
+        ("onnx", "onnx.MatMul.v13"),
+        ("graphcore", "graphcore.mat_mul"),
+        ("tile", "tile.program"),
+        ("c", "void main_run("),
+    ],
+)
+def test_print_shows_every_level(level: str, sign: str) -> None:
+    assert sign in call("print", MLP, "--at", level, "--dim", "N=2").stdout
+
+
+def test_print_stops_after_a_pass_and_shows_others_on_the_way() -> None:
+    arguments = ["--dim", "N=2", "--stop-after", "expand", "--print-after", "onnx-to-graphcore"]
+    output = call("print", MLP, *arguments).stdout
+    head, first, last = output.split("builtin.module")
+    assert head == "// after onnx-to-graphcore\n"
+    assert "graphcore.softmax" in first
+    assert "graphcore.softmax" not in last
+    assert "graphcore.exp" in last
+
+
+PROGRAM = """
+pg.graph @main inputs [#pg.bytes<"x">] {
+^bb0(%x: tensor<2xf32>):
+  %dead = graphcore.exp %x : (tensor<2xf32>) -> tensor<2xf32>
+  %y = graphcore.neg %x : (tensor<2xf32>) -> tensor<2xf32>
+  pg.return [#pg.bytes<"y">], %y : tensor<2xf32>
+}
+"""
+
+
+def test_opt_runs_passes_over_text(tmp_path: Path) -> None:
+    output = call("opt", "-p", "cse,dce", "--check", text=PROGRAM).stdout
+    assert "graphcore.neg" in output
+    assert "graphcore.exp" not in output
+    file = tmp_path / "in.mlir"
+    file.write_text(PROGRAM)
+    assert "graphcore.exp" in call("opt", file).stdout
+
+
+def test_opt_takes_the_options_of_a_pass() -> None:
+    tiled = call("opt", "-p", "graphcore-to-tile,tile-loops{vector-bytes=16}", text=PROGRAM).stdout
+    assert "tile.kernel" in tiled
+    assert call("opt", "-p", "tile-loops{no-such=1}", text=PROGRAM, code=1)
+
+
+def test_opt_refuses_what_is_no_ir() -> None:
+    assert "error: not valid IR" in call("opt", text="pg.graph", code=1).output
+
+
+# --- run ---------------------------------------------------------------------------------------
+
+
+def softmax(x: Any) -> Any:
+    power = np.exp(x - x.max(-1, keepdims=True))
+    return power / power.sum(-1, keepdims=True)
+
+
+def mlp(x: Any) -> Any:
+    """What the example computes, by hand."""
+    held = {
+        op.value_name.text: op for op in load(MLP).module.walk() if op.name.endswith("Initializer")
+    }
+    weights = load(MLP).weights
+    w1, b1, w2, b2 = (held[name].array(weights) for name in ("w1", "b1", "w2", "b2"))
+    return softmax(np.maximum(x @ w1 + b1, 0) @ w2 + b2)
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_run_computes_what_the_text_says(folder: Path, backend: str) -> None:
+    output = folder / "y.npy"
+    arguments = ["-i", f"x={folder / 'x.npy'}", "-o", f"y={output}", "--backend", backend]
+    shown = call("run", MLP, *arguments).stdout
+    assert shown == f"y: float32[300, 10] -> {output}\n"
+    x = np.load(folder / "x.npy")
+    np.testing.assert_allclose(np.load(output), mlp(x), atol=1e-5)
+
+
+def test_run_makes_up_inputs_that_a_seed_repeats() -> None:
+    first = call("run", MLP, "--random", "--dim", "N=2").stdout
+    assert first.startswith("y: float32[2, 10]\n[[")
+    assert call("run", MLP, "--random", "--dim", "N=2").stdout == first
+    assert call("run", MLP, "--random", "--dim", "N=2", "--seed", "1").stdout != first
+
+
+def test_run_converts_numbers_of_the_same_kind_only(folder: Path) -> None:
+    np.save(folder / "wide.npy", np.zeros((2, 64)))
+    result = call("run", MLP, "-i", f"x={folder / 'wide.npy'}")
+    assert "x: float64 is converted to float32" in result.stderr
+    np.save(folder / "text.npy", np.array([["a"]]))
+    call("run", MLP, "-i", f"x={folder / 'text.npy'}", code=1)
+
+
+def test_run_refuses_arrays_of_the_wrong_shape(folder: Path) -> None:
+    np.save(folder / "narrow.npy", np.zeros((2, 63), np.float32))
+    assert "f32[N, 64]" in call("run", MLP, "-i", f"x={folder / 'narrow.npy'}", code=1).output
+
+
+def test_run_takes_ir_of_a_lower_level(tmp_path: Path) -> None:
+    file, x, y = tmp_path / "m.mlir", tmp_path / "x.npy", tmp_path / "y.npy"
+    file.write_text(PROGRAM)
+    np.save(x, np.array([1.5, -2], np.float32))
+    call("run", file, "-i", f"x={x}", "-o", f"y={y}")
+    assert np.load(y).tolist() == [-1.5, 2.0]
+
+
+# --- train -------------------------------------------------------------------------------------
+
+
+def accuracy(folder: Path, model: Path) -> float:
+    call("run", model, "-i", f"x={folder / 'x.npy'}", "-o", f"y={folder / 'y.npy'}")
+    found = np.load(folder / "y.npy").argmax(1)
+    return float((found == np.load(folder / "labels.npy")).mean())
+
+
+def losses(output: str) -> list[float]:
+    return [float(line.split()[-1]) for line in output.splitlines() if line.startswith("epoch")]
+
+
+def test_train_by_the_train_section(folder: Path) -> None:
+    target = folder / "trained.onnx"
+    result = call("train", MLP, "--data", *data(folder), "--epochs", 3, "-o", target)
+    found = losses(result.stdout)
+    assert len(found) == 3
+    assert found[2] < 0.1 < found[0]
+    assert accuracy(folder, target) == 1.0
+
+
+def test_train_an_onnx_model_for_a_loss_given_as_an_option(folder: Path) -> None:
+    model, target = folder / "m.onnx", folder / "t.pgraph"
+    call("convert", MLP, model)
+    arguments = [
+        "--loss",
+        "nll(y, labels)",
+        "--optimizer",
+        "Adam(0.01)",
+        "--epochs",
+        4,
+        "-o",
+        target,
+    ]
+    call("train", model, *data(folder), *arguments)
+    assert accuracy(folder, target) > 0.98
+
+
+def test_options_go_before_the_section(folder: Path) -> None:
+    still = call("train", MLP, *data(folder), "--epochs", 2, "--optimizer", "SGD(0.0)")
+    first, second = losses(still.stdout)
+    assert first == pytest.approx(second, rel=0.1)
+    assert first > 2
+
+
+def test_backends_train_alike(folder: Path) -> None:
+    arguments = ["train", MLP, *data(folder), "--batch", 100]
+    fast = losses(call(*arguments).stdout)
+    slow = losses(call(*arguments, "--backend", "reference").stdout)
+    assert fast == pytest.approx(slow, rel=1e-4)
+
+
+def test_few_samples_are_one_batch(folder: Path) -> None:
+    assert losses(call("train", MLP, *data(folder), "--batch", 10000).stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--loss", "nll(z, labels)"], "there is no value `z`\n  at: <loss>:1:5"),
+        (["--loss", "y"], "the loss must be one number"),
+        (["--loss", "nll(y,"], "this `(` is never closed"),
+        (["--optimizer", "Adan(1)"], "there is no optimizer 'Adan'\n  at: <optimizer>:1:1"),
+        (["--optimizer", "SGD(1, momentun=1)"], "SGD has no parameter 'momentun'"),
+        (["--optimizer", "SGD(1, nesterov=2)"], "'nesterov' of SGD is true or false, not 2"),
+    ],
+)
+def test_what_is_wrong_with_a_training_is_said(
+    folder: Path, arguments: list[str], message: str
+) -> None:
+    model = folder / "m.onnx"
+    call("convert", MLP, model)
+    usual = {"--loss": "nll(y, labels)", "--optimizer": "SGD(0.1)"}
+    usual[arguments[0]] = arguments[1]
+    given = [part for pair in usual.items() for part in pair]
+    assert message in call("train", model, *data(folder), *given, code=1).output
+
+
+def test_arrays_of_different_lengths(folder: Path) -> None:
+    np.save(folder / "labels.npy", np.zeros(7, np.int32))
+    message = "error: the arrays have different numbers of samples (x: 300, labels: 7)"
+    assert call("train", MLP, *data(folder), code=1).output.startswith(message)
+
+
+# --- convert, emit -----------------------------------------------------------------------------
+
+
+def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
+    a, b, c = (tmp_path / name for name in ("a.onnx", "b.pgraph", "c.onnx"))
+    for source, target in ((MLP, a), (a, b), (b, c)):
+        call("convert", source, target)
+    assert (tmp_path / "b.npz").exists()
+    assert a.read_bytes() == c.read_bytes()
+
+
+def test_convert_to_ir(tmp_path: Path) -> None:
+    call("convert", MLP, tmp_path / "m.mlir")
+    assert "onnx.Graph" in (tmp_path / "m.mlir").read_text()
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_what_emit_writes_can_be_built_and_run(tmp_path: Path) -> None:
+    call("emit", MLP, "--dim", "N=2", "-o", tmp_path)
+    described = json.loads((tmp_path / "program.json").read_text())
+    subprocess.run(described["build"].split(), cwd=tmp_path, check=True, capture_output=True)
+    x = np.random.default_rng(1).normal(size=(2, 64)).astype(np.float32)
+    arrays = [memory_of(entry, described, tmp_path, x) for entry in described["memory"]]
+    table = (ctypes.c_void_p * len(arrays))(
+        *[1 if array is None else array.ctypes.data for array in arrays]
+    )
+    library = ctypes.CDLL(str(tmp_path / "model.so"))
+    for function in described["functions"]:
+        library[function](table)
+    (place,) = [i for i, entry in enumerate(described["memory"]) if entry["space"] == "output"]
+    found = arrays[place].view(np.float32).reshape(2, 10)
+    np.testing.assert_allclose(found, mlp(x), atol=1e-5)
+
+
+def memory_of(entry: Any, described: Any, folder: Path, x: Any) -> Any:
+    """What an entry of the table points to; None for the number of threads."""
+    if entry["space"] == "threads":
+        return None
+    if "file" in entry:
+        held = (folder / entry["file"]).read_bytes()
+    elif entry["space"] == "input":
+        held = x.tobytes()
+    else:
+        held = bytes(described.get(entry["space"], 2 * 10 * 4))
+    raw = np.empty(len(held) + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    raw[start : start + len(held)] = np.frombuffer(held, np.uint8)
+    return raw[start : start + len(held)]
+
+
+# --- lists -------------------------------------------------------------------------------------
+
+
+def test_passes_are_listed_in_their_order() -> None:
+    lines = call("passes").stdout.splitlines()
+    names = [line.split("  ")[1].strip() or line.split()[1] for line in lines]
+    assert "onnx -> graphcore" in lines[2]
+    assert len(lines) == len(names) >= 15
+    assert lines[-1].split()[1] == "plan-memory"
+
+
+def test_operators_of_each_level() -> None:
+    assert "Conv " in call("ops", "conv").stdout
+    assert "Relu" not in call("ops", "conv").stdout
+    assert "graphcore.softmax" in call("ops", "--level", "graphcore").stdout
+    assert "tile.kernel" in call("ops", "--level", "tile").stdout
+
+
+def test_doctor_names_what_it_finds() -> None:
+    output = call("doctor").stdout
+    assert "compiler used" in output
+    assert "xdsl" in output
+
+
+def test_doctor_says_when_no_compiler_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    result = call("doctor", code=1)
+    assert "error: no C compiler works; tried no-such-compiler" in result.output
+
+
+def test_our_own_mistakes_are_called_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("popgraph.cli.models.load", lambda path: 1 / 0)
+    output = call("convert", MLP, "m.onnx", code=1).output
+    assert output.startswith("error: PopGraph broke a promise of its own: ZeroDivisionError")
