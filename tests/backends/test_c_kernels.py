@@ -20,6 +20,8 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.module import print_kernel
+from popgraph.passes.plan_memory import copy_function
+from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
 from tests.backends.c_kernels import INDEX, index
 
@@ -257,3 +259,16 @@ def test_micro_kernel_with_28_accumulators() -> None:
     found = run(types, body, {"a": a, "b": b}).reshape(ROWS, -1)
     wanted = a.reshape(DEPTH, ROWS).astype(np.float64).T @ b.reshape(DEPTH, -1).astype(np.float64)
     assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", [row.name for row in dtypes.DTYPES])
+def test_every_element_type_can_be_moved(name: str) -> None:
+    """Also those without arithmetic in C; by the kernel that plan-memory copies with."""
+    row = dtypes.BY_NAME[name]
+    memory = MemRefType(row.ir, [16])
+    module = kernels.program([(copy_function("copy", memory), ["x"], "y")])
+    raw = np.arange(16 * row.numpy.itemsize, dtype=np.uint8) % 2
+    x = raw.view(row.numpy)
+    found = kernels.executable(module).run({"x": x})["y"]
+    assert found.dtype == row.numpy
+    assert found.view(np.uint8).tolist() == raw.tolist()

@@ -26,8 +26,8 @@ typedef uint8_t u8;
 typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
-typedef struct { f32 real, imaginary; } c64;
-typedef struct { f64 real, imaginary; } c128;
+typedef struct __attribute__((may_alias)) { f32 real, imaginary; } c64;
+typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 
 static inline f32 bf16_to_f32(bf16 x) {
     union { u32 bits; f32 number; } wide = {.bits = (u32)x << 16};
@@ -60,8 +60,8 @@ POPGRAPH_MEMORY(u8);
 POPGRAPH_MEMORY(u16);
 POPGRAPH_MEMORY(u32);
 POPGRAPH_MEMORY(u64);
-POPGRAPH_MEMORY(c64);
-POPGRAPH_MEMORY(c128);
+typedef c64 c64_memory;
+typedef c128 c128_memory;
 
 #ifdef POPGRAPH_POOL
 

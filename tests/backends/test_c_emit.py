@@ -1,0 +1,109 @@
+"""Does emitted C build with a plain compiler, and does a C program get the same results from it?"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects import arith, memref
+from xdsl.dialects.builtin import (
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    NameLoc,
+    StringAttr,
+    UnknownLoc,
+    f32,
+    i64,
+)
+from xdsl.ir import SSAValue
+
+import tests.backends.c_kernels as kernels
+from popgraph.backends.c import build
+from popgraph.backends.c.emit import emit
+from popgraph.dialects.program import DataAttr, WeightStore
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.support.errors import BackendError
+
+MEMORY = MemRefType(f32, [4])
+WEIGHTS = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+
+
+def module() -> ModuleOp:
+    """prepare: twice = w + w; run: y = x + twice, in chunks, and seen += x."""
+
+    def add(chunk: SSAValue, a: SSAValue, b: SSAValue, y: SSAValue) -> None:
+        found = arith.AddfOp(memref.LoadOp.get(a, [chunk]), memref.LoadOp.get(b, [chunk]))
+        memref.StoreOp.get(found, y, [chunk])
+
+    op = kernels.function("add", [MEMORY] * 3, add)
+    op.location = NameLoc(StringAttr("sum */ of two"), UnknownLoc())
+    program = ProgramOp("main", 0, 64, 0)
+    chunks = IntegerAttr(4, i64)
+    with ImplicitBuilder(program.prepare.block):
+        weights = BufferOp("constant", MEMORY, literal=DataAttr.of(WEIGHTS)).memory
+        CallOp("add", [weights, weights, BufferOp("persistent", MEMORY).memory], chunks)
+    with ImplicitBuilder(program.body.block):
+        x = BufferOp("input", MEMORY, label="image/x").memory
+        y = BufferOp("output", MEMORY, label="y").memory
+        first = DataAttr.of(np.zeros(4, np.float32))
+        seen = BufferOp("variable", MEMORY, label="seen", literal=first).memory
+        CallOp("add", [x, BufferOp("persistent", MEMORY).memory, y], chunks)
+        CallOp("add", [seen, x, seen], chunks)
+    return ModuleOp([op, program])
+
+
+USER = """
+#include <stdint.h>
+#include <stdio.h>
+#include "main.h"
+static _Alignas(64) char persistent[MAIN_PERSISTENT_BYTES];
+static _Alignas(64) float weights[] = {1, 2, 3, 4}, x[] = {10, 20, 30, 40}, y[4], seen[4];
+int main(void) {
+    void *memory[MAIN_SLOTS] = {
+        [MAIN_THREADS] = (void *)(intptr_t)2, [MAIN_PERSISTENT] = persistent,
+        [CONSTANT] = weights, [MAIN_INPUT_IMAGE_X] = x, [MAIN_OUTPUT_Y] = y,
+        [MAIN_VARIABLE_SEEN] = seen,
+    };
+    main_prepare(memory);
+    main_run(memory);
+    main_run(memory);
+    for (int i = 0; i < 4; i++) printf("%g %g\\n", y[i], seen[i]);
+    return 0;
+}
+"""
+
+
+def test_a_c_program_uses_it(tmp_path: Path) -> None:
+    files = emit(module())
+    assert sorted(files) == ["main.c", "main.h", "runtime.h"]
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    found = re.search(r"(MAIN_CONSTANT_\d+) = .*f32 4, 16 bytes, read by prepare", files["main.h"])
+    assert found is not None
+    (tmp_path / "user.c").write_text(USER.replace("CONSTANT]", f"{found[1]}]"))
+    command = ["cc", "-std=c11", "-Wall", "-Werror", "-pthread", "user.c", "main.c", "-lm"]
+    subprocess.run([*command, "-o", "user"], cwd=tmp_path, check=True)
+    done = subprocess.run(["./user"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout == "12 20\n24 40\n36 60\n48 80\n"
+
+
+def test_it_computes_what_the_executable_computes() -> None:
+    made = build(module(), WeightStore(), threads=2)
+    x = np.array([10, 20, 30, 40], np.float32)
+    assert made.run({"image/x": x})["y"].tolist() == [12, 24, 36, 48]
+    assert made.read("seen").tolist() == [10, 20, 30, 40]
+
+
+def test_origins_stand_above_kernels_and_cannot_break_out_of_comments() -> None:
+    source = emit(module())["main.c"]
+    assert re.search(r"/\* from .*sum \* / of two.* \*/\nstatic void kernel_add", source)
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(BackendError, match=r"no tile\.program 'train'"):
+        emit(module(), "train")
