@@ -30,9 +30,8 @@ class Normalize(Pass):
     """
     Functions of the model and operators that ONNX defines by others become those others.
 
-    Operators that lowering knows stay whole. Constant nodes become initializers, and an If whose
-    condition is known becomes the branch that it takes. Values keep their names; what is new
-    inside an operator is named after it. The result is for lowering: it may hold operators of
+    Operators that lowering knows stay whole. An If whose condition is known becomes the branch
+    that it takes. Values keep their names; what is new inside an operator is named after it. The result is for lowering: it may hold operators of
     later versions than the model imports.
     """
 
@@ -69,7 +68,10 @@ class _Expansion:
             op = pending.pop()
             if not isinstance(op, OnnxOp):
                 continue
-            if op.op_type == "Constant" and op.domain == "" and isinstance(op, SchemaOp):
+            is_constant = op.op_type == "Constant" and op.domain == ""
+            # An initializer is a weight that training changes, a constant is not: lowering, which
+            # knows Constant, must still see the difference.
+            if is_constant and isinstance(op, SchemaOp) and not self.keep(op):
                 constant_to_initializer(op, self.store, self.inference)
                 continue
             if isinstance(op, SchemaOp) and op.op_type == "If" and op.domain == "":
