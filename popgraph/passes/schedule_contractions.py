@@ -15,6 +15,7 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_bytes, lane_type
 from popgraph.passes.tile_loops.panels import balanced, last_panel
@@ -28,6 +29,10 @@ PACK_CYCLES = 2.0
 
 STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
+
+PAGE = 4096
+"""Bytes; and the elements of a cache line."""
+LINE = 16
 
 FEWEST = 4096
 """Contractions of fewer multiplications stay plain loops."""
@@ -50,6 +55,7 @@ class ScheduleContractions(Pass):
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
+                op = collapse(op)
                 choice = choose(op, self.vector_bytes, self.registers)
                 if choice is not None:
                     _apply(op, choice, packed)
@@ -248,16 +254,39 @@ class Estimate:
         """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
         vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
         work = block * columns
-        loads = columns * (block if rows and vectors.uses(rows.last) else 1)
+        loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
         if self.layout is None:
-            loads *= 2
-        loads += block if rows and scalars.uses(rows.last) else 1
+            loads *= self._load_cost(vectors)
+        loads += self._scalar_loads(rows, scalars, block)
         step = max(work / 2, loads / 2, 4.0) + 0.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
         for form in self.others:
             stride = form.stride(self.dim)
-            cycles += work * (1 if stride in (0, 1) else STRIDED_CYCLES * self.width)
+            if stride in (0, 1):
+                cycles += work
+            else:
+                near = rows is not None and form.stride(rows.last) == 1
+                cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
         return cycles
+
+    def _load_cost(self, form: Linear) -> float:
+        """
+        What a vector load from where a factor stands costs more than one from a panel.
+
+        It crosses cache lines; steps of a page put all lines into a few places of the cache.
+        """
+        inner = [dim for dim, size in enumerate(self.op.sizes) if size > 1]
+        stride = form.stride(inner[-1]) if inner[-1] >= self.op.parallel_rank else 0
+        far = stride is None or abs(stride) * 4 >= PAGE
+        return 6 if far else 2
+
+    @staticmethod
+    def _scalar_loads(rows: Group | None, form: Linear, block: int) -> float:
+        """Scalars from as many cache lines as rows are a little slower than neighbours."""
+        if rows is None or not form.uses(rows.last):
+            return 1
+        stride = form.stride(rows.last)
+        return block * (1.0 if stride is not None and abs(stride) < LINE else 1.25)
 
 
 def is_constant(value: SSAValue) -> bool:
