@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.program import ConstantOp
 from popgraph.passes.onnx_to_graphcore.arithmetic import cast
 from popgraph.passes.onnx_to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx_to_graphcore.node import Node
@@ -56,12 +57,18 @@ def batch_normalization(node: Node) -> Lowered:
     epsilon = node.real("epsilon", 1e-5)
     numbers = [cast(node[index], node.dtype) for index in (1, 2)]
     if not _is_training(node):
-        numbers += [cast(node[index], node.dtype) for index in (3, 4)]
+        numbers += [cast(_untrained(node, index), node.dtype) for index in (3, 4)]
         return [gc.BatchNormOp(node[0], *numbers, epsilon=epsilon)]
     made = gc.BatchNormTrainOp(node[0], *numbers, epsilon=epsilon)
     result, mean, variance = made.results
     running = [_running(node, 3, mean), _running(node, 4, _running_variance(node, variance))]
     return [result, *running, mean, variance]
+
+
+def _untrained(node: Node, index: int) -> Operand:
+    """A running statistic: no gradient moves it, even where the model keeps it as a weight."""
+    value = node[index]
+    return value if isinstance(value.owner, ConstantOp) else gc.DetachOp(value)
 
 
 def _is_training(node: Node) -> bool:

@@ -1,0 +1,164 @@
+"""Does a whole ONNX model, through every graph pass in order, train as PyTorch trains it?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+import torch
+from onnx import ModelProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference import evaluate
+from popgraph.builder.onnx_import import import_model
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.add_optimizer import AddOptimizer
+from popgraph.passes.autodiff import Autodiff
+from popgraph.passes.base import Compilation
+from popgraph.passes.canonicalize import Canonicalize
+from popgraph.passes.cse import EliminateCommonSubexpressions
+from popgraph.passes.dce import EliminateDeadCode
+from popgraph.passes.fold_constants import FoldConstants
+from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.infer_shapes import InferShapes
+from popgraph.passes.normalize import Normalize
+from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
+
+STEPS = 5
+GENERATOR = np.random.default_rng(5)
+IMAGES = GENERATOR.normal(size=(STEPS, 4, 2, 6, 6))
+LABELS = GENERATOR.integers(0, 5, size=(STEPS, 4))
+WEIGHTS = {
+    "kernel": GENERATOR.normal(size=(3, 2, 3, 3)) / 3,
+    "scale": GENERATOR.uniform(0.5, 1.5, size=3),
+    "shift": GENERATOR.normal(size=3),
+    "mean": np.zeros(3),
+    "variance": np.ones(3),
+    "dense": GENERATOR.normal(size=(12, 5)) / 3,
+    "bias": GENERATOR.normal(size=5),
+}
+
+
+def classifier(training: bool) -> ModelProto:
+    """Conv, batch norm, relu, pool, dense, softmax, loss; opset 11, as PopART has it."""
+    statistics = ["m", "v", "sm", "sv"] if training else []
+    nodes = [
+        helper.make_node("Conv", ["x", "kernel"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node(
+            "BatchNormalization",
+            ["c", "scale", "shift", "mean", "variance"],
+            ["n", *statistics],
+            momentum=0.9,
+        ),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("AveragePool", ["r"], ["p"], kernel_shape=[3, 3], strides=[3, 3]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "dense", "bias"], ["g"]),
+        helper.make_node("Softmax", ["g"], ["probabilities"]),
+        helper.make_node(
+            "Nll", ["probabilities", "labels"], ["loss"], domain="ai.graphcore", reduction="Mean"
+        ),
+    ]
+    double, whole = 11, 7
+    graph = helper.make_graph(
+        nodes,
+        "classifier",
+        [
+            helper.make_tensor_value_info("x", double, IMAGES.shape[1:]),
+            helper.make_tensor_value_info("labels", whole, LABELS.shape[1:]),
+        ],
+        [helper.make_tensor_value_info("loss", double, [])],
+        [numpy_helper.from_array(array, name) for name, array in WEIGHTS.items()],
+    )
+    domains = [helper.make_opsetid("", 11), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=domains, ir_version=6)
+
+
+def compiled(spec: OptimizerSpec, training: bool) -> tuple[ModuleOp, Compilation]:
+    compilation = Compilation()
+    module = import_model(classifier(training), compilation.weights)
+    for step in (
+        InferShapes(),
+        Normalize(),
+        OnnxToGraphcore(weights="variable", training=training),
+        Autodiff.of("loss", spec),
+        AddOptimizer.of(spec),
+        FuseSoftmaxLoss(),
+        FoldConstants(),
+        Canonicalize(),
+        EliminateCommonSubexpressions(),
+        EliminateDeadCode(),
+    ):
+        step.run(compilation, module)
+        check_ir(module)
+    names = {op.name for op in module.walk()}
+    assert "graphcore.softmax_grad" not in names and "graphcore.nll_loss_grad" not in names
+    return module, compilation
+
+
+class Reference(torch.nn.Module):
+    """The same network in PyTorch."""
+
+    def __init__(self, training: bool) -> None:
+        super().__init__()
+        self.batch = torch.nn.BatchNorm2d(3, momentum=0.1, dtype=torch.float64)
+        self.weights = torch.nn.ParameterDict(
+            {name: torch.tensor(WEIGHTS[name]) for name in ("kernel", "dense", "bias")}
+        )
+        with torch.no_grad():
+            self.batch.weight.copy_(torch.tensor(WEIGHTS["scale"]))
+            self.batch.bias.copy_(torch.tensor(WEIGHTS["shift"]))
+        self.train(training)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = self.batch(torch.conv2d(x, self.weights["kernel"], padding=1)).relu()
+        pooled = torch.nn.functional.avg_pool2d(hidden, 3).flatten(1)
+        return pooled @ self.weights["dense"] + self.weights["bias"]
+
+    def arrays(self) -> Mapping[str, Array]:
+        found = {name: self.weights[name] for name in ("kernel", "dense", "bias")}
+        found |= {"scale": self.batch.weight, "shift": self.batch.bias}
+        return {name: value.detach().numpy() for name, value in found.items()}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("kind", ["sgd", "adam"])
+def test_a_classifier_trains_as_in_pytorch(kind: str, training: bool) -> None:
+    reference = Reference(training)
+    spec: OptimizerSpec
+    optimizer: torch.optim.Optimizer
+    if kind == "sgd":
+        spec = SGD(
+            learning_rate=Scalar(0.05, False),
+            momentum=Scalar(0.9),
+            weight_decay=Scalar(0.01),
+            loss_scaling=Scalar(64.0, False),
+        )
+        optimizer = torch.optim.SGD(reference.parameters(), 0.05, 0.9, weight_decay=0.01)
+    else:
+        spec = Adam(learning_rate=Scalar(0.01), epsilon=Scalar(1e-8), loss_scaling=Scalar(64.0))
+        optimizer = torch.optim.Adam(reference.parameters(), 0.01, eps=1e-8)
+    module, compilation = compiled(spec, training)
+    state = None
+    for step in range(STEPS):
+        inputs = {"x": IMAGES[step], "labels": LABELS[step]}
+        outputs, state = evaluate(module, inputs, compilation.weights, state)
+        optimizer.zero_grad()
+        logits = reference(torch.tensor(IMAGES[step]))
+        loss = torch.nn.functional.cross_entropy(logits, torch.tensor(LABELS[step]))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        assert set(outputs) == {"loss"}
+        np.testing.assert_allclose(outputs["loss"], loss.item(), rtol=1e-8)
+    assert state is not None
+    for name, expected in reference.arrays().items():
+        assert not np.allclose(expected, WEIGHTS[name], atol=1e-4)
+        np.testing.assert_allclose(state[name], expected, rtol=1e-6, atol=1e-8, err_msg=name)
+    running_mean = reference.batch.running_mean
+    assert running_mean is not None
+    # ONNX holds the momentum in single precision.
+    np.testing.assert_allclose(state["mean"], running_mean.numpy(), rtol=1e-6)
+    assert np.allclose(state["variance"], WEIGHTS["variance"]) != training
