@@ -28,7 +28,8 @@ def enable() -> None:
 def disable() -> None:
     """Takes the names away again."""
     for alias, home in ALIASES.items():
-        for name, module in list(sys.modules.items()):
-            ours = getattr(module, "__name__", "").startswith(home)
-            if (name == alias or name.startswith(f"{alias}.")) and ours:
+        if sys.modules.get(alias) is not sys.modules.get(home):
+            continue
+        for name in list(sys.modules):
+            if name == alias or name.startswith(f"{alias}."):
                 del sys.modules[name]

@@ -31,8 +31,8 @@ class Normalize(Pass):
     Functions of the model and operators that ONNX defines by others become those others.
 
     Operators that lowering knows stay whole. An If whose condition is known becomes the branch
-    that it takes. Values keep their names; what is new inside an operator is named after it. The result is for lowering: it may hold operators of
-    later versions than the model imports.
+    that it takes. Values keep their names; what is new inside an operator is named after it. The
+    result is for lowering: it may hold operators of later versions than the model imports.
     """
 
     name = "normalize"

@@ -15,6 +15,7 @@ from popgraph.builder.enums import (
 from popgraph.builder.exceptions import popart_exception
 
 _FEW_TILES = 4
+_IPU_TILES = 1472
 _ids = count()
 
 
@@ -108,7 +109,12 @@ class DeviceInfo:
 
 
 class DeviceManager:
-    """Finds and makes devices. There are no IPUs here; models of them run on this machine."""
+    """
+    Finds and makes devices.
+
+    Programs written for IPUs are to run anywhere, so whoever asks for IPUs gets devices that say
+    they are, and this machine does their work.
+    """
 
     def createCpuDevice(
         self, *, backend: str | None = None, threads: int | None = None
@@ -141,12 +147,8 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo | None:
-        if numIpus < 1 or numIpus & (numIpus - 1):
-            raise popart_exception(
-                f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested "
-                "must be a power of two"
-            )
-        return None
+        """As `acquireAvailableDevice`: there is always a device here."""
+        return self.acquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType)
 
     def acquireAvailableDevice(
         self,
@@ -156,12 +158,13 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo:
-        self.tryAcquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType)
-        raise popart_exception(
-            f"Failed to acquire device with {numIpus} IPUs. Ensure that there are sufficient "
-            "IPUs available",
-            hint="DeviceManager().createCpuDevice() and createIpuModelDevice() run anywhere",
-        )
+        """Some IPUs, whose work this machine does."""
+        if numIpus < 1 or numIpus & (numIpus - 1):
+            raise popart_exception(
+                f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested "
+                "must be a power of two"
+            )
+        return _ipu(numIpus, tilesPerIpu, connectionType)
 
     def tryAcquireDeviceById(
         self,
@@ -169,7 +172,8 @@ class DeviceManager:
         pattern: SyncPattern = SyncPattern.Full,
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo | None:
-        return None
+        """As `acquireDeviceById`."""
+        return self.acquireDeviceById(id, pattern, connectionType)
 
     def acquireDeviceById(
         self,
@@ -177,10 +181,8 @@ class DeviceManager:
         pattern: SyncPattern = SyncPattern.Full,
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo:
-        raise popart_exception(
-            f"Failed to acquire device with id '{id}'. Ensure that the device is available",
-            hint="DeviceManager().createCpuDevice() and createIpuModelDevice() run anywhere",
-        )
+        """One IPU, whose work this machine does; every number is one."""
+        return _ipu(1, 0, connectionType)
 
     def enumerateDevices(
         self,
@@ -190,10 +192,17 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         tilesPerIPU: int = 0,
     ) -> list[DeviceInfo]:
-        return [] if deviceType is DeviceType.Ipu else [DeviceInfo(deviceType, numIpus)]
+        """The one device there is."""
+        if deviceType is DeviceType.Ipu:
+            return [_ipu(numIpus, tilesPerIPU, connectionType)]
+        return [DeviceInfo(deviceType, numIpus, tilesPerIPU or _FEW_TILES)]
 
     def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
         """Nothing here keeps anyone waiting."""
+
+
+def _ipu(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
+    return DeviceInfo(DeviceType.Ipu, count, tiles or _IPU_TILES, "ipu2", connection)
 
 
 def _host_device(

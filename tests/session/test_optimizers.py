@@ -1,4 +1,4 @@
-"""Do optimizers refuse what PopART's refuse, in the same words, and say the rest to the compiler?"""
+"""Do optimizers refuse what PopART's refuse, and say the rest to the compiler?"""
 
 from __future__ import annotations
 
@@ -70,7 +70,11 @@ def test_defaults_are_popart_s() -> None:
 
 def test_what_is_said_to_the_compiler() -> None:
     optimizer = SGD(
-        {"defaultLearningRate": (0.5, False), "defaultMomentum": (0.9, True), "nesterov": (1, True)},
+        {
+            "defaultLearningRate": (0.5, False),
+            "defaultMomentum": (0.9, True),
+            "nesterov": (1, True),
+        },
         clip_norm_settings=[popart.ClipNormSettings.clipWeights(["a", "b"], 3.0)],
     )
     optimizer.insertSpecific("w", {"momentum": (0.0, True)})

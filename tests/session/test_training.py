@@ -251,7 +251,14 @@ def test_gradients_weights_and_states_can_be_anchored(device: popart.DeviceInfo)
     inner = builder.aiOnnx.matmul([x, w])
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([inner, inner])])
     scalar = "scaledLearningRate1___default___DOUBLE"
-    anchors = [f"Gradient___{w}", f"Gradient___{inner}", f"Gradient___{x}", w, f"Accl___{w}", scalar]
+    anchors = [
+        f"Gradient___{w}",
+        f"Gradient___{inner}",
+        f"Gradient___{x}",
+        w,
+        f"Accl___{w}",
+        scalar,
+    ]
     optimizer = popart.SGD(
         {
             "defaultLearningRate": (0.1, False),
