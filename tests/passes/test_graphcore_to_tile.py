@@ -157,6 +157,18 @@ def test_constants_of_one_element_become_part_of_the_body() -> None:
     assert list(made.inputs) == [graph.block.args[0]]
 
 
+def test_a_constant_that_is_broadcast_is_not_read() -> None:
+    graph = GraphOp("main", [], [])
+    with ImplicitBuilder(graph.block):
+        half = ConstantOp(DataAttr.of(np.array(0.5, np.float16)))
+        ReturnOp([gc.BroadcastOp(half, shape=[2, 3]).result], ["y"])
+    module = lowered(ModuleOp([graph]))
+    (made,) = (op for op in module.walk() if isinstance(op, tile.MapOp))
+    assert not made.inputs
+    outputs, _ = evaluate(module, {}, Compilation().weights)
+    np.testing.assert_array_equal(outputs["y"], np.full((2, 3), 0.5, np.float16))
+
+
 def test_an_operand_that_stands_twice_is_read_once() -> None:
     graph = GraphOp("main", ["x"], [TensorType(f32, [2])])
     (x,) = graph.block.args

@@ -12,9 +12,9 @@ from popgraph.dialects.graphcore import Elementwise
 from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.tile.structured import element
-from popgraph.passes.graphcore_to_tile.elements import Operand, body, number
+from popgraph.passes.graphcore_to_tile.elements import Operand, body, left, number
 from popgraph.passes.graphcore_to_tile.scalars import scalar
-from popgraph.support.shapes import Shape, prod
+from popgraph.support.shapes import prod
 
 
 def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
@@ -30,24 +30,6 @@ def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
     )
 
 
-def mapped(
-    values: Sequence[SSAValue],
-    maps: Sequence[AffineMap],
-    domain: Sequence[int],
-    result: Attribute,
-    write: Callable[..., Operand],
-) -> SSAValue:
-    """One tensor of elements that `write` makes of those of `values`."""
-    region = body([element(value) for value in values], write)
-    return tile.MapOp(values, maps, domain, region, [result]).outputs[0]
-
-
-def each(value: SSAValue, result: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
-    """`write` of every element of a tensor."""
-    shape = shape_of(value)
-    return mapped([value], [AffineMap.identity(len(shape))], shape, result, write)
-
-
 def literal(value: SSAValue) -> object | None:
     """The number that a tensor of one element holds, where it is a constant."""
     owner = value.owner
@@ -57,21 +39,49 @@ def literal(value: SSAValue) -> object | None:
     return None
 
 
+def mapped(
+    values: Sequence[SSAValue],
+    maps: Sequence[AffineMap],
+    domain: Sequence[int],
+    result: Attribute,
+    write: Callable[..., Operand],
+) -> SSAValue:
+    """
+    One tensor of elements that `write` makes of those of `values`.
+
+    What stands twice is read once; constants of one element become part of the body. `write`
+    takes and gives scalars as elements, or in the type that computes them.
+    """
+    constants = {value: found for value in values if (found := literal(value)) is not None}
+    operands = list(zip(values, maps, strict=True))
+    reads = list(dict.fromkeys(each for each in operands if each[0] not in constants))
+
+    def body_of(*scalars: SSAValue) -> Operand:
+        read = dict(zip(reads, scalars, strict=True))
+        arguments = [
+            number(constants[value], element(value)) if value in constants else read[value, map_]
+            for value, map_ in operands
+        ]
+        return left(write(*arguments), result)
+
+    inputs, input_maps = [value for value, _ in reads], [map_ for _, map_ in reads]
+    region = body([element(value) for value in inputs], body_of)
+    return tile.MapOp(inputs, input_maps, domain, region, [result]).outputs[0]
+
+
+def each(value: SSAValue, result: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
+    """`write` of every element of a tensor."""
+    shape = shape_of(value)
+    return mapped([value], [AffineMap.identity(len(shape))], shape, result, write)
+
+
 def lower_elementwise(op: Elementwise) -> SSAValue:
     """
     y = f(a, b)  ->  y = tile.map f(a, b)
 
-    Operands broadcast through their index maps; constants of one element become part of the body.
+    Operands broadcast through their index maps.
     """
-    domain: Shape = shape_of(op.result)
-    constants = {value: found for value in op.operands if (found := literal(value)) is not None}
-    inputs = list(dict.fromkeys(value for value in op.operands if value not in constants))
-
-    def write(*scalars: SSAValue) -> Operand:
-        of = dict(zip(inputs, scalars, strict=True))
-        for value, constant in constants.items():
-            of[value] = number(constant, element(value))
-        return scalar(op, [of[operand] for operand in op.operands])
-
-    maps = [broadcast_map(shape_of(value), domain) for value in inputs]
-    return mapped(inputs, maps, domain, tensor_of(op.result).element_type, write)
+    domain = shape_of(op.result)
+    maps = [broadcast_map(shape_of(operand), domain) for operand in op.operands]
+    result = tensor_of(op.result).element_type
+    return mapped(op.operands, maps, domain, result, lambda *scalars: scalar(op, scalars))
