@@ -61,18 +61,18 @@ FLOAT: Mapping[str, Row] = {
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
     "math.ceil": _libm("ceil"),
     "math.cos": _libm("cos"),
-    "math.erf": _libm("erf"),
-    "math.exp": _libm("exp"),
+    "math.erf": _libm("popgraph_erf"),
+    "math.exp": _libm("popgraph_exp"),
     "math.floor": _libm("floor"),
     "math.fma": Row("fma{f}({a}, {b}, {c})"),
-    "math.log": _libm("log"),
+    "math.log": _libm("popgraph_log"),
     "math.powf": Row("pow{f}({a}, {b})"),
     # The rounding mode is never changed, so this is to the nearest, ties to even.
     "math.roundeven": _libm("rint"),
     "math.sin": _libm("sin"),
     "math.sqrt": _libm("sqrt"),
     "math.tan": _libm("tan"),
-    "math.tanh": _libm("tanh"),
+    "math.tanh": _libm("popgraph_tanh"),
     # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
     "vector.fma": _same("{a} * {b} + {c}"),
 }
