@@ -1,4 +1,4 @@
-"""What does a module of this level take and give?"""
+"""Which inputs does a module of this level take?"""
 
 from __future__ import annotations
 
@@ -15,9 +15,3 @@ def input_types(module: ModuleOp) -> dict[str, Attribute]:
         name: argument.type
         for name, argument in zip(graph.input_names, graph.block.args, strict=True)
     }
-
-
-def output_types(module: ModuleOp) -> dict[str, Attribute]:
-    """The types of the graph's outputs by name."""
-    graph = model_of(module).graph
-    return {name: value.type for name, value in zip(graph.output_names, graph.yielded, strict=True)}

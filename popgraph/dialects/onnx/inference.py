@@ -46,6 +46,12 @@ def _type_proto(type_: Attribute) -> TypeProto:
     return write_type(type_)
 
 
+@lru_cache(maxsize=1 << 14)
+def _type_of(data: bytes) -> Attribute:
+    """Of a serialized TypeProto: building a type of the IR anew costs more than the inference."""
+    return read_type(TypeProto.FromString(data))
+
+
 class Inference:
     """
     Gives the values of a graph their types, in order, and follows small constants on the way.
@@ -121,9 +127,11 @@ class Inference:
             return
         types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
         types = types or self._infer(op)
-        for result, fallback in zip(op.results, fallbacks(op), strict=True):
-            inferred = types.get(result, UNKNOWN)
-            type_ = fallback if inferred == UNKNOWN else inferred
+        types = {result: type_ for result, type_ in types.items() if type_ != UNKNOWN}
+        if len(types) < len(op.results):
+            types = dict(zip(op.results, fallbacks(op), strict=True)) | types
+        for result in op.results:
+            type_ = types[result]
             same = erased(type_) == erased(result.type)
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
             self._forget(result)
@@ -160,7 +168,7 @@ class Inference:
             if any(isinstance(value.type, UnknownType) for value in outer):
                 return {}
             raise _mismatch(op, str(error)) from error
-        read = {name: read_type(proto) for name, proto in found.items()}
+        read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
         return {value: read[names[value]] for value in op.results if names.get(value) in read}
 
     def _tensor(self, value: SSAValue) -> TensorProto:
