@@ -199,7 +199,7 @@ class Runner:
     def _build(self, shapes: Mapping[str, Shape]) -> Executable:
         module = self._module.clone()
         if shapes:
-            specialise(module, shapes)
+            specialise(module, shapes, self._compilation.weights)
         return build(
             module,
             self._compilation,
