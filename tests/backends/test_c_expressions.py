@@ -10,11 +10,13 @@ from itertools import product
 import ml_dtypes
 import numpy as np
 import pytest
+from xdsl.dialects import arith, vector
 from xdsl.dialects.builtin import (
     BFloat16Type,
     Float16Type,
     Float32Type,
     Float64Type,
+    FloatAttr,
     IntegerAttr,
     IntegerType,
     VectorType,
@@ -493,3 +495,24 @@ def test_powers_are_within_one_unit_in_the_last_place() -> None:
     found = kernels.executable(module).run({"a": base, "b": exponent})["y"]
     exact = np.power(base.astype(np.float64), exponent.astype(np.float64))
     assert_close(found, exact.astype(np.float32), 1)
+
+
+@pytest.mark.parametrize("bound", [0.0, 1.5, math.inf, math.nan])
+@pytest.mark.parametrize("lanes", [None, 16])
+@pytest.mark.parametrize("op", ["arith.maximumf", "arith.minimumf"])
+@pytest.mark.parametrize("type_", FLOATS, ids=str)
+def test_bounds_that_are_constants(
+    type_: Attribute, op: str, lanes: int | None, bound: float
+) -> None:
+    def compute(values: list[SSAValue]) -> SSAValue:
+        constant = arith.ConstantOp(FloatAttr(bound, type_)).result  # type: ignore[arg-type]
+        if lanes:
+            constant = vector.BroadcastOp(constant, VectorType(type_, [lanes])).vector
+        return kernels.make(op, [*values, constant], values[0].type)
+
+    x = np.resize(floats(type_), 32)
+    made = kernels.elementwise("bounded", [type_], type_, x.size, compute, lanes)
+    found = kernels.executable(kernels.program([(made, ["x"], "y")])).run({"x": x})["y"]
+    with np.errstate(all="ignore"):
+        wanted = FLOAT_MEANING[op][1](x, np.asarray(bound, x.dtype))
+    assert_close(found, wanted, 0)

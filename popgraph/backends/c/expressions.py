@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 
-from xdsl.dialects import vector
-from xdsl.dialects.builtin import IntegerAttr, VectorType
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.backends.c import types
@@ -75,6 +76,12 @@ FLOAT: Mapping[str, Row] = {
     "math.tanh": _libm("popgraph_tanh"),
     # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
     "vector.fma": _same("{a} * {b} + {c}"),
+}
+
+FLOAT_AND_NUMBER: Mapping[str, Row] = {
+    # One comparison is enough when the second operand is known not to be NaN, as in relu.
+    "arith.maximumf": _choice("!({a} < {b})", "~({M})({a} < {b})"),
+    "arith.minimumf": _choice("!({a} > {b})", "~({M})({a} > {b})"),
 }
 
 INT: Mapping[str, Row] = {
@@ -204,10 +211,22 @@ def find(op: Operation) -> Row:
         predicate = op.properties["predicate"]
         assert isinstance(predicate, IntegerAttr)
         return (CMPF if op.name == "arith.cmpf" else CMPI)[predicate.value.data]
+    if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
+        return FLOAT_AND_NUMBER[op.name]
     row = _TABLES.get(_element(op).kind, {}).get(op.name)
     if row is None:
         raise UnsupportedError(f"C has no expression for {op.name} on {op.operands[0].type}")
     return row
+
+
+def _is_number(value: SSAValue) -> bool:
+    """Whether a value is a constant, or a vector of one, other than NaN."""
+    if isinstance(value.owner, vector.BroadcastOp):
+        return _is_number(value.owner.source)
+    if not isinstance(value.owner, arith.ConstantOp):
+        return False
+    constant = value.owner.value
+    return isinstance(constant, FloatAttr) and not isnan(constant.value.data)
 
 
 def _element(op: Operation) -> Element:
