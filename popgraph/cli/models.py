@@ -24,8 +24,6 @@ SUFFIXES = (".onnx", ".pgraph", ".mlir")
 
 def load(path: Path) -> tuple[ModuleOp, Compilation]:
     """The model of a file."""
-    from popgraph import compiler
-
     if path.suffix not in SUFFIXES:
         raise ModelError(
             f"{path.suffix or 'a file without an ending'} is no kind of model",
@@ -34,6 +32,8 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
         )
     if not path.is_file():
         raise ModelError("there is no such file", str(path))
+    from popgraph import compiler
+
     return compiler.load(path)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 
-from popgraph.builder.dsl import Document, OptimizerCall, load, parse, parse_optimizer
+from popgraph.builder.dsl import Document, OptimizerCall, add_loss, load, parse, parse_optimizer
 from popgraph.builder.dsl.initializers import INITIALIZERS, fans
-from popgraph.dialects.onnx import Initializer, OnnxOp, model_of
+from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, tensor_type
 from popgraph.dialects.onnx.types import describe
 from popgraph.support.errors import ParseError, PopgraphError
 
@@ -311,3 +311,65 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ParseError, match="UTF-8"):
         load(path)
+
+
+# --- PopART's operators and losses -------------------------------------------------------------
+
+
+def test_popart_operators_by_the_names_of_the_builder_have_types() -> None:
+    document = body("y = graphcore.scale(graphcore.gelu(x), scale=2)")
+    gelu, scale = nodes(document)
+    assert (gelu.domain, gelu.op_type, scale.op_type) == ("ai.graphcore", "Gelu", "Scale")
+    assert scale.attribute_values() == {"scale": 2.0}
+    assert describe(scale.results[0].type) == "f32[N, 4]"
+
+
+def test_enumerations_are_strings() -> None:
+    document = body(
+        'y = graphcore.nllloss(x, l, reduction="Sum", ignoreIndex=3)',
+        head="x: f32[N, 4], l: i32[N]",
+    )
+    assert nodes(document)[0].attribute_values()["reduction"] == "Sum"
+    assert describe(nodes(document)[0].results[0].type) == "f32[]"
+
+
+@pytest.mark.parametrize(("loss", "op_type"), [("l1(y)", "L1"), ("identity(y)", "IdentityLoss")])
+def test_losses_of_one_tensor(loss: str, op_type: str) -> None:
+    document = parse(
+        f"graph g(x: f32[2]) -> y {{\n weight w: f32[2] = ones\n y = x * w\n}}\n"
+        f'train {{\n loss = {loss[:-1]}, reduction="Sum")\n}}'
+    )
+    assert document.training is not None
+    last = list(model_of(document.training.module).graph.nodes)[-1]
+    assert (last.op_type, last.attribute_values()["reduction"]) == (op_type, "Sum")
+
+
+def test_a_loss_is_added_to_a_model_that_exists() -> None:
+    document = body("weight w: f32[4, 3] = ones\n y = Softmax(x @ w)")
+    before = str(document.module)
+    labels = tensor_type("i32", ["N"])
+    module, name = add_loss(document.module, document.weights, "nll(y, t)", {"t": labels})
+    module.verify()
+    graph = model_of(module).graph
+    assert name == "loss"
+    assert (graph.input_names, graph.output_names) == (("x", "t"), ("y", "loss"))
+    assert [node.op_type for node in graph.nodes] == ["MatMul", "Softmax", "Nll"]
+    assert str(document.module) == before
+
+
+def test_a_value_of_the_model_may_be_the_loss() -> None:
+    document = body("h = Relu(x)\n y = ReduceMean(h, keepdims=0)")
+    module, name = add_loss(document.module, document.weights, "y", {})
+    assert name == "y"
+    assert model_of(module).graph.output_names == ("y",)
+    with pytest.raises(PopgraphError, match="the loss must be one number"):
+        add_loss(document.module, document.weights, "h", {})
+    with pytest.raises(ParseError, match="there is no value `k`"):
+        add_loss(document.module, document.weights, "k", {})
+
+
+def test_an_added_loss_takes_a_name_that_is_free() -> None:
+    document = parse("graph g(x: f32[2]) -> loss {\n loss = Relu(x)\n}")
+    module, name = add_loss(document.module, document.weights, "l1(loss)", {})
+    assert name == "loss_1"
+    assert model_of(module).graph.output_names == ("loss", "loss_1")

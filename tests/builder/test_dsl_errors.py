@@ -74,17 +74,28 @@ def test_a_shape_error_is_a_type_mismatch() -> None:
     assert raised.value.where.startswith("m.pgraph:2:11\n")
 
 
-@pytest.mark.parametrize("text", ["graph g(x: f32[2]) -> y {\n    y = " + "-" * 5000 + "x\n}",
-                                  "graph g(x: f32[2]) -> y {\n    y = x" + " + x" * 5000 + "\n}",
-                                  "graph g(x: f32[2]) -> y {\n    y = " + "(" * 9000 + "x\n}",
-                                  "graph g(x: f32[2]) -> y {\n    y = " + "[" * 9000 + "\n}",
-                                  "graph g(x: f32[2]) -> y {\n    y = " + "[" * 900 + "1" + "]" * 900 + "\n}",
-                                  "graph g(x: f32[99999999999999999999]) -> y {\n    y = x\n}",
-                                  "graph g(x: f32[2]) -> y {\n    weight y: f32[99999999999] = zeros\n}",
-                                  "graph g(x: f32[2]) -> y {\n    y = x + " + "9" * 6000 + "\n}",
-                                  "\0", "graph \ud7ff", "\ufeff", "{" * 3000],
-    ids=["minus", "sum", "parentheses", "brackets", "deep list", "huge dim", "huge weight",
-         "huge number", "nul", "unicode", "bom", "braces"])  # fmt: skip
+def in_graph(statement: str) -> str:
+    return f"graph g(x: f32[2]) -> y {{\n    {statement}\n}}"
+
+
+HOSTILE = {
+    "minus": in_graph("y = " + "-" * 5000 + "x"),
+    "sum": in_graph("y = x" + " + x" * 5000),
+    "parentheses": in_graph("y = " + "(" * 9000 + "x"),
+    "brackets": in_graph("y = " + "[" * 9000),
+    "deep list": in_graph("y = " + "[" * 900 + "1" + "]" * 900),
+    "deep call": in_graph("y = " + "f(" * 3000 + ")" * 3000),
+    "huge dimension": "graph g(x: f32[99999999999999999999]) -> y {\n    y = x\n}",
+    "huge weight": in_graph("weight y: f32[99999999999] = zeros"),
+    "huge number": in_graph("y = x + " + "9" * 6000),
+    "nul": "\0",
+    "unicode": "graph \ud7ff",
+    "byte order mark": "\ufeff",
+    "braces": "{" * 3000,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_texts_end_in_an_error(text: str) -> None:
     with pytest.raises(PopgraphError):
         parse(text)

@@ -69,10 +69,15 @@ def docstring(text: str, margin: str) -> str:
 
 
 def format_graph(graph: Graph) -> str:
+    name = f"graph {quote_name(graph.name.text)}"
+    parameters = [format_parameter(parameter) for parameter in graph.inputs]
+    head = f"{name}{_in('()', parameters, len(name))} -> "
     outputs = [format_target(target) for target in graph.outputs]
-    shown = outputs[0] if len(outputs) == 1 and ":" not in outputs[0] else _in("()", outputs, 0)
-    inputs = _in("()", [format_parameter(parameter) for parameter in graph.inputs], 0)
-    return f"graph {quote_name(graph.name.text)}{inputs} -> {shown} {format_block(graph.body)}"
+    if len(graph.outputs) == 1 and graph.outputs[0].type is None:
+        shown = outputs[0]
+    else:
+        shown = _in("()", outputs, len(head.rpartition("\n")[2]) + len(" {"))
+    return f"{head}{shown} {format_block(graph.body)}"
 
 
 def format_train(train: Train) -> str:

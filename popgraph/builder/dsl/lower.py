@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.dsl import graphcore_calls
 from popgraph.builder.dsl.attribute_values import attribute_value
 from popgraph.builder.dsl.declared_types import check_declared, declared_type
 from popgraph.builder.dsl.first_values import first_value
 from popgraph.builder.dsl.literals import array_of, default_dtype, is_literal, typed_literal
 from popgraph.builder.dsl.operators import (
+    GRAPHCORE,
     SYMBOLS,
     Operator,
     newest,
@@ -238,7 +240,13 @@ class GraphLowering:
         operands = self.operands(operator, arguments.inputs)
         if failed:
             raise Failed
-        self.check_results(operator, call, names)
+        types = None
+        if operator.domain == GRAPHCORE:
+            described = graphcore_calls.describe(self.source, call, operands, attributes)
+            if described is not None:
+                operator = replace(operator, op_type=described.op_type)
+                attributes, types = dict(described.attributes), described.result_types
+        self.check_results(operator, call, names, types)
         return self.node(
             operator.op_type,
             operands,
@@ -246,10 +254,19 @@ class GraphLowering:
             call.path.span,
             attributes,
             operator.domain,
+            types,
         )
 
-    def check_results(self, operator: Operator, call: Call, names: Sequence[str] | None) -> None:
+    def check_results(
+        self,
+        operator: Operator,
+        call: Call,
+        names: Sequence[str] | None,
+        types: Sequence[Attribute] | None,
+    ) -> None:
         most = 1 << 31 if operator.schema is None else operator.schema.max_output
+        if types is not None:
+            most = len(types)
         if names is not None and len(names) > most:
             results = "one result" if most == 1 else f"{most} results"
             self.source.parse_error(
@@ -314,12 +331,20 @@ class GraphLowering:
         span: Span,
         attributes: dict[str, object] | None = None,
         domain: str = "",
+        types: Sequence[Attribute] | None = None,
     ) -> list[SSAValue]:
         """Writes a node; what it says against it is a mistake at `span`."""
+        if types is not None:
+            types = [type_ for name, type_ in zip(names, types, strict=False) if name]
         self.writer.opsets.setdefault(domain, newest().get(domain, 1))
         try:
             values = self.writer.add_node(
-                op_type, operands, attributes, domain=domain, outputs=list(names)
+                op_type,
+                operands,
+                attributes,
+                domain=domain,
+                outputs=list(names),
+                result_types=types,
             )
         except PopgraphError as error:
             self.source.note(span, error)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
 
 from popgraph.builder.dsl.lower import GraphLowering, Setting
-from popgraph.builder.dsl.operators import GRAPHCORE, Operator, sort_arguments
+from popgraph.builder.dsl.operators import GRAPHCORE
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
@@ -19,20 +20,24 @@ from popgraph.builder.dsl.tree import (
     Graph,
     Name,
     Number,
+    Path,
     Span,
     Statement,
     Text,
     Train,
     Truth,
 )
-from popgraph.dialects.onnx.inference import set_type
-from popgraph.dialects.onnx.types import dims, tensor_type
+from popgraph.dialects.onnx.types import dims
 
 LOSS = "loss"
 OPTIMIZER = "optimizer"
 
-LOSSES = {"nll": "Nll", "l1": "L1", "identity": "IdentityLoss"}
-"""PopART's losses under short names; any other expression with one number as its value will do."""
+LOSSES = {"nll": ("nllloss", 2), "l1": ("l1loss", 1), "identity": ("identityloss", 1)}
+"""
+PopART's losses under short names, and how many inputs they have.
+
+Any other expression with one number as its value will do as well.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,58 +68,29 @@ class TrainingSection:
 class TrainingLowering(GraphLowering):
     """A graph and what its `train` section adds."""
 
-    def call(self, call: Call, names: object) -> list[SSAValue]:
+    def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
         if len(call.path.parts) == 1 and call.path.text in LOSSES:
-            return [self.loss(call, names[0] if isinstance(names, list) and names else None)]
-        return super().call(call, names)  # type: ignore[arg-type]
+            call = self.loss(call)
+        return super().call(call, names)
 
-    def loss(self, call: Call, name: str | None) -> SSAValue:
-        """`nll(y, labels)`: a scalar of the element type of its first input."""
-        operator = Operator(LOSSES[call.path.text], GRAPHCORE)
-        arguments = sort_arguments(self.source, operator, call)
-        wanted = 2 if call.path.text == "nll" else 1
-        if len(arguments.inputs) != wanted:
-            expected = "the probabilities and the labels" if wanted == 2 else "one tensor"
+    def loss(self, call: Call) -> Call:
+        """`nll(y, labels)` under the full name of the operator."""
+        method, inputs = LOSSES[call.path.text]
+        if sum(argument.keyword is None for argument in call.arguments) != inputs:
+            expected = "the probabilities and the labels" if inputs == 2 else "one tensor"
             self.source.parse_error(
                 call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
             )
             raise Failed
-        value = super().call(call_of(call, operator), None if name is None else [name])[0]
-        self.give_loss_type(call, value)
-        return value
-
-    def give_loss_type(self, call: Call, value: SSAValue) -> None:
-        """PopART's losses have no schema: a loss has one number, unless it is not reduced."""
-        assert isinstance(value.owner, Operation)
-        first = value.owner.operands[0].type
-        sizes = dims(first)
-        reduction = next(
-            (
-                argument.value.value
-                for argument in call.arguments
-                if argument.keyword is not None
-                and argument.keyword.text == "reduction"
-                and isinstance(argument.value, Text)
-            ),
-            "Mean",
-        )
-        if sizes is not None and isinstance(first, TensorType):
-            kept = sizes if call.path.text != "nll" else sizes[:-1]
-            shape = kept if reduction.lower() in ("none", "noreduction") else ()
-            set_type(value, tensor_type(first.element_type, shape))
+        span = call.path.span
+        parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
+        return Call(call.span, Path(span, tuple(parts)), call.arguments)
 
     def check_loss(self, value: SSAValue, span: Span) -> None:
         """Notes a mistake at `span` unless the loss may be a single number."""
         sizes = dims(value.type)
         if sizes is not None and any(size not in (1, None) for size in sizes):
             self.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
-
-
-def call_of(call: Call, operator: Operator) -> Call:
-    """The call with the full name of the operator."""
-    parts = [*operator.domain.split("."), operator.op_type]
-    path = type(call.path)(call.path.span, tuple(Name(call.path.span, part) for part in parts))
-    return Call(call.span, path, call.arguments)
 
 
 def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
