@@ -23,6 +23,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp
+from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore_to_tile import GraphcoreToTile
@@ -64,7 +65,48 @@ EXACT: tuple[type[GraphcoreOp], ...] = (
 """One rounding, or none: every bit is what the meaning says."""
 TOLERANCE = {"f64": 1e-12, "f32": 1e-5, "f16": 2e-3, "bf16": 2e-2}
 
-PRIMITIVE = [sample for sample in SAMPLES if not issubclass(sample.op, gc.Composite)]
+
+def conv_input_grad(pads: Sequence[int], size: int) -> Sample:
+    """One whose padding reaches beyond the kernel, so that no window begins at the first places."""
+    dy, w = np.arange(12, dtype=np.float32).reshape(1, 2, -1), np.ones((2, 3, 2), np.float32)
+    w[:, :, 1] = 3
+    options = {"strides": [2], "dilations": [1], "pads": pads, "groups": 1}
+    return Sample(gc.ConvInputGradOp, [dy, w], {"shape": [1, 3, size], **options})
+
+
+def max_pool_grad(*row: float) -> Sample:
+    """One whose windows hold little but padding."""
+    count = len(row) + 2
+    options = {"kernel": [3], "strides": [1], "dilations": [1], "pads": [2, 2], "sizes": [count]}
+    x = np.array([[row]], np.float32)
+    dy = np.arange(1, count + 1, dtype=np.float32).reshape(1, 1, count)
+    return Sample(gc.MaxPoolGradOp, [x, dy], options)
+
+
+TRUTHS = np.array([[False, False], [True, False], [False, True], [True, True]])
+INFINITY, NAN = float("inf"), float("nan")
+EDGES = [
+    conv_input_grad([3, 3], 6),
+    conv_input_grad([5, 0], 7),
+    max_pool_grad(-INFINITY, -INFINITY, -INFINITY),
+    max_pool_grad(-INFINITY),
+    max_pool_grad(1, NAN, NAN, 2),
+    max_pool_grad(NAN, -INFINITY),
+    max_pool_grad(2, 2, 2, 1, 2),
+    Sample(gc.ReduceMaxOp, [TRUTHS], {"axes": [1], "keepdims": False}),
+    Sample(gc.ReduceMinOp, [TRUTHS], {"axes": [1], "keepdims": False}),
+    Sample(gc.ArgMaxOp, [TRUTHS], {"axis": 1, "keepdims": False}),
+    Sample(gc.ArgMinOp, [TRUTHS], {"axis": 1, "keepdims": False, "last": True}),
+    *(Sample(op, [TRUTHS[:, :1], TRUTHS[:, 1:]]) for op in (gc.MaxOp, gc.MinOp)),
+    *(
+        Sample(gc.CompareOp, [TRUTHS[:, 0], TRUTHS[:, 1]], {"predicate": each})
+        for each in PREDICATES
+    ),
+]
+PRIMITIVE = [
+    *(sample for sample in SAMPLES if not issubclass(sample.op, gc.Composite)),
+    *EDGES,
+]
 
 
 def in_floats(name: str) -> list[Sample]:
