@@ -136,7 +136,9 @@ class BufferOp(IRDLOperation):
 
     `space` is "arena" (at byte `offset` of the scratch memory, which has no meaning between
     steps), "persistent" (at byte `offset` of memory that `prepare` fills once), or "input",
-    "output", "variable" (the array of that name), or "constant" (`literal`).
+    "output", "variable" (the array of that name; `literal` is a variable's first value), or
+    "constant" (`literal`). The first buffer of an input, output or variable in the program's body
+    has the shape that the caller sees; further ones name the same memory as kernels see it.
     """
 
     name = "tile.buffer"
