@@ -494,6 +494,16 @@ def test_gradients_accumulate_over_micro_batches(
     assert trained.state["Counter___accumulation"] == 1
 
 
+@pytest.mark.parametrize("name", ["sgd1", "adam", "rms_prop"])
+def test_half_precision_weights_have_states_in_single_precision(name: str) -> None:
+    spec, make = CASES[name]
+    state = train(spec, np.float16, steps=3).state
+    kinds = {name: array.dtype for name, array in state.items()}
+    assert {kinds.pop(name) for name in WEIGHTS} == {np.dtype(np.float16)}
+    assert set(kinds.values()) == {np.dtype(np.float32)}
+    assert_weights(state, torch_train(make, steps=3), 2e-2)
+
+
 def test_outputs_show_what_the_step_leaves_behind() -> None:
     names = ("UpdatedVar___w1", "w1", "Accl___w1", "scaledMomentum1___default___DOUBLE")
     spec = SGD(momentum=Scalar(0.9, False))

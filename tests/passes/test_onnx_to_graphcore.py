@@ -335,6 +335,21 @@ def test_running_statistics_are_variables_that_move() -> None:
         np.testing.assert_array_equal(state["s"], scale)
 
 
+@pytest.mark.parametrize(
+    "op", ["Softplus", "Softsign", "Elu", "Selu", "ThresholdedRelu", "HardSigmoid", "HardSwish"]
+)
+def test_activations_of_scalars_are_scalars(op: str) -> None:
+    """The bodies by which ONNX defines them would make tensors of shape 1 of them."""
+    (found,) = run(op, [np.array(0.25, np.float32)], opset=22)
+    assert found.shape == ()
+
+
+def test_softplus_does_not_overflow() -> None:
+    x = np.array([-1000, -1, 0, 1, 1000], np.float32)
+    (found,) = run("Softplus", [x])
+    np.testing.assert_allclose(found, np.logaddexp(0, x.astype(np.float64)), rtol=1e-6)
+
+
 # Dropout and randomness
 
 

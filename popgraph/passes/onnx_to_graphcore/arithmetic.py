@@ -148,6 +148,13 @@ lowers("Cosh")(lambda node: _half_sum(node, gc.AddOp))
 lowers("Sinh")(lambda node: _half_sum(node, gc.SubOp))
 
 
+@lowers("Softplus")
+def softplus(node: Node) -> Lowered:
+    """log(1 + e^x), as max(x, 0) + log(1 + e^-|x|): the exponential cannot overflow."""
+    tail = gc.LogOp(gc.AddOp(gc.ExpOp(gc.NegOp(gc.AbsOp(node[0]))), node.scalar(1.0)))
+    return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
+
+
 @lowers("Mean")
 def mean(node: Node) -> Lowered:
     total: Operand = node[0]

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from popgraph.dialects.graphcore import AddOp
+from popgraph.dialects.graphcore import AddOp, ReshapeOp
+from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.types import describe, is_number, static_shape
@@ -35,6 +36,7 @@ from popgraph.support.errors import (
     TypeMismatchError,
     UnsupportedError,
 )
+from popgraph.support.shapes import prod
 
 SEED = "randomSeed___fromHost"
 """The variable from which all random operations draw; it advances by one each step."""
@@ -151,6 +153,10 @@ class Lowering:
         try:
             with ImplicitBuilder(block):
                 outputs = self._lower(op)
+                outputs = [
+                    value if value is None or old is None else in_declared_shape(value, old)
+                    for value, old in zip(outputs, op.output_values(), strict=False)
+                ]
         except PopgraphError as error:
             raise located(error, op) from error
         made = _after(before, block)
@@ -220,6 +226,18 @@ def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
             f"an input of type {describe(type_)} is not supported", f"input {name!r}"
         )
     return TensorType(type_.element_type, shape or ())
+
+
+def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
+    """
+    The value in the shape that the model says it has.
+
+    The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
+    """
+    shape = static_shape(declared.type)
+    if shape is None or shape == shape_of(value) or prod(shape) != prod(shape_of(value)):
+        return value
+    return ReshapeOp(value, shape=shape).result
 
 
 def as_values(lowered: Lowered) -> list[SSAValue | None]:
