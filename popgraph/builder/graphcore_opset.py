@@ -158,34 +158,15 @@ class AiGraphcoreOpset1:
         debugContext: object = "",
     ) -> str:
         """-log of the probability that each row gives its label: args are probabilities, labels."""
-        probabilities, labels = self._shape(args, 0), self._shape(args, 1)
-        self._check_labels(args, probabilities, labels)
         return self._one(
             "Nll",
             args,
             debugContext,
-            self._reduced(args, reduction, labels),
+            self._reduced(args, reduction, self._shape(args, 1)),
             reduction=REDUCTIONS[reduction.name],
             ignoreIndex=ignoreIndex,
             inputIsLogProbability=inputIsLogProbability,
         )
-
-    def _check_labels(
-        self, args: Sequence[str], probabilities: Shape | None, labels: Shape | None
-    ) -> None:
-        if probabilities is None or labels is None or labels == probabilities[:-1]:
-            return
-        found, wanted = (" ".join(map(str, shape)) for shape in (labels, probabilities[:-1]))
-        raise popart_exception(
-            f"The label tensor ({self._name(args, 1)}   [{found}]) must have shape [{wanted}] to "
-            "match all but the final dimension of the probabilities tensor "
-            f"({self._name(args, 0)}   [{' '.join(map(str, probabilities))}])"
-        )
-
-    def _name(self, args: Sequence[str], place: int) -> str:
-        type_ = self._type(args, place)
-        assert isinstance(type_, TensorType)
-        return dtypes.from_ir(type_.element_type).popart
 
     @_checked
     def identityloss(
@@ -386,8 +367,9 @@ class AiGraphcoreOpset1:
 
     # shapes
 
-    @_checked
-    def reshape(self, args: list[str], shape: list[int], debugContext: object = "") -> str:
+    def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
+        """The same elements in another shape; one dimension may be -1."""
+        args = [args] if isinstance(args, str) else args
         whole = self._shape(args, 0)
         result = None if whole is None else _with_rest(shape, whole)
         return self._one("Reshape", args, debugContext, self._shaped(args, result), shape=shape)

@@ -106,7 +106,9 @@ def signature_of(schema: Schema) -> Signature:
         parameters.append(_parameter("num_outputs", int))
     attributes = [one for one in sorted(schema.attributes.items()) if one[0] != "num_outputs"]
     if schema.name == "Constant":
-        return Signature([_parameter("value", Any), _debug_context()], return_annotation=str)
+        sparse = "sparse_value" in schema.attributes
+        flag = [_parameter("is_value_sparse", bool, False)] if sparse else []
+        return Signature([_parameter("value", Any), *flag, _debug_context()], return_annotation=str)
     parameters += [_parameter(name, Any) for name, one in attributes if one.required]
     optional = [(name, one) for name, one in attributes if not one.required]
     parameters += [
@@ -178,8 +180,11 @@ def _attributes(schema: Schema, given: Mapping[str, object]) -> dict[str, object
     """The attributes to write: what stands for "not given" is left out."""
     result = {}
     for name, value in given.items():
+        if name == "is_value_sparse":
+            continue  # arrays are dense; PopART has no other value for it
         attribute = schema.attributes[name]
-        absent = value is None or (isinstance(value, list | tuple | str) and len(value) == 0)
+        empty = isinstance(value, list | tuple | str) and len(value) == 0
+        absent = value is None or (empty and _default(schema, attribute) in ([], ""))
         if absent and not attribute.required:
             continue
         if name in ("to", "dtype") and not isinstance(value, int):

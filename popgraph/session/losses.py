@@ -128,10 +128,10 @@ def append_losses(builder: Builder, losses: Sequence[str | Loss]) -> list[str]:
     return [loss.output() if isinstance(loss, Loss) else loss for loss in losses]
 
 
-def final_loss(builder: Builder, outputs: Sequence[str]) -> str:
+def final_loss(builder: Builder, losses: Sequence[str | Loss], outputs: Sequence[str]) -> str:
     """The one number that is trained: the sum of all losses over all samples."""
-    if len(outputs) == 1 and static_shape(builder.type_of(outputs[0])) in ((), (1,)):
-        return outputs[0]
+    if len(losses) == 1 and isinstance(losses[0], str):
+        return losses[0]
     sums = [builder.aiGraphcore.identityloss([id], ReductionType.Sum) for id in outputs]
     return sums[0] if len(sums) == 1 else str(builder.aiOnnx.sum(sums))
 

@@ -11,9 +11,10 @@ from xdsl.ir import SSAValue
 
 from popgraph.builder.builder import Builder
 from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.graphcore_opset import DOMAIN
 from popgraph.builder.names import RESERVED_PREFIXES
 from popgraph.builder.tensorinfo import TensorInfo
-from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
@@ -40,11 +41,12 @@ class SessionModel:
         self._fix_inputs(builder, shapes)
         if losses:
             self.loss_outputs = append_losses(builder, losses)
-            self.final_loss = final_loss(builder, self.loss_outputs)
+            self.final_loss = final_loss(builder, losses, self.loss_outputs)
         self.builder = builder
         self.module: ModuleOp = builder.module()
         self.weights: WeightStore = builder.weights
         self._check_names()
+        self._check_losses()
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
@@ -108,6 +110,34 @@ class SessionModel:
                         f"Provided tensor {name} has an invalid name: clash with reserved "
                         f"prefix {prefix}"
                     )
+
+    def _check_losses(self) -> None:
+        """The trained loss is one number; labels fit their probabilities."""
+        infos = self.infos()
+        loss = infos.get(self.final_loss or "")
+        if loss is not None and loss.nelms() != 1:
+            raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")
+        for op in self.graph.nodes:
+            if (op.domain, op.op_type) != (DOMAIN, "Nll"):
+                continue
+            names = [value_name(value) for value in op.input_values()[:2] if value is not None]
+            found = [infos[name] for name in names if name in infos]
+            if len(found) == 2:
+                _check_labels(*found)
+
+
+def _check_labels(probabilities: TensorInfo, labels: TensorInfo) -> None:
+    wanted = probabilities.shape()[:-1]
+    if labels.shape() != wanted:
+        raise popart_exception(
+            f"The label tensor ({labels}) must have shape [{' '.join(map(str, wanted))}] to match "
+            f"all but the final dimension of the probabilities tensor ({probabilities})"
+        )
+    if not labels.row.is_integer:
+        raise popart_exception(
+            "Expected the label tensor NllOp to be an integer data type (fixed point), not "
+            f"{labels.data_type()}"
+        )
 
 
 def open_model(source: Source) -> Builder:

@@ -240,6 +240,28 @@ def test_open_shapes_are_told_by_input_shape_info(device: popart.DeviceInfo) -> 
     np.testing.assert_array_equal(anchors[y], [[6, 9]])
 
 
+def test_losses_that_do_not_fit() -> None:
+    builder = popart.Builder()
+    probabilities = builder.addInitializedInputTensor(np.ones((2, 4, 3), np.float32))
+    labels = builder.addInputTensor("INT32", [2, 4])
+    each = builder.aiGraphcore.nllloss([probabilities, labels], popart.ReductionType.NoReduction)
+    assert (
+        message(
+            lambda: popart.TrainingSession(
+                builder.getModelProto(), popart.DataFlow(1, []), each, popart.ConstSGD(0.1)
+            )
+        )
+        == f"Loss tensor, '{each}', must be a scalar tensor"
+    )
+    wrong = builder.aiGraphcore.nllloss([probabilities, builder.addInputTensor("INT32", [2, 5])])
+    assert message(
+        lambda: popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [wrong]))
+    ) == (
+        "The label tensor (INT32   [2 5]) must have shape [2 4] to match all but the final "
+        "dimension of the probabilities tensor (FLOAT   [2 4 3])"
+    )
+
+
 def test_what_is_known_of_tensors() -> None:
     session, _ = training()
     assert session.getInfo("w") == popart.TensorInfo("FLOAT", [3, 2])
