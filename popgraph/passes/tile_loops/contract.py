@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, vector
-from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -328,8 +327,7 @@ class ContractLoops:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
         memory, index = self.place.of(access)
         if lanes and self._contiguous(access):
-            type_ = VectorType(self.kind, [lanes])
-            return self.writer.once(vector.LoadOp(memory, [self.writer.value(index)], type_))
+            return self.writer.vector_load_input(memory, index, lanes)
         return in_lanes(self.writer, self.writer.load_input(memory, index), lanes)
 
     # Local memory: a row of lanes for every row of a tile

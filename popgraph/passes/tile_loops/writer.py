@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -104,11 +104,25 @@ class Writer:
         known[key] = self.add(op, depth)
         return known[key]
 
+    def shared(
+        self, what: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
+    ) -> SSAValue:
+        """As `once`, for an operation that `what` and its operands tell apart: made when new."""
+        depth = max(self.depths[operand] for operand in operands)
+        known = self.levels[depth].known
+        key = (what, *operands)
+        if key not in known:
+            known[key] = self.add(make(), depth)
+        return known[key]
+
     # Constants
 
     def constant(self, value: int) -> SSAValue:
         """An index constant, at the top of the kernel."""
-        return self.literal(IntegerAttr(value, INDEX))
+        known = self.levels[0].known
+        if value not in known:
+            known[value] = self.literal(IntegerAttr(value, INDEX))
+        return known[value]
 
     def literal(self, value: Attribute) -> SSAValue:
         """A scalar constant, at the top of the kernel."""
@@ -138,15 +152,19 @@ class Writer:
         for depth in sorted(by_depth):
             for counter, factor in by_depth[depth]:
                 part = counter if factor == 1 else self._multiple(counter, factor)
-                total = part if total is None else self.once(arith.AddiOp(total, part))
+                total = part if total is None else self._sum(total, part)
         if total is None:
             return self.constant(index.constant)
         if index.constant:
-            total = self.once(arith.AddiOp(total, self.constant(index.constant)))
+            total = self._sum(total, self.constant(index.constant))
         return total
 
     def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
-        return self.once(arith.MuliOp(counter, self.constant(factor)))
+        pair = (counter, self.constant(factor))
+        return self.shared(arith.MuliOp, pair, lambda: arith.MuliOp(*pair))
+
+    def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        return self.shared(arith.AddiOp, (lhs, rhs), lambda: arith.AddiOp(lhs, rhs))
 
     def bound(self, bound: Bound) -> SSAValue:
         return self.constant(bound) if isinstance(bound, int) else bound
@@ -158,7 +176,20 @@ class Writer:
 
     def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
         """A load of memory that the kernel does not write at this index: once, and far out."""
-        return self.once(memref.LoadOp.get(memory, [self.value(index)]))
+        place = self.value(index)
+        return self.shared(
+            memref.LoadOp, (memory, place), lambda: memref.LoadOp.get(memory, [place])
+        )
+
+    def vector_load_input(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        """As `load_input`, for a vector."""
+        assert isinstance(memory.type, MemRefType)
+        place, kind = self.value(index), memory.type.element_type
+        return self.shared(
+            (vector.LoadOp, lanes),
+            (memory, place),
+            lambda: vector.LoadOp(memory, [place], VectorType(kind, [lanes])),
+        )
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(memref.StoreOp.get(value, memory, [self.value(index)]))
@@ -184,7 +215,11 @@ class Writer:
 
     def broadcast(self, scalar: SSAValue, lanes: int) -> SSAValue:
         """A vector with this scalar in all lanes."""
-        return self.once(vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])))
+        return self.shared(
+            (vector.BroadcastOp, lanes),
+            (scalar,),
+            lambda: vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])),
+        )
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
         assert isinstance(vector_.type, VectorType)
