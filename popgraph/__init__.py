@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from popgraph.builder.builder import Builder
-    from popgraph.compiler import Runner, compile
-    from popgraph.passes.pipeline import Options
-    from popgraph.support.errors import PopgraphError
+    from popgraph.builder.builder import Builder as Builder
+    from popgraph.compiler import Runner as Runner
+    from popgraph.compiler import compile as compile
+    from popgraph.passes.pipeline import Options as Options
+    from popgraph.session import *  # noqa: F403 - PopART's names
+    from popgraph.support.errors import PopgraphError as PopgraphError
 
 _HOMES = {
     "compile": "popgraph.compiler",

@@ -1,0 +1,12 @@
+// The gradient of sum(x * w) with respect to w is x.
+// -p autodiff{loss="loss"}
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%0: tensor<2xf32>):
+    %1 = pg.variable #pg.bytes<"w"> = #pg.data<"0000803f00000040" : tensor<2xf32>>
+    %2 = graphcore.mul %0, %1 : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    %3 = graphcore.reduce_sum %2 {axes = [0], keepdims = false} : (tensor<2xf32>) -> tensor<f32>
+    pg.return [#pg.bytes<"loss">], %3 : tensor<f32>
+  }
+}
+// -----

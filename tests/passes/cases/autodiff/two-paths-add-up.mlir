@@ -1,0 +1,13 @@
+// A value that is used twice gets the sum of what comes back on both paths.
+// -p autodiff{loss="loss"}
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%0: tensor<2xf32>):
+    %1 = pg.variable #pg.bytes<"w"> = #pg.data<"0000803f00000040" : tensor<2xf32>>
+    %2 = graphcore.exp %1 : (tensor<2xf32>) -> tensor<2xf32>
+    %3 = graphcore.mul %2, %1 : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    %4 = graphcore.reduce_sum %3 {axes = [0], keepdims = false} : (tensor<2xf32>) -> tensor<f32>
+    pg.return [#pg.bytes<"loss">], %4 : tensor<f32>
+  }
+}
+// -----
