@@ -11,11 +11,13 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.program import ConstantOp, IntsAttr
+from popgraph.dialects.tile.affine import Linear, linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of
+from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
+from popgraph.passes.reduction_order import Order, orders
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_bytes, lane_type
 from popgraph.passes.tile_loops.panels import balanced, last_panel
@@ -63,8 +65,9 @@ class ScheduleContractions(Pass):
 
 @dataclass(frozen=True)
 class Choice:
-    """A schedule, the factor that runs along vectors, and the layout to pack it into, if any."""
+    """An order, a schedule, which factor runs along vectors, the layout to pack it into, if any."""
 
+    order: Order
     schedule: ScheduleAttr
     factor: int
     layout: LayoutAttr | None
@@ -83,10 +86,11 @@ def choose(op: tile.ContractOp, vector_bytes: int, registers: int) -> Choice | N
         return None
     width = vector_bytes // lane_bytes(kind)
     estimates = [
-        Estimate(op, factor, dim, layout, width, registers)
+        Estimate(op, order, factor, dim, layout, width, registers)
+        for order in orders(op, TERMS)
         for factor in (0, 1)
         for dim in range(op.parallel_rank)
-        for layout in _layouts(op, factor, dim, width)
+        for layout in _layouts(op, order, factor, dim, width)
     ]
     choices = [choice for estimate in estimates for choice in estimate.choices()]
     best = min(choices, key=lambda choice: choice.cycles, default=None)
@@ -112,20 +116,20 @@ def _plain_cycles(op: tile.ContractOp, width: int) -> float:
 
 
 def _layouts(
-    op: tile.ContractOp, factor: int, dim: int, width: int
+    op: tile.ContractOp, order: Order, factor: int, dim: int, width: int
 ) -> Iterator[tuple[LayoutAttr | None, int]]:
     """
     The ways to have `factor` contiguous along `dim`, each with a number of vectors.
 
     As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
     """
-    values, maps = (op.lhs, op.rhs), op.input_maps
-    extent = op.sizes[dim]
+    values, maps = (op.lhs, op.rhs), order.maps
+    extent = order.sizes[dim]
     if dim in maps[1 - factor].used_dims() or dim not in maps[factor].used_dims() or extent < 4:
         return
     type_ = tensor(values[factor])
     most = min(8, -(-extent // width))
-    form = offset(type_, maps[factor], op.sizes)
+    form = offset(type_, maps[factor], order.sizes)
     if form.stride(dim) == 1 and extent >= width:
         for vectors in range(1, most + 1):
             yield None, vectors
@@ -134,13 +138,8 @@ def _layouts(
     plain = [at for at, result in enumerate(maps[factor].results) if _is(result, dim)]
     users = [at for at, result in enumerate(maps[factor].results) if dim in result.used_dims()]
     if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
-        outside = [
-            at
-            for at, result in enumerate(maps[factor].results)
-            if at != plain[0] and all(used < op.parallel_rank for used in result.used_dims())
-        ]
         for vectors in range(1, most + 1):
-            yield panel_layout(type_, plain[0], outside, vectors * width), vectors
+            yield panel_layout(type_, maps[factor], order, plain[0], vectors * width), vectors
 
 
 def _is(result: AffineExpr, dim: int) -> bool:
@@ -148,25 +147,46 @@ def _is(result: AffineExpr, dim: int) -> bool:
 
 
 def panel_layout(
-    type_: TensorType[Attribute], dim: int, outside: list[int], lanes: int
+    type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int, lanes: int
 ) -> LayoutAttr:
-    """`[outside...][dim / lanes][the rest...][lanes]`, padded with zeros."""
+    """
+    `[outside...][dim / lanes][the rest...][lanes]`, padded with zeros.
+
+    Outside stands what only parallel loops go over; the rest stands in the order of the loops.
+    """
     shape = type_.get_shape()
-    dims = [AffineExpr.dimension(at) for at in range(len(shape))]
-    rest = [at for at in range(len(shape)) if at != dim and at not in outside]
-    results = [
-        *[dims[at] for at in outside],
-        dims[dim] // lanes,
-        *[dims[at] for at in rest],
-        dims[dim] % lanes,
+    digits: list[tuple[int, AffineExpr, int]] = []
+    for at, result in enumerate(map_.results):
+        if at != dim:
+            digits += _digits(AffineExpr.dimension(at), shape[at], result, order)
+    digits.sort(key=lambda digit: digit[0])
+    outside = [digit for digit in digits if digit[0] < order.parallel]
+    rest = [digit for digit in digits if digit[0] >= order.parallel]
+    panels = AffineExpr.dimension(dim)
+    all_digits = [
+        *outside,
+        (0, panels // lanes, -(-shape[dim] // lanes)),
+        *rest,
+        (0, panels % lanes, lanes),
     ]
-    physical = [
-        *[shape[at] for at in outside],
-        -(-shape[dim] // lanes),
-        *[shape[at] for at in rest],
-        lanes,
-    ]
-    return LayoutAttr.of(AffineMap(len(shape), 0, tuple(results)), physical)
+    results = tuple(result for _, result, _ in all_digits)
+    return LayoutAttr.of(AffineMap(len(shape), 0, results), [size for _, _, size in all_digits])
+
+
+def _digits(
+    index: AffineExpr, size: int, result: AffineExpr, order: Order
+) -> list[tuple[int, AffineExpr, int]]:
+    """The loops that go over one index of a factor: (loop, its part of the index, how many)."""
+    form = linear(result, order.sizes)
+    used = sorted(result.used_dims())
+    if len(used) == 2 and not form.constant:
+        strides = {form.stride(dim): dim for dim in used}
+        inner = strides.get(1)
+        block = order.sizes[inner] if inner is not None else 0
+        outer = strides.get(block)
+        if inner is not None and outer is not None and order.sizes[outer] * block == size:
+            return [(outer, index // block, size // block), (inner, index % block, block)]
+    return [(max(used, default=-1), index, size)]
 
 
 class Estimate:
@@ -175,6 +195,7 @@ class Estimate:
     def __init__(
         self,
         op: tile.ContractOp,
+        order: Order,
         factor: int,
         dim: int,
         layout: tuple[LayoutAttr | None, int],
@@ -182,13 +203,14 @@ class Estimate:
         registers: int,
     ) -> None:
         self.op, self.factor, self.dim, self.width = op, factor, dim, width
+        self.order = order
         self.layout, self.vectors = layout
         self.registers = registers
         self.extent = op.sizes[dim]
         self.terms = prod(op.sizes[op.parallel_rank :])
-        values, maps = [op.lhs, op.rhs], op.input_maps
         self.forms = [
-            offset(tensor(value), map_, op.sizes) for value, map_ in zip(values, maps, strict=True)
+            offset(tensor(value), map_, order.sizes)
+            for value, map_ in zip([op.lhs, op.rhs], order.maps, strict=True)
         ]
         identity = AffineMap.identity(op.parallel_rank)
         self.others = [
@@ -230,7 +252,7 @@ class Estimate:
             chunk=0 if double else TERMS,
             width=self.width,
         )
-        return Choice(schedule, self.factor, self.layout, self._cycles(rows, block))
+        return Choice(self.order, schedule, self.factor, self.layout, self._cycles(rows, block))
 
     def _cycles(self, rows: Group | None, block: int) -> float:
         total = 0.0
@@ -259,6 +281,8 @@ class Estimate:
             loads *= self._load_cost(vectors)
         loads += self._scalar_loads(rows, scalars, block)
         step = max(work / 2, loads / 2, 4.0) + 0.5
+        if self._overlaps(rows, scalars):
+            step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
         for form in self.others:
             stride = form.stride(self.dim)
@@ -269,14 +293,27 @@ class Estimate:
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
         return cycles
 
+    def _innermost(self) -> int | None:
+        """The innermost reduction."""
+        sizes = self.order.sizes
+        inner = [dim for dim in range(self.order.parallel, len(sizes)) if sizes[dim] > 1]
+        return inner[-1] if inner else None
+
+    def _overlaps(self, rows: Group | None, scalars: Linear) -> bool:
+        """Whether a step of the innermost reduction reads what another row read before."""
+        inner = self._innermost()
+        if rows is None or inner is None:
+            return False
+        return scalars.stride(inner) == scalars.stride(rows.last) != 0
+
     def _load_cost(self, form: Linear) -> float:
         """
         What a vector load from where a factor stands costs more than one from a panel.
 
         It crosses cache lines; steps of a page put all lines into a few places of the cache.
         """
-        inner = [dim for dim, size in enumerate(self.op.sizes) if size > 1]
-        stride = form.stride(inner[-1]) if inner[-1] >= self.op.parallel_rank else 0
+        inner = self._innermost()
+        stride = 0 if inner is None else form.stride(inner)
         far = stride is None or abs(stride) * 4 >= PAGE
         return 6 if far else 2
 
@@ -308,6 +345,8 @@ def _apply(
 ) -> None:
     """Packs the factor (once for all that want it so) and writes the schedule down."""
     op.properties["schedule"] = choice.schedule
+    op.properties["domain"] = IntsAttr.of(choice.order.sizes)
+    op.properties["maps"] = maps_attribute(choice.order.maps)
     if choice.layout is None:
         return
     value = (op.lhs, op.rhs)[choice.factor]

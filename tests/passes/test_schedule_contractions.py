@@ -13,6 +13,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
+from popgraph.passes.reduction_order import orders
 from popgraph.passes.schedule_contractions import Estimate, ScheduleContractions
 from popgraph.passes.tile_loops import TileLoops, chunking
 from popgraph.testing.structured import ContractSpec, contracts
@@ -45,10 +46,11 @@ def test_every_schedule(
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
     choices = [
         choice
+        for order in orders(op, 24)
         for factor in (0, 1)
         for dim in range(spec.parallel)
-        for layout in scheduling._layouts(op, factor, dim, width)
-        for choice in Estimate(op, factor, dim, layout, width, 16).choices()
+        for layout in scheduling._layouts(op, order, factor, dim, width)
+        for choice in Estimate(op, order, factor, dim, layout, width, 16).choices()
     ]
     assume(choices)
     choice = data.draw(st.sampled_from(choices))

@@ -1,0 +1,83 @@
+"""In which order do the reduction loops of a contraction run best?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import simplified
+from popgraph.support.shapes import Shape, prod
+
+
+@dataclass(frozen=True)
+class Order:
+    """The domain of a contraction, and where its factors stand in it."""
+
+    sizes: Shape
+    maps: tuple[AffineMap, ...]
+    parallel: int
+
+
+def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
+    """
+    The order as it is; and for windows that slide, one in which they are not innermost.
+
+    The window's loops then go round blocks of another loop (channels), as long as `terms` allows
+    for all in all. An innermost window reads what the last step read, one place further, and
+    compilers keep that in registers that the sums need.
+    """
+    now = Order(op.sizes, op.input_maps, op.parallel_rank)
+    yield now
+    sums = [dim for dim in range(now.parallel, len(now.sizes)) if now.sizes[dim] > 1]
+    sliding = [dim for dim in sums if _slides(now, dim)]
+    others = [dim for dim in sums if dim not in sliding]
+    if sliding and others:
+        yield _blocked(now, sliding, others, terms)
+
+
+def _slides(order: Order, dim: int) -> bool:
+    """Whether a reduction shares an index with a parallel loop."""
+    return any(
+        dim in used and any(other < order.parallel for other in used)
+        for map_ in order.maps
+        for used in (result.used_dims() for result in map_.results)
+    )
+
+
+def _blocked(order: Order, sliding: list[int], others: list[int], terms: int) -> Order:
+    """`[others...][the last other / block][sliding...][block]`"""
+    *before, inner = others
+    size = order.sizes[inner]
+    most = max(8, terms // prod(order.sizes[dim] for dim in sliding))
+    block = max(part for part in range(1, size + 1) if size % part == 0 and part <= most)
+    if block < min(size, 8):
+        block = size
+    sequence = [*before, -1, *sliding, inner]
+    first = order.parallel
+    place = {dim: first + at for at, dim in enumerate(sequence)}
+    lengths = [
+        size // block if dim == -1 else block if dim == inner else order.sizes[dim]
+        for dim in sequence
+    ]
+    dims: list[AffineExpr] = [AffineExpr.dimension(dim) for dim in range(first)]
+    for dim in range(first, len(order.sizes)):
+        if dim == inner:
+            whole = AffineExpr.dimension(place[-1]) * block
+            dims.append(whole + AffineExpr.dimension(place[inner]))
+        elif dim in place:
+            dims.append(AffineExpr.dimension(place[dim]))
+        else:
+            dims.append(AffineExpr.constant(0))
+    sizes = (*order.sizes[:first], *lengths)
+    maps = (
+        AffineMap(
+            len(sizes),
+            0,
+            tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results),
+        )
+        for map_ in order.maps
+    )
+    return Order(sizes, tuple(simplified(map_, sizes) for map_ in maps), first)
