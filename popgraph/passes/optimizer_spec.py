@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, TypeVar
 from urllib.parse import quote, unquote
@@ -12,9 +12,34 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from popgraph.dialects.program.attributes import Array
+from popgraph.passes.optimizer_scalars import (
+    SGD0,
+    SGD1,
+    SGD2,
+    Compound,
+    Formula,
+    Numbers,
+    adam,
+    adaptive,
+    nesterov,
+)
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
+
+__all__ = [
+    "KINDS",
+    "SGD",
+    "Adam",
+    "Adaptive",
+    "ClipNorm",
+    "Compound",
+    "OptimizerSpec",
+    "Scalar",
+    "Specific",
+    "loss_scale_variable",
+    "streamed_scalars",
+]
 
 
 @dataclass(frozen=True)
@@ -47,54 +72,6 @@ class ClipNorm:
 
     maximum: float
     weights: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Compound:
-    """A scalar of the update rule of one weight, as the program holds it."""
-
-    prefix: str
-    value: float
-    constant: bool
-    dtype: DType
-    weight: str | None
-    """The weight that it belongs to alone; None when it is the one for all."""
-
-    @property
-    def variable(self) -> str:
-        """PopART's name of the streamed tensor."""
-        if self.weight is not None:
-            return f"{self.prefix}___specific___{self.weight}"
-        return f"{self.prefix}___default___{self.dtype.popart}"
-
-    @property
-    def array(self) -> Array:
-        return np.array(self.value, self.dtype.numpy)
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """The values of all hyper-parameters for one weight, by name, as a formula reads them."""
-
-    spec: OptimizerSpec
-
-    def __getattr__(self, name: str) -> float:
-        value = getattr(self.spec, name)
-        return value.value if isinstance(value, Scalar) else float(value)
-
-
-@dataclass(frozen=True)
-class Formula:
-    """How a compound scalar follows from the raw hyper-parameters; constant if those all are."""
-
-    prefix: str
-    parameters: str
-    """Names of the hyper-parameters that it reads."""
-    compute: Callable[[Numbers], float]
-    zero: str = ""
-    """The name of one that, constant and 0, makes the scalar constant whatever the others are."""
-    like_weight: bool = False
-    """Held in the weight's element type, else in FLOAT (DOUBLE for weights of DOUBLE)."""
 
 
 _Spec = TypeVar("_Spec", bound="OptimizerSpec")
@@ -239,93 +216,9 @@ class SGD(OptimizerSpec):
 
     def formulas(self) -> tuple[Formula, ...]:
         if not self.has_velocity:
-            return _SGD0
-        return (_SGD1 if self.combined else _SGD2) + (self._nesterov() if self.nesterov else ())
-
-    def _nesterov(self) -> tuple[Formula, ...]:
-        scale = _gradient_scale1 if self.combined else _gradient_scale2
-        number = 1 if self.combined else 2
-        return (
-            Formula("sgdMomentum", "momentum", lambda s: s.momentum, like_weight=True),
-            Formula("sgdWeightDecay", "weight_decay", lambda s: s.weight_decay),
-            Formula(f"nesterovDampeningScaleFactor{number}", "loss_scaling", scale),
-            Formula(
-                f"nesterovGradScaleFactor{number}",
-                "velocity_scaling",
-                lambda s: s.velocity_scaling * (_replicas1(s) if self.combined else 1),
-            ),
-        )
-
-
-def _replicas1(s: Numbers) -> float:
-    """SGD1: the velocity is itself summed over replicas when it accumulates."""
-    return s.replication if s.accumulation > 1 else 1.0
-
-
-def _gradient_scale1(s: Numbers) -> float:
-    factor = 1.0
-    if s.accumulation > 1 and not s.mean:
-        factor = s.replication
-    elif s.accumulation == 1 and s.mean:
-        factor = 1 / s.replication
-    return factor / (s.loss_scaling * s.accumulation_divisor)
-
-
-def _gradient_scale2(s: Numbers) -> float:
-    return 1 / (s.loss_scaling * s.reduction_divisor)
-
-
-_SGD0 = (
-    Formula(
-        "weightDecayScaleFactor0",
-        "learning_rate dampening weight_decay",
-        lambda s: 1 - s.learning_rate * (1 - s.dampening) * s.weight_decay,
-        zero="weight_decay",
-        like_weight=True,
-    ),
-    Formula(
-        "scaledLearningRate0",
-        "learning_rate dampening loss_scaling",
-        lambda s: s.learning_rate * (1 - s.dampening) / (s.loss_scaling * s.reduction_divisor),
-    ),
-)
-
-_SCALED_DECAY = Formula(
-    "scaledWeightDecay1",
-    "dampening weight_decay velocity_scaling",
-    lambda s: (1 - s.dampening) * s.weight_decay * s.velocity_scaling,
-    zero="weight_decay",
-)
-
-_SGD1 = (
-    _SCALED_DECAY,
-    Formula(
-        "dampeningScaleFactor1",
-        "dampening velocity_scaling loss_scaling",
-        lambda s: (1 - s.dampening) * s.velocity_scaling * _gradient_scale1(s),
-    ),
-    Formula(
-        "scaledLearningRate1",
-        "learning_rate velocity_scaling",
-        lambda s: s.learning_rate / (s.velocity_scaling * _replicas1(s)),
-    ),
-    Formula("scaledMomentum1", "momentum", lambda s: s.momentum / _replicas1(s), like_weight=True),
-)
-
-_SGD2 = (
-    _SCALED_DECAY,
-    Formula(
-        "dampeningScaleFactor2",
-        "dampening velocity_scaling loss_scaling",
-        lambda s: (1 - s.dampening) * s.velocity_scaling * _gradient_scale2(s),
-    ),
-    Formula(
-        "scaledLearningRate2",
-        "learning_rate velocity_scaling",
-        lambda s: s.learning_rate / s.velocity_scaling,
-    ),
-    Formula("scaledMomentum2", "momentum", lambda s: s.momentum, like_weight=True),
-)
+            return SGD0
+        extra = nesterov(self.combined) if self.nesterov else ()
+        return (SGD1 if self.combined else SGD2) + extra
 
 
 @dataclass(frozen=True)
@@ -360,34 +253,8 @@ class Adam(OptimizerSpec):
     def corrects_bias(self) -> bool:
         return not self.mode.endswith("no_bias")
 
-    def _state_scale(self, s: Numbers) -> float:
-        return s.loss_scaling if self.scaled_state else 1.0
-
     def formulas(self) -> tuple[Formula, ...]:
-        scaled = self.scaled_state
-        decay_scaled = scaled and not self.decay
-        lamb = Formula("maxWeightNorm", "max_weight_norm", lambda s: s.max_weight_norm)
-        return (
-            Formula("learningRate", "learning_rate", lambda s: s.learning_rate),
-            Formula(
-                "weightDecay",
-                "weight_decay loss_scaling" if decay_scaled else "weight_decay",
-                lambda s: s.weight_decay * (s.loss_scaling if decay_scaled else 1.0),
-            ),
-            Formula("adamBeta1", "beta1", lambda s: s.beta1),
-            Formula("adamBeta2", "beta2", lambda s: s.beta2),
-            Formula(
-                "adamEps",
-                "epsilon loss_scaling" if scaled else "epsilon",
-                lambda s: s.epsilon * self._state_scale(s),
-            ),
-            Formula(
-                "adamGradientScaling",
-                "loss_scaling",
-                lambda s: self._state_scale(s) / (s.loss_scaling * s.reduction_divisor),
-            ),
-            *([lamb] if self.is_lamb else []),
-        )
+        return adam(scaled_state=self.scaled_state, decay=self.decay, lamb=self.is_lamb)
 
 
 @dataclass(frozen=True)
@@ -420,20 +287,7 @@ class Adaptive(OptimizerSpec):
         return not self.momentum.constant or self.momentum.value != 0
 
     def formulas(self) -> tuple[Formula, ...]:
-        alpha = Formula("adaptiveAlpha", "alpha", lambda s: s.alpha)
-        momentum = Formula("adaptiveMomentum", "momentum", lambda s: s.momentum)
-        return (
-            Formula("learningRate", "learning_rate", lambda s: s.learning_rate),
-            Formula("weightDecay", "weight_decay", lambda s: s.weight_decay),
-            *([] if self.mode == "ada_grad" else [alpha]),
-            *([momentum] if self.has_velocity else []),
-            Formula("adaptiveEps", "epsilon", lambda s: s.epsilon),
-            Formula(
-                "adaptiveGradientScaling",
-                "loss_scaling",
-                lambda s: 1 / (s.loss_scaling * s.reduction_divisor),
-            ),
-        )
+        return adaptive(averages=self.mode != "ada_grad", velocity=self.has_velocity)
 
 
 def _check_mode(mode: str, modes: tuple[str, ...]) -> None:
