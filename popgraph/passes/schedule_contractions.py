@@ -29,6 +29,9 @@ TERMS = 256
 PACK_CYCLES = 2.0
 """What packing costs per element, once per step when the factor is not constant."""
 
+ROW_PACK_CYCLES = 0.5
+"""The same, when whole rows are copied."""
+
 STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
 
@@ -269,7 +272,9 @@ class Estimate:
         total *= prod(dims) / (extent * self.extent)
         value = (self.op.lhs, self.op.rhs)[self.factor]
         if self.layout is not None and not is_constant(value):
-            total += prod(tensor(value).get_shape()) * PACK_CYCLES
+            rows_kept = self.forms[self.factor].stride(self.dim) == 1
+            cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
+            total += prod(tensor(value).get_shape()) * cycles
         return total
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int) -> float:
