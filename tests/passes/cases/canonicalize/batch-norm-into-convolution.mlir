@@ -13,3 +13,13 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<1x2x3x3xf32>):
+    %1 = pg.constant #pg.data<"0000000000000000acff7f3facffff3f" : tensor<2x2x1x1xf32>>
+    %2 = graphcore.conv %0, %1 {strides = [1, 1], dilations = [1, 1], pads = [0, 0, 0, 0], groups = 1} : (tensor<1x2x3x3xf32>, tensor<2x2x1x1xf32>) -> tensor<1x2x3x3xf32>
+    %3 = pg.constant #pg.data<"5ac5a7365ac5a736" : tensor<1x2x1x1xf32>>
+    %4 = graphcore.add %2, %3 : (tensor<1x2x3x3xf32>, tensor<1x2x1x1xf32>) -> tensor<1x2x3x3xf32>
+    pg.return [#pg.bytes<"v1">], %4 : tensor<1x2x3x3xf32>
+  }
+}

@@ -9,3 +9,10 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<2x3xf32>):
+    %1 = graphcore.relu %0 : (tensor<2x3xf32>) -> tensor<2x3xf32>
+    pg.return [#pg.bytes<"v2">], %1 : tensor<2x3xf32>
+  }
+}

@@ -9,3 +9,11 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<3xf32>):
+    %1 = graphcore.exp %0 : (tensor<3xf32>) -> tensor<3xf32>
+    %2 = graphcore.add %1, %1 : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+    pg.return [#pg.bytes<"v2">], %2 : tensor<3xf32>
+  }
+}

@@ -10,3 +10,11 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%0: tensor<2xf32>):
+    %1 = pg.constant #pg.data<"0000404000000041" : tensor<2xf32>>
+    %2 = graphcore.add %0, %1 : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+    pg.return [#pg.bytes<"y">], %2 : tensor<2xf32>
+  }
+}

@@ -24,3 +24,19 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<2x3xf32>):
+    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be" : tensor<3x4xf32>>
+    %2 = pg.constant #pg.data<"00000000000000000000003f0000803f" : tensor<4xf32>>
+    %3 = tile.contract %0, %1 : tensor<2x3xf32>, tensor<3x4xf32> extras(%2 : tensor<4xf32>) domain [2, 4, 3] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [affine_map<(d0, d1) -> (d1)>] finish {
+    ^bb0(%4: f32, %5: f32):
+      %6 = arith.addf %4, %5 : f32
+      %7 = arith.constant 0.000000e+00 : f32
+      %8 = arith.cmpf olt, %6, %7 : f32
+      %9 = arith.select %8, %7, %6 : f32
+      tile.yield %9 : f32
+    } -> tensor<2x4xf32>
+    pg.return [#pg.bytes<"v2">], %3 : tensor<2x4xf32>
+  }
+}

@@ -11,3 +11,11 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<2x3xf32>):
+    %1 = graphcore.reshape %0 {shape = [3, 2]} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    %2 = graphcore.relu %1 : (tensor<3x2xf32>) -> tensor<3x2xf32>
+    pg.return [#pg.bytes<"v1">], %2 : tensor<3x2xf32>
+  }
+}

@@ -20,3 +20,18 @@ builtin.module {
   }
 }
 // -----
+builtin.module {
+  func.func private @exp_4_f32_0(%0: index, %1: memref<4xf32>, %2: memref<4xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = vector.load %1[%3] : memref<4xf32>, vector<4xf32>
+    %5 = math.exp %4 : vector<4xf32>
+    vector.store %5, %2[%3] : memref<4xf32>, vector<4xf32>
+    func.return
+  }
+  pg.graph @main inputs [#pg.bytes<"x0">] {
+  ^bb0(%0: tensor<4xf32>):
+    %1 = tile.launch @exp_4_f32_0 chunks 1 : i64 inplace [0, 0](%0) : (tensor<4xf32>) -> tensor<4xf32>
+    %2 = tile.launch @exp_4_f32_0 chunks 1 : i64 inplace [0, 0](%1) : (tensor<4xf32>) -> tensor<4xf32>
+    pg.return [#pg.bytes<"v0">, #pg.bytes<"v1">], %1, %2 : tensor<4xf32>, tensor<4xf32>
+  }
+}
