@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count
 
-from xdsl.builder import ImplicitBuilder
-from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import (
-    IndexType,
     IntegerAttr,
     MemRefType,
     ModuleOp,
-    StringAttr,
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.program import (
@@ -33,6 +28,7 @@ from popgraph.dialects.tile import BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.program import memory_type
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.copies import Copies
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
@@ -54,7 +50,7 @@ class PlanMemory(Pass):
     name = "plan-memory"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        copies = _Copies(module)
+        copies = Copies(module)
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
             program = _Planner(graph, copies).program()
             program.location = graph.location
@@ -140,7 +136,7 @@ class _Section:
 class _Planner:
     """Plans one graph."""
 
-    def __init__(self, graph: GraphOp, copies: _Copies) -> None:
+    def __init__(self, graph: GraphOp, copies: Copies) -> None:
         self._graph = graph
         self._copies = copies
         self._storage: dict[SSAValue, Storage] = {}
@@ -352,47 +348,3 @@ class _Buffers:
             self._block.add_op(op)
             found = self._known[key] = op.memory
         return found
-
-
-class _Copies:
-    """Functions that move memory as it is, one per size and element type."""
-
-    def __init__(self, module: ModuleOp) -> None:
-        self._module = module
-        self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
-        self._functions: dict[Attribute, func.FuncOp] = {}
-
-    def function(self, type_: MemRefType[Attribute]) -> str:
-        """The name of the function for this type."""
-        if type_ not in self._functions:
-            (size,) = type_.get_shape()
-            wanted = f"copy_{size}_{dtypes.from_ir(type_.element_type).name}"
-            numbered = (f"{wanted}_{number}" for number in count())
-            name = next(name for name in chain([wanted], numbered) if name not in self._taken)
-            self._taken.add(name)
-            self._functions[type_] = copy_function(name, type_)
-        return self._functions[type_].sym_name.data
-
-    def insert(self) -> None:
-        """Puts the functions in front of everything else."""
-        first = self._module.body.block.first_op
-        if first is not None:
-            self._module.body.block.insert_ops_before(list(self._functions.values()), first)
-
-
-def copy_function(name: str, type_: MemRefType[Attribute]) -> func.FuncOp:
-    """A kernel that copies its first memory to its second."""
-    (size,) = type_.get_shape()
-    body = Block(arg_types=[IndexType(), type_, type_])
-    _, source, target = body.args
-    with ImplicitBuilder(body):
-        zero, one, end = (arith.ConstantOp.from_int_and_width(n, IndexType()) for n in (0, 1, size))
-        loop = Block(arg_types=[IndexType()])
-        with ImplicitBuilder(loop):
-            element = memref.LoadOp.get(source, [loop.args[0]])
-            memref.StoreOp.get(element, target, [loop.args[0]])
-            scf.YieldOp()
-        scf.ForOp(zero, end, one, [], loop)
-        func.ReturnOp()
-    inputs = [argument.type for argument in body.args]
-    return func.FuncOp(name, (inputs, []), Region(body), StringAttr("private"))

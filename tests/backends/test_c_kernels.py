@@ -20,7 +20,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.module import print_kernel
-from popgraph.passes.plan_memory import copy_function
+from popgraph.passes.copies import copy_function
 from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
 from tests.backends.c_kernels import INDEX, index
