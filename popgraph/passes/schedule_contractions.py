@@ -35,9 +35,17 @@ ROW_PACK_CYCLES = 0.5
 STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
 
+FAR_CYCLES = 6.0
+"""What a cache line costs that is a page or more away from the last one."""
+
 PAGE = 4096
-"""Bytes; and the elements of a cache line."""
+"""In bytes."""
+
+PAGES = 32
+"""So many lines at the same place of different pages stay in the cache together."""
+
 LINE = 16
+"""Elements of a cache line."""
 
 FEWEST = 4096
 """Contractions of fewer multiplications stay plain loops."""
@@ -282,10 +290,12 @@ class Estimate:
         vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
         work = block * columns
         loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
+        far = self._lines(rows, scalars, block) if self._is_far(scalars) else 0.0
         if self.layout is None:
-            loads *= self._load_cost(vectors)
+            far += loads if self._is_far(vectors) else 0.0
+            loads *= 2  # They cross cache lines.
         loads += self._scalar_loads(rows, scalars, block)
-        step = max(work / 2, loads / 2, 4.0) + 0.5
+        step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
@@ -311,16 +321,23 @@ class Estimate:
             return False
         return scalars.stride(inner) == scalars.stride(rows.last) != 0
 
-    def _load_cost(self, form: Linear) -> float:
+    def _is_far(self, form: Linear) -> bool:
         """
-        What a vector load from where a factor stands costs more than one from a panel.
+        Whether the innermost reduction steps by pages, more of them than a cache keeps.
 
-        It crosses cache lines; steps of a page put all lines into a few places of the cache.
+        Such lines fall into a few sets of the cache and are gone before they are read again.
         """
         inner = self._innermost()
-        stride = 0 if inner is None else form.stride(inner)
-        far = stride is None or abs(stride) * 4 >= PAGE
-        return 6 if far else 2
+        if inner is None or self.order.sizes[inner] <= PAGES:
+            return False
+        stride = form.stride(inner)
+        return stride is None or abs(stride) * 4 >= PAGE
+
+    @staticmethod
+    def _lines(rows: Group | None, form: Linear, block: int) -> float:
+        """How many cache lines the scalars of all rows are in."""
+        stride = form.stride(rows.last) if rows is not None else 0
+        return block if stride is None else min(block, 1 + block * abs(stride) / LINE)
 
     @staticmethod
     def _scalar_loads(rows: Group | None, form: Linear, block: int) -> float:

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import (
+    Float32Type,
+    Float64Type,
     FloatAttr,
     IndexType,
     IntegerAttr,
+    IntegerType,
     ModuleOp,
     TensorType,
     f32,
@@ -68,6 +71,14 @@ def graph_of(
     return ModuleOp([graph])
 
 
+def literal(value: int, kind: Attribute) -> FloatAttr | IntegerAttr:
+    """A number as a scalar of `kind`."""
+    if isinstance(kind, IntegerType):
+        return IntegerAttr(value, kind)
+    assert isinstance(kind, Float32Type | Float64Type)
+    return FloatAttr(float(value), kind)
+
+
 class Body:
     """A block of scalar operations on one element type, being written."""
 
@@ -81,9 +92,7 @@ class Body:
         return op.results[0]
 
     def number(self, value: int) -> SSAValue:
-        if self.floating:
-            return self.add(arith.ConstantOp(FloatAttr(float(value), self.kind)))  # type: ignore[type-var]
-        return self.add(arith.ConstantOp(IntegerAttr(value, self.kind)))  # type: ignore[type-var]
+        return self.add(arith.ConstantOp(literal(value, self.kind)))
 
     def sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.add((arith.AddfOp if self.floating else arith.AddiOp)(lhs, rhs))
@@ -98,6 +107,12 @@ class Body:
         if self.floating:
             return self.add(arith.CmpfOp(lhs, rhs, "olt"))
         return self.add(arith.CmpiOp(lhs, rhs, "slt"))
+
+    def converted(self, value: SSAValue) -> SSAValue:
+        """A 32-bit integer as a number of this body."""
+        if isinstance(self.kind, Float32Type | Float64Type):
+            return self.add(arith.SIToFPOp(value, self.kind))
+        return value
 
     def end(self, *values: SSAValue) -> Region:
         self.block.add_op(tile.YieldOp(*values))
@@ -119,8 +134,7 @@ def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
             return body.add(math.AbsFOp(value))
         case "index":
             small = body.add(arith.IndexCastOp(body.add(tile.IndexOp(0)), i32))
-            wide = body.add(arith.SIToFPOp(small, body.kind)) if body.floating else small  # type: ignore[arg-type]
-            return body.sum(value, wide)
+            return body.sum(value, body.converted(small))
         case "select":
             condition = body.less(value, body.number(1))
             return body.add(arith.SelectOp(condition, value, body.number(1)))
@@ -133,7 +147,8 @@ def finish(kind: Attribute, accumulators: int, extras: int) -> Region:
     """Each accumulator and all extras, added up."""
     body = Body(kind, [kind] * (accumulators + extras))
     results = []
-    for value in body.block.args[:accumulators]:
+    for total in body.block.args[:accumulators]:
+        value: SSAValue = total
         for extra in body.block.args[accumulators:]:
             value = body.sum(value, extra)
         results.append(value)
@@ -189,7 +204,6 @@ class ReduceSpec:
         region = body.end(*nexts)
         maps = [operand.map(rank) for operand in self.operands]
         extra_maps = [operand.map(self.parallel) for operand in self.extras]
-        one = FloatAttr(1.0, kind) if body.floating else IntegerAttr(1, kind)  # type: ignore[type-var]
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             return [
@@ -198,7 +212,7 @@ class ReduceSpec:
                     maps,
                     self.sizes,
                     self.parallel,
-                    [one] * count,
+                    [literal(1, kind)] * count,
                     region,
                     finish(kind, count, len(extra_maps)),
                     [kind] * count,
@@ -287,11 +301,12 @@ class AssembleSpec:
             low + extent + high
             for low, extent, high in zip(self.low, extents, self.high, strict=True)
         ]
-        fill = IntegerAttr(7, kind) if kind == i32 else FloatAttr(7.0, kind)  # type: ignore[type-var]
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             steps = [self.steps] * self.count
-            return [tile.AssembleOp(values, offsets, steps, fill, TensorType(kind, shape))]
+            return [
+                tile.AssembleOp(values, offsets, steps, literal(7, kind), TensorType(kind, shape))
+            ]
 
         return graph_of([(self.piece, kind)] * self.count, build)
 
@@ -308,8 +323,8 @@ class ScatterSpec:
     def module(self) -> ModuleOp:
         kind = KINDS[self.kind]
         body = Body(kind, [kind, i32])
-        value, place = body.block.args
-        place = body.add(arith.IndexCastOp(place, IndexType()))
+        value, number = body.block.args
+        place = body.add(arith.IndexCastOp(number, IndexType()))
         limit = body.add(arith.ConstantOp(IntegerAttr(self.rows, IndexType())))
         place = body.add(arith.RemSIOp(place, limit))
         outer, inner = body.add(tile.IndexOp(0)), body.add(tile.IndexOp(2))
