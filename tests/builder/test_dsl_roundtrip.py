@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.backend.test.case.node import collect_testcases
 
@@ -52,7 +52,12 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
 
 
 class Writing:
-    """A graph that follows the plain data; every value has the shape [N, 4] or [4, 4]."""
+    """
+    A graph that follows the plain data; every value has the shape [N, 4] or [4, 4].
+
+    Stepwise, nodes have the names of the steps towards one result, and most results are used
+    once: as if the graph had been written as an expression, or almost.
+    """
 
     def __init__(self, described: list[tuple[Any, ...]], stepwise: bool) -> None:
         self.store = WeightStore()
@@ -61,54 +66,66 @@ class Writing:
             self.writer.add_input("x", tensor_type("f32", ["N", 4])),
             self.writer.add_initializer("w", np.eye(4, dtype=np.float32)),
         ]
-        for place, step in enumerate(described):
-            # Stepwise names are those that a reader would give to the parts of one expression.
-            self.name = f"out/{place + 1}" if stepwise else self.fresh(step[5] or "v")
-            self.write(*step[:5])
-        last = self.writer.add_node("Identity", [self.values[-1]], outputs=["out"])
+        self.unused: list[Any] = []
+        self.stepwise, self.steps, self.stem = stepwise, 0, "v"
+        for step in described:
+            self.stem = step[5] or "v"
+            self.values.append(self.write(*step[:5]))
+            self.unused.append(self.values[-1])
+        while stepwise and len(self.unused) > 1:
+            rhs = self.unused.pop()
+            self.unused.append(self.node("Add", self.unused.pop(), rhs))
+        result = [self.unused[0] if stepwise else self.values[-1]]
+        last = self.writer.add_node("Neg" if stepwise else "Identity", result, outputs=["last"])
         self.writer.set_outputs(last)
         self.module = self.writer.module()
 
-    def fresh(self, stem: str) -> str:
-        return self.writer.fresh_name(stem)
+    def fresh(self) -> str:
+        self.steps += 1
+        return f"last/{self.steps}" if self.stepwise else self.writer.fresh_name(self.stem)
 
     def pick(self, number: int) -> Any:
-        return self.values[-1 - number % len(self.values)]
+        """Stepwise: an input, the newest result that nobody used, an older one, or any (rarely)."""
+        if not self.stepwise or number == 9:
+            return self.values[-1 - number % len(self.values)]
+        if number < 2 or not self.unused:
+            return self.values[number % 2]
+        return self.unused.pop(0 if number == 8 else -1)
 
-    def write(self, kind: str, first: int, second: int, which: int, value: float) -> None:
-        node = self.writer.add_node
-        x, y = self.pick(first), self.pick(second)
+    def node(self, op_type: str, *inputs: Any, **attributes: Any) -> Any:
+        return self.writer.add_node(op_type, inputs, attributes, outputs=[self.fresh()])[0]
+
+    def write(self, kind: str, first: int, second: int, which: int, value: float) -> Any:
+        x = self.pick(first)
         match kind:
             case "unary":
-                attributes = {"axis": -1} if UNARY[which % 5] == "Softmax" else {}
-                made = node(UNARY[which % 5], [x], attributes, outputs=[self.name])
+                name = UNARY[which % 5]
+                return self.node(name, x, **({"axis": -1} if name == "Softmax" else {}))
             case "binary":
-                if BINARY[which] == "MatMul":
-                    y = self.values[1]
-                made = node(BINARY[which], [x, y], outputs=[self.name])
+                name = BINARY[which]
+                if name == "MatMul":
+                    return self.node(name, x, self.values[1])
+                return self.node(name, self.pick(second), x)
             case "constant":
                 dtype = [np.float32, np.float32, np.float64][which % 3]
                 array = np.full([(), (1,), (1, 1)][which % 3], value, dtype)
-                constant = node("Constant", [], {"value": array}, outputs=[self.name + "c"])
-                cast = node("CastLike", [*constant, x], outputs=[self.name + "d"])
-                made = node("Mul", [x, *cast], outputs=[self.name])
+                held = self.node("Constant", value=array)
+                cast = held if dtype == np.float32 else self.node("CastLike", held, x)
+                return self.node("Mul", *([x, cast] if first % 2 else [cast, x]))
             case "cast":
-                there = node("Cast", [x], {"to": 10}, outputs=[self.name + "t"])
-                made = node("Cast", there, {"to": 1}, outputs=[self.name])
+                return self.node("Cast", self.node("Cast", x, to=10), to=1)
             case "dropout":
-                made = node("Dropout", [x], outputs=[self.name, ["", "m" + self.name][which % 2]])
+                names = [self.fresh(), ["", self.writer.fresh_name("mask")][which % 2]]
+                return self.writer.add_node("Dropout", [x], outputs=names)[0]
             case "custom":
                 attributes = {"a": which, "f": value, "s": 'q"\n', "n": [1, 2], "e": [0.5]}
-                made = node(
-                    "Odd", [x, None, y], attributes, domain="com.example", outputs=[self.name],
-                    result_types=[x.type],
-                )  # fmt: skip
-            case _:
-                shape = node(
-                    "Constant", [], {"value": np.array([-1, 4])}, outputs=[self.name + "s"]
-                )
-                made = node("Reshape", [x, *shape], outputs=[self.name])
-        self.values.append(made[0])
+                if self.stepwise:
+                    return self.node("Relu", x)
+                return self.writer.add_node(
+                    "Odd", [x, None, self.pick(second)], attributes, domain="com.example",
+                    outputs=[self.fresh()], result_types=[x.type],
+                )[0]  # fmt: skip
+        return self.node("Reshape", x, self.node("Constant", value=np.array([-1, 4])))
 
 
 def assert_roundtrip(module: Any, weights: WeightStore) -> str:
@@ -119,6 +136,7 @@ def assert_roundtrip(module: Any, weights: WeightStore) -> str:
     return text
 
 
+@settings(max_examples=max(150, settings.default.max_examples))
 @given(steps(), st.booleans())
 def test_a_module_printed_and_parsed_is_the_same(
     described: list[tuple[Any, ...]], stepwise: bool
@@ -137,6 +155,10 @@ TEXTS = {
     "alias": "h = x\n    y = h",
     "backticks": "`my value/1` = x\n    `weight` = `my value/1`\n    y = `weight`",
     "steps by hand": "`y/1` = Relu(x)\n    y = Neg(`y/1`) + Neg(x)",
+    "steps out of order": "`y/1` = Relu(x)\n    `y/2` = Neg(x)\n    y = `y/2` + `y/1`",
+    "a step that others use": "`y/1` = Relu(x)\n    y = Neg(`y/1`)\n    z = `y/1` + y",
+    "a step too few": "`y/2` = Relu(x)\n    y = Neg(`y/2`)",
+    "a constant before": "`y/1` = i64([-1, 4])\n    `y/2` = Relu(x)\n    y = Reshape(`y/2`, `y/1`)",
     "several results": "(a, b) = Split(x, [1, 3], axis=1)\n    y = Concat(b, a, axis=1)",
     "constants": "const c: f32[2, 2] = [[0.1, -0.0], [inf, nan]]\n    const i = 7\n    y = x",
     "empty": "const c: f32[0] = []\n    const d: f32[2, 0] = []\n    y = x",
@@ -247,6 +269,7 @@ def placeless(node: Any) -> Any:
     return replace(node, span=NOWHERE, **fields)
 
 
+@settings(max_examples=max(300, settings.default.max_examples))
 @given(expressions)
 def test_a_tree_written_down_and_parsed_is_the_same(expression: Any) -> None:
     target = tree.Target(NOWHERE, tree.Name(NOWHERE, "y"), None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from popgraph.builder.dsl.lower import GraphLowering, Setting
 from popgraph.builder.dsl.operators import GRAPHCORE
@@ -27,7 +27,7 @@ from popgraph.builder.dsl.tree import (
     Train,
     Truth,
 )
-from popgraph.dialects.onnx.types import dims
+from popgraph.dialects.onnx.types import describe, dims
 
 LOSS = "loss"
 OPTIMIZER = "optimizer"
@@ -69,9 +69,12 @@ class TrainingLowering(GraphLowering):
     """A graph and what its `train` section adds."""
 
     def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-        if len(call.path.parts) == 1 and call.path.text in LOSSES:
-            call = self.loss(call)
-        return super().call(call, names)
+        if len(call.path.parts) != 1 or call.path.text not in LOSSES:
+            return super().call(call, names)
+        values = super().call(self.loss(call), names)
+        if call.path.text == "nll":
+            self.check_labels(call.path.span, values[0])
+        return values
 
     def loss(self, call: Call) -> Call:
         """`nll(y, labels)` under the full name of the operator."""
@@ -85,6 +88,21 @@ class TrainingLowering(GraphLowering):
         span = call.path.span
         parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
         return Call(call.span, Path(span, tuple(parts)), call.arguments)
+
+    def check_labels(self, span: Span, loss: SSAValue) -> None:
+        """Notes a mistake unless every row of probabilities has one label."""
+        assert isinstance(loss.owner, Operation)
+        probabilities, labels = (operand.type for operand in loss.owner.operands)
+        rows, given = dims(probabilities), dims(labels)
+        if rows is None or given is None:
+            return
+        pairs = zip(rows[:-1], given, strict=False)
+        if len(rows) != len(given) + 1 or any(a != b for a, b in pairs if None not in (a, b)):
+            self.source.mismatch(
+                span,
+                f"labels of type {describe(labels)} do not fit {describe(probabilities)}",
+                "every row of probabilities, along the last axis, has one label",
+            )
 
     def check_loss(self, value: SSAValue, span: Span) -> None:
         """Notes a mistake at `span` unless the loss may be a single number."""
