@@ -114,9 +114,6 @@ class SessionModel:
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""
         infos = self.infos()
-        loss = infos.get(self.final_loss or "")
-        if loss is not None and loss.nelms() != 1:
-            raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")
         for op in self.graph.nodes:
             if (op.domain, op.op_type) != (DOMAIN, "Nll"):
                 continue
@@ -124,6 +121,9 @@ class SessionModel:
             found = [infos[name] for name in names if name in infos]
             if len(found) == 2:
                 _check_labels(*found)
+        loss = infos.get(self.final_loss or "")
+        if loss is not None and loss.nelms() != 1:
+            raise popart_exception(f"Loss tensor, '{self.final_loss}', must be a scalar tensor")
 
 
 def _check_labels(probabilities: TensorInfo, labels: TensorInfo) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,16 @@ from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
 from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
+from popgraph.session.weights import HostWeights
 
 
 class Session:
-    """What both kinds of session do: compile a model, move weights, run steps."""
+    """
+    What both kinds of session do: compile a model, move weights, run steps.
+
+    Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 stay what they are,
+    and so do their anchors. Inputs of INT32 and INT64 are taken for each other where they fit.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,6 @@ class Session:
         self._patterns = patterns or Patterns()
         self._device = deviceInfo or DeviceManager().createCpuDevice()
         self._executable: Executable | None = None
-        self._staged: dict[str, Array] | None = None
         self._sent = False
         self._checked = False
         self._options.check(training=self._training)
@@ -63,7 +68,7 @@ class Session:
         with as_popart_errors():
             self._model = SessionModel(fnModel, inputShapeInfo or InputShapeInfo(), losses)
             self._program = Program(self._model, self._request())
-        self._host = {id: array.copy() for id, array in self._program.first_values.items()}
+        self._weights = HostWeights(self._program.first_values)
 
     @property
     def _training(self) -> bool:
@@ -147,63 +152,26 @@ class Session:
 
     def weightsFromHost(self) -> None:
         """Sends the host's weights and optimizer state to the program."""
-        executable = self._prepared_for("weightsFromHost()")
-        for id in executable.variables:
-            if id in self._host:
-                executable.write(id, self._host[id])
+        self._weights.send(self._prepared_for("weightsFromHost()"))
         self._sent = True
 
     def weightsToHost(self) -> None:
         """Fetches the weights and optimizer state, for `readWeights` to hand out."""
-        executable = self._prepared_for(
-            "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
-        )
-        self._staged = {
-            id: executable.read(id) if id in executable.variables else array
-            for id, array in self._host.items()
-        }
-
-    def holds(self, id: str) -> bool:
-        """Whether this is a weight or a state that the host can read."""
-        return id in self._host
-
-    def weight(self, id: str) -> Array:
-        """A weight as `weightsToHost` fetched it."""
-        return (self._staged or self._host)[id]
+        call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
+        self._weights.fetch(self._prepared_for(call))
 
     def readWeights(self, weightsIo: PyWeightsIO) -> None:
         """Copies the weights that `weightsToHost` fetched into the user's arrays."""
-        for id, target in weightsIo.weights.items():
-            if not self.holds(id):
-                continue
-            source = self.weight(id)
-            if source.nbytes != target.nbytes:
-                raise popart_runtime_error(
-                    f"sizes (in bytes) of src ({source.nbytes}) and dst ({target.nbytes}) differ "
-                    f"in hostStreamToHost for {id}"
-                )
-            target.reshape(-1)[...] = source.reshape(-1)
+        self._weights.read(weightsIo.weights)
 
     def writeWeights(self, weightsIo: PyWeightsIO) -> None:
         """Takes new weights; `weightsFromHost` sends them."""
-        if self._constant_weights:
-            raise popart_runtime_error(
-                "Cannot call writeWeights when constantWeights is set. Set `constantWeights` to "
-                "False in the `SessionOption`s when initialising the session to enable this "
-                "behaviour."
-            )
-        for id, source in weightsIo.weights.items():
-            if id in self._host:
-                self._replace(id, source)
+        self._refuse_if_constant("writeWeights")
+        self._weights.write(weightsIo.weights)
 
-    def _replace(self, id: str, array: Array) -> None:
-        held = self._host[id]
-        if array.size != held.size or array.dtype != held.dtype:
-            raise popart_exception(
-                "Trying to reset weights using tensor with non matching tensor info. "
-                f"Tensor ID: {id}"
-            )
-        self._host[id] = array.reshape(held.shape).copy()
+    def weights(self) -> Mapping[str, Array]:
+        """The weights and states that `weightsToHost` fetched, by name."""
+        return self._weights.fetched()
 
     def resetHostWeights(
         self,
@@ -211,32 +179,26 @@ class Session:
         ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False,
     ) -> None:
         """Takes the weights of another model; `weightsFromHost` sends them."""
+        self._refuse_if_constant("resetHostWeights")
+        self._weights.reset(
+            weights_of(modelProtoOrFilename), ignoreWeightsInModelWithoutCorrespondingHostWeight
+        )
+        self._sent = False
+
+    def _refuse_if_constant(self, call: str) -> None:
         if self._constant_weights:
             raise popart_runtime_error(
-                "Cannot call resetHostWeights when constantWeights is set. Set `constantWeights` "
-                "to False in the `SessionOption`s when initialising the session to enable this "
-                "behaviour."
+                f"Cannot call {call} when constantWeights is set. Set `constantWeights` to False "
+                "in the `SessionOption`s when initialising the session to enable this behaviour."
             )
-        for id, array in weights_of(modelProtoOrFilename).items():
-            if id in self._host:
-                if array.shape != self._host[id].shape:
-                    raise popart_exception(
-                        "Trying to reset weights using tensor with non matching tensor info. "
-                        f"Tensor ID: {id}"
-                    )
-                self._replace(id, array)
-            elif not ignoreWeightsInModelWithoutCorrespondingHostWeight:
-                raise popart_exception(f"resetWeights, no tensor '{id}' in tensors")
-        self._sent = False
 
     def modelToHost(self, filename: str | Path) -> None:
         """Writes the model with its weights and optimizer state as they are now."""
         self.weightsToHost()
-        assert self._staged is not None
         if not self._constant_weights:
-            self._host = {id: array.copy() for id, array in self._staged.items()}
+            self._weights.keep_fetched()
         with as_popart_errors():
-            Path(filename).write_bytes(model_with_weights(self._model, self._host))
+            Path(filename).write_bytes(model_with_weights(self._model, self._weights.values()))
 
     # optimizer
 
@@ -252,7 +214,7 @@ class Session:
         if isinstance(stepio, int):  # the form with a program handle, of which there is one
             stepio = debugName
         executable = self._prepared("Session::run(...): prepareDevice must be called before run")
-        if self._training and not self._sent and self._host:
+        if self._training and not self._sent and len(self._weights):
             raise popart_runtime_error(
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"

@@ -134,9 +134,7 @@ class Session:
             self._inference.prepareDevice()
         if self._training is not None:
             self._training.weightsToHost()
-            ids = [id for id in self._inference.getAllTensorIds() if self._training.holds(id)]
-            arrays = {id: self._training.weight(id) for id in ids}
-            self._inference.writeWeights(PyWeightsIO(arrays))
+            self._inference.writeWeights(PyWeightsIO(self._training.weights()))
             self._inference.weightsFromHost()
         self._inference.run(stepio)
 
