@@ -46,6 +46,7 @@ class AddOptimizer(Pass):
     """
 
     name = "add-optimizer"
+    KEEPS_MEANING = False
 
     optimizer: str
     gradients: tuple[str, ...] = ()

@@ -33,6 +33,8 @@ class Pass(ModulePass):
     """
 
     TOLERANCE: ClassVar[float] = 0.0
+    KEEPS_MEANING: ClassVar[bool] = True
+    """False for a pass whose job is to change what the program does."""
 
     @abstractmethod
     def run(self, compilation: Compilation, module: ModuleOp) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from popgraph.passes.pipeline import PASSES, factories
 from xdsl.parser import Parser
 from xdsl.passes import PassPipeline
 
 from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import PASSES, factories
 from popgraph.testing import assert_same_meaning
 
 CASES = Path(__file__).parent / "cases"
@@ -57,7 +57,8 @@ def test_case(case: Case, request: pytest.FixtureRequest) -> None:
     before = module.clone()
     PassPipeline.parse_spec(factories(), case.spec).apply(compilation, module)
     check_ir(module)
-    assert_same_meaning(before, module, compilation.weights, tolerance=1e-6)
+    if PASSES[case.path.parent.name].KEEPS_MEANING:
+        assert_same_meaning(before, module, compilation.weights, tolerance=1e-6)
     if request.config.getoption("--bless"):
         case.bless(str(module))
         return

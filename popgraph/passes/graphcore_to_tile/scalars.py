@@ -47,9 +47,8 @@ def sigmoid(x: SSAValue) -> Operand:
 
 
 def float_relu(x: SSAValue) -> Operand:
-    """Chosen so that NaN, which is not less than 0, passes."""
-    zero = like(x, 0)
-    return arith.SelectOp(arith.CmpfOp(x, zero, "olt"), zero, x)
+    """A maximum, which NaN passes and vectors know; a comparison and a choice they do not."""
+    return arith.MaximumfOp(x, like(x, 0))
 
 
 def known(value: SSAValue) -> int | None:
