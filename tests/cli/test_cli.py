@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from popgraph.builder.dsl import load
 from popgraph.cli import COMMANDS, app
+from popgraph.passes.pipeline import PASSES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MLP = str(EXAMPLES / "mlp.pgraph")
@@ -445,3 +446,21 @@ def test_our_own_mistakes_are_called_that(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("popgraph.cli.models.load", lambda path: 1 / 0)
     output = call("convert", MLP, "m.onnx", code=1).output
     assert output.startswith("error: PopGraph broke a promise of its own: ZeroDivisionError")
+
+
+def test_what_print_shows_opt_can_check() -> None:
+    """The elements of large weights are no part of the text, and not needed to compare."""
+    shown = call("print", MLP, "--at", "graphcore", "--dim", "N=2").stdout
+    assert "#pg.blob" in shown
+    assert "graphcore.mat_mul" in call("opt", "-p", "cse,dce", "--check", text=shown).stdout
+
+
+def test_opt_check_finds_a_pass_that_changes_the_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: object, compilation: object, module: Any) -> None:
+        for op in module.walk():
+            if op.name == "graphcore.neg":
+                op.results[0].replace_all_uses_with(op.operands[0])
+
+    monkeypatch.setattr(PASSES["dce"], "run", wrong)
+    assert call("opt", "-p", "dce", text=PROGRAM).stdout
+    assert "error: " in call("opt", "-p", "dce", "--check", text=PROGRAM, code=1).output
