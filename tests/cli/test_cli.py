@@ -464,3 +464,16 @@ def test_opt_check_finds_a_pass_that_changes_the_meaning(monkeypatch: pytest.Mon
     monkeypatch.setattr(PASSES["dce"], "run", wrong)
     assert call("opt", "-p", "dce", text=PROGRAM).stdout
     assert "error: " in call("opt", "-p", "dce", "--check", text=PROGRAM, code=1).output
+
+
+def test_the_environment_shows_and_keeps_every_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POPGRAPH_DEBUG", "4")
+    monkeypatch.setenv("POPGRAPH_DUMP", str(tmp_path))
+    shown = call("run", MLP, "--random").stderr
+    for sign in (" ms\n", "// after onnx-to-graphcore", "// after plan-memory", "void main_run("):
+        assert sign in shown
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert any(name.endswith("_plan-memory.mlir") for name in kept)
+    assert "main_0.c" in kept

@@ -17,6 +17,7 @@ from popgraph.backends.c.toolchain import library
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import ProgramOp
+from popgraph.support.debug import note_source
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
@@ -159,5 +160,7 @@ def build(
     kernels = printer.print_kernels(module)
     units = [printer.program_unit(program, layout, kernels)]
     units += [printer.kernel_unit(group) for group in printer.split(kernels, PARTS)]
+    for number, unit in enumerate(units):
+        note_source(f"{name}_{number}.c", unit.text)
     entries = load(library(units), name)
     return CExecutable(program, layout, entries, weights, threads)
