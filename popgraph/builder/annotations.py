@@ -213,9 +213,9 @@ class Annotations(ABC):
         self._note(MEMORY, (nodeOutputNames, float(availableMemoryProportion)), None)
 
     def setPartialsType(self, nodeOutputName: NodeIds, partialsType: str) -> None:
-        if partialsType not in ("HALF", "FLOAT"):
+        if partialsType.upper() not in ("HALF", "FLOAT"):
             raise popart_exception(f"Unknown partials type {partialsType}; HALF or FLOAT")
-        self._note(PARTIALS, (nodeOutputName, partialsType), None)
+        self._note(PARTIALS, (nodeOutputName, partialsType.upper()), None)
 
     def getPartialsType(self, nodeOutputName: NodeIds) -> str:
         held = self._held(self._node_of(nodeOutputName)).get(PARTIALS)

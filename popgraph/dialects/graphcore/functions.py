@@ -21,9 +21,10 @@ from popgraph.dialects.graphcore.base import (
     Unary,
     is_float,
     precisely,
+    shape_of,
     tensor_of,
 )
-from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.broadcasting import BroadcastOp, scalar
 from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.support import dtypes
 
@@ -37,10 +38,10 @@ class FloatUnary(Unary):
 
 
 class Step(Unary):
-    """A function that is constant between its jumps: no gradient flows."""
+    """A function that is constant between its jumps: its gradient is zero."""
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        return (None,)
+        return (BroadcastOp(scalar(0, dy), shape=shape_of(self.x)),)
 
 
 @irdl_op_definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, f32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
@@ -33,7 +33,7 @@ from popgraph.dialects.graphcore.broadcasting import (
 )
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import CompareOp
-from popgraph.support import shapes
+from popgraph.support import dtypes, shapes
 
 
 class _Extreme(AxesReduction):
@@ -133,7 +133,13 @@ class ReduceMeanOp(AxesReduction, Composite):
         return (BroadcastOp(share, shape=shape_of(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:
-        total = ReduceSumOp(self.x, axes=self.axes.data, keepdims=flag(self.keepdims))
+        # The sum of many halves is not a half where their mean is one.
+        element = tensor_of(self.x).element_type
+        narrow = dtypes.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
+        x = CastOp(self.x, to=f32) if narrow else self.x
+        total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
+        if narrow:
+            return (CastOp(MulOp(total, scalar(1 / self.count, total)), to=element),)
         if is_float(self.x):
             return (MulOp(total, scalar(1 / self.count, total)),)
         return (DivOp(total, scalar(self.count, total)),)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
+from onnx.defs import OpSchema, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, f16, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
@@ -50,6 +52,10 @@ def _type_proto(type_: Attribute) -> TypeProto:
 def _type_of(data: bytes) -> Attribute:
     """Of a serialized TypeProto: building a type of the IR anew costs more than the inference."""
     return read_type(TypeProto.FromString(data))
+
+
+Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
+"""A schema to ask about a node, its operands' types, and the elements of those that are known."""
 
 
 class Inference:
@@ -156,20 +162,53 @@ class Inference:
         node = write_node(op, self.store, name_of)
         inside = set(_values_inside(op))
         outer = {value: name for value, name in names.items() if value not in inside}
-        try:
-            found = infer_node_outputs(
-                op.SCHEMA,
-                node,
-                {name: _type_proto(value.type) for value, name in outer.items()},
-                {name: self._tensor(value) for value, name in outer.items() if value in self.known},
-                opset_imports=[helper.make_opsetid(*pair) for pair in self.opsets.items()],
-            )
-        except (InferenceError, ValidationError, RuntimeError, ValueError) as error:
+        error: Exception | None = None
+        for schema, types, arrays in self._readings(op, outer):
+            try:
+                found = infer_node_outputs(
+                    schema,
+                    node,
+                    {name: _type_proto(types[value]) for value, name in outer.items()},
+                    {names[value]: tensor for value, tensor in arrays.items()},
+                    opset_imports=[helper.make_opsetid(*pair) for pair in self.opsets.items()],
+                )
+                break
+            except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
+                error = error or failure
+        else:
             if any(isinstance(value.type, UnknownType) for value in outer):
                 return {}
             raise _mismatch(op, str(error)) from error
         read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
         return {value: read[names[value]] for value in op.results if names.get(value) in read}
+
+    def _readings(self, op: SchemaOp, operands: Iterable[SSAValue]) -> Iterator[Reading]:
+        """
+        The ways to read a node, until its schema agrees with one.
+
+        After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
+        scalars (and statistics) in single precision beside tensors in half, and element types
+        that only a later version of the operator allows.
+        """
+        types = {value: value.type for value in operands}
+        tensors = {value: self._tensor(value) for value in types if value in self.known}
+        yield op.SCHEMA, types, tensors
+        short = [value for value in tensors if self.known[value].dtype == np.int32]
+        if short:
+            wide = {value: self.known[value].astype(np.int64) for value in short}
+            yield (
+                op.SCHEMA,
+                types | {value: tensor_type(i64, wide[value].shape) for value in short},
+                tensors | {value: numpy_helper.from_array(wide[value]) for value in short},
+            )
+        single = [value for value in types if _is_beside_half(op, value)]
+        if single:
+            halves = {value: tensor_type(f16, dims(value.type)) for value in single}
+            yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
+        latest = get_schema(op.op_type, op.domain)
+        knows_all = set(op.onnx_attributes()) <= set(latest.attributes)
+        if knows_all and not latest.deprecated and latest.since_version != op.since_version:
+            yield latest, types, tensors
 
     def _tensor(self, value: SSAValue) -> TensorProto:
         if value not in self._tensors:
@@ -216,6 +255,15 @@ def _values_inside(op: Operation) -> Iterator[SSAValue]:
             yield from block.args
             for inner in block.ops:
                 yield from _values_inside(inner)
+
+
+def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
+    """Whether an operand in single precision counts as one in half, for the sake of others."""
+    halves = any(erased(other.type) == tensor_type(f16, None) for other in op.operands)
+    if not halves or erased(value.type) != tensor_type(f32, None):
+        return False
+    shape = static_shape(value.type)
+    return op.op_type == "BatchNormalization" or (shape is not None and prod(shape) == 1)
 
 
 def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:

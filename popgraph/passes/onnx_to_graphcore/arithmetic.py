@@ -73,13 +73,21 @@ def _register_tables() -> None:
     for name, unary in UNARY.items():
         lowers(name)(lambda node, unary=unary: unary(node[0]))  # type: ignore[misc]
     for name, binary in BINARY.items():
-        lowers(name)(lambda node, binary=binary: binary(node[0], second(node)))  # type: ignore[misc]
+        lowers(name)(lambda node, binary=binary: binary(*alike(node[0], second(node))))  # type: ignore[misc]
     for name, join in VARIADIC.items():
-        lowers(name)(lambda node, join=join: reduce(join, node.inputs))  # type: ignore[misc]
+        lowers(name)(lambda node, join=join: reduce(join, alike(*node.inputs)))  # type: ignore[misc]
 
 
 _register_tables()
 REGISTRY[GRAPHCORE, "Round"] = REGISTRY["", "Round"]
+
+
+def alike(*values: SSAValue) -> list[Operand]:
+    """The values in one element type: beside tensors in half, PopART takes scalars in single."""
+    half, single = dtypes.BY_NAME["f16"], dtypes.BY_NAME["f32"]
+    if {dtype_of(value) for value in values} != {half, single}:
+        return list(values)
+    return [cast(value, half) for value in values]
 
 
 def second(node: Node) -> SSAValue:
@@ -175,7 +183,7 @@ def clip(node: Node) -> Lowered:
         if bound is None and name in node.op.onnx_attributes():
             bound = node.scalar(node.real(name))
         if bound is not None:
-            result = limit(result, bound)
+            result = limit(result, cast(bound, node.dtype))
     return result
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -52,17 +52,29 @@ def hardmax(node: Node) -> Lowered:
 @lowers("BatchNormalization")
 @lowers("BatchNormalization", domain=GRAPHCORE)
 def batch_normalization(node: Node) -> Lowered:
-    if not node.integer("spatial", 1):
-        raise node.unsupported("spatial = 0", "statistics per channel are")
     epsilon = node.real("epsilon", 1e-5)
-    numbers = [cast(node[index], node.dtype) for index in (1, 2)]
+    x, *numbers = _channels(node, [node[0], node[1], node[2]])
     if not _is_training(node):
-        numbers += [cast(_untrained(node, index), node.dtype) for index in (3, 4)]
-        return [gc.BatchNormOp(node[0], *numbers, epsilon=epsilon)]
-    made = gc.BatchNormTrainOp(node[0], *numbers, epsilon=epsilon)
-    result, mean, variance = made.results
+        old = _channels(node, [node[0], *(_untrained(node, index) for index in (3, 4))])
+        made: Operand = gc.BatchNormOp(x, *numbers, *old[1:], epsilon=epsilon)
+        return [reshaped(SSAValue.get(made), node.shape)]
+    result, *statistics = gc.BatchNormTrainOp(x, *numbers, epsilon=epsilon).results
+    mean, variance = (reshaped(value, shape_of(node[1])) for value in statistics)
     running = [_running(node, 3, mean), _running(node, 4, _running_variance(node, variance))]
-    return [result, *running, mean, variance]
+    return [reshaped(result, node.shape), *running, mean, variance]
+
+
+def _channels(node: Node, values: Sequence[Operand]) -> list[Operand]:
+    """x and numbers of its channels, in its type; not `spatial`, each element is a channel."""
+    x, *numbers = values
+    numbers = [cast(value, node.dtype) for value in numbers]
+    if node.integer("spatial", 1):
+        return [x, *numbers]
+    flat = (node.shape[0], prod(node.shape[1:]), 1)
+    return [
+        reshaped(SSAValue.get(x), flat),
+        *(reshaped(SSAValue.get(value), (prod(shape_of(value)),)) for value in numbers),
+    ]
 
 
 def _untrained(node: Node, index: int) -> Operand:
@@ -78,10 +90,11 @@ def _is_training(node: Node) -> bool:
     return node.output_count > 1 and not node.integer("is_test")
 
 
-def _running_variance(node: Node, variance: SSAValue) -> Operand:
-    if not node.integer("unbiased_variance"):
+def _running_variance(node: Node, variance: Operand) -> Operand:
+    # The batchnormalization of ai.graphcore is PyTorch's, which corrects the bias.
+    if not node.integer("unbiased_variance", int(node.op.domain == GRAPHCORE)):
         return variance
-    count = node.shape[0] * prod(node.shape[2:])
+    count = prod(node.shape) // prod(shape_of(node[1]))
     return gc.MulOp(variance, node.scalar(count / max(count - 1, 1)))
 
 
