@@ -207,10 +207,10 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
 
 def find(op: Operation) -> Row:
     """The row of an operation that computes within one kind of element."""
-    if op.name in ("arith.cmpf", "arith.cmpi"):
+    if op.name in ("arith.cmpf", "arith.cmpi", "tile.compare"):
         predicate = op.properties["predicate"]
         assert isinstance(predicate, IntegerAttr)
-        return (CMPF if op.name == "arith.cmpf" else CMPI)[predicate.value.data]
+        return (CMPI if op.name == "arith.cmpi" else CMPF)[predicate.value.data]
     if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
         return FLOAT_AND_NUMBER[op.name]
     row = _TABLES.get(_element(op).kind, {}).get(op.name)
@@ -283,7 +283,7 @@ def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
 def _as_mask(op: Operation, computed: str) -> str:
     """Comparisons give lanes as wide as what they compare; a mask in a variable has i32 lanes."""
     result = op.results[0].type
-    if not op.name.startswith("arith.cmp"):
+    if not op.name.startswith(("arith.cmp", "tile.compare")):
         return computed
     name, count = types.value(result), types.lanes(result)
     found = _element(op)
@@ -373,6 +373,7 @@ def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> st
 
 _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "arith.select": _select,
+    "tile.select": _select,
     "arith.bitcast": _bitcast,
     "vector.broadcast": _broadcast,
     "vector.extract": _extract,

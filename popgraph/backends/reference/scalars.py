@@ -12,6 +12,7 @@ from xdsl.dialects import arith, math, vector
 from xdsl.ir import Operation
 
 from popgraph.backends.reference.memory import literal_value, numpy_dtype
+from popgraph.dialects import tile
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -98,6 +99,7 @@ PLAIN: dict[type[Operation], Function] = {
     arith.MaximumfOp: np.maximum,
     arith.MinimumfOp: np.minimum,
     arith.SelectOp: select,
+    tile.SelectOp: select,
     arith.AddiOp: operator.add,
     arith.SubiOp: operator.sub,
     arith.MuliOp: operator.mul,
@@ -221,6 +223,7 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.ConstantOp: constant,
     arith.CmpiOp: compare_integers,
     arith.CmpfOp: lambda op: _FLOAT[op.predicate.value.data],
+    tile.CompareOp: lambda op: _FLOAT[op.predicate.value.data],
     arith.IndexCastOp: to_result,
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.lanes import CompareOp, SelectOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
 from popgraph.dialects.tile.structured import (
     AssembleOp,
@@ -27,6 +28,7 @@ TILE = Dialect(
         AssembleOp,
         BufferOp,
         CallOp,
+        CompareOp,
         ContractOp,
         ElementOp,
         IndexOp,
@@ -37,6 +39,7 @@ TILE = Dialect(
         ProgramOp,
         ReduceOp,
         ScatterOp,
+        SelectOp,
         UnpackOp,
         ViewOp,
         YieldOp,
@@ -49,6 +52,7 @@ __all__ = [
     "AssembleOp",
     "BufferOp",
     "CallOp",
+    "CompareOp",
     "ContractOp",
     "ElementOp",
     "IndexOp",
@@ -61,6 +65,7 @@ __all__ = [
     "ReduceOp",
     "ScatterOp",
     "ScheduleAttr",
+    "SelectOp",
     "Structured",
     "UnpackOp",
     "ViewOp",

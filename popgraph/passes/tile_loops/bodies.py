@@ -37,7 +37,7 @@ LANEWISE: tuple[type[Operation], ...] = (
     math.RoundEvenOp,
     math.FmaOp,
 )
-"""What works on vectors as on scalars. (Stock comparisons and selections do not.)"""
+"""What works on vectors as on scalars."""
 
 
 def lane_type(types: Sequence[Attribute]) -> Attribute | None:
@@ -55,11 +55,18 @@ def lane_bytes(kind: Attribute) -> int:
 
 def works_on_lanes(block: Block, kind: Attribute) -> bool:
     """Whether every operation of a body works on vectors of `kind`."""
-    allowed: tuple[type[Operation], ...] = (*LANEWISE, arith.ConstantOp)
-    return all(
-        isinstance(op, tile.YieldOp) or (isinstance(op, allowed) and op.results[0].type == kind)
-        for op in list[Operation](block.ops)
-    )
+    return all(_works_on_lanes(op, kind) for op in block.ops)
+
+
+def _works_on_lanes(op: Operation, kind: Attribute) -> bool:
+    match op:
+        case tile.YieldOp():
+            return True
+        case arith.CmpfOp():
+            return op.lhs.type == kind
+        case arith.ConstantOp() | arith.SelectOp():
+            return op.results[0].type == kind
+    return isinstance(op, LANEWISE) and op.results[0].type == kind
 
 
 def indexed_dims(block: Block) -> frozenset[int]:
@@ -97,6 +104,12 @@ def inline(place: Place, block: Block, arguments: Sequence[SSAValue]) -> list[SS
 
 def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> list[SSAValue]:
     lanes = max(map(lanes_of, operands), default=0)
+    if lanes and isinstance(op, arith.CmpfOp):
+        lhs, rhs = (in_lanes(writer, value, lanes) for value in operands)
+        return [writer.once(tile.CompareOp(op.predicate.value.data, lhs, rhs))]
+    if lanes and isinstance(op, arith.SelectOp):
+        condition, lhs, rhs = (in_lanes(writer, value, lanes) for value in operands)
+        return [writer.once(tile.SelectOp(condition, lhs, rhs))]
     if lanes:
         operands = [in_lanes(writer, value, lanes) for value in operands]
     types = [VectorType(old.type, [lanes]) if lanes else old.type for old in op.results]
