@@ -23,7 +23,7 @@ from popgraph.passes.readings import (
     rebuilt,
 )
 from popgraph.passes.tile_loops.access import tensor
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 Reducer = tile.ContractOp | tile.ReduceOp
 
@@ -46,8 +46,8 @@ def finish_in_reducer(op: tile.MapOp) -> None:
     """
     y = contract(...); z = map g(y, e)  ->  z = contract(...) finish g(..., e)
 
-    Only when y is used once and read element by element; a view between them is carried over to
-    the other operands and to the result.
+    Only when y is used once and read whole, element by element; a view between them is carried
+    over to the other operands and to the result.
     """
     if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
         return
@@ -61,6 +61,8 @@ def finish_in_reducer(op: tile.MapOp) -> None:
             continue
         if not is_identity(op.input_maps[number], op.sizes) or 0 in op.sizes:
             continue
+        if prod(op.sizes) != prod(tensor(value).get_shape()):
+            continue  # a slice from the beginning reads only some of the elements
         others = _others(op, number, tensor(source).get_shape() if view else None)
         if others is not None:
             _join(op, number, reducer, *others)

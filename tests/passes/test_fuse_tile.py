@@ -36,7 +36,7 @@ class Step:
 
 
 kinds = st.sampled_from(
-    ["map", "map", "transpose", "broadcast", "view", "reduce", "product", "row"]
+    ["map", "map", "transpose", "broadcast", "head", "view", "reduce", "product", "row"]
 )
 steps = st.builds(
     Step,
@@ -90,6 +90,8 @@ class Chain:
                 self.moved(first, AffineMap.from_callable(lambda i, j, k: (k, i, j)), (b, c, a))
             case "broadcast":
                 self.moved(first, AffineMap.from_callable(lambda i, j, k: (i, 0, k)), (a, 3, c))
+            case "head":
+                self.moved(first, identity, (a, (b + 1) // 2, (c + 1) // 2))
             case "view":
                 self.add(tile.ViewOp(first, (a * b, 1, c) if step.second % 2 else (1, a, b * c)))
             case "reduce":
@@ -188,6 +190,12 @@ def test_bias_and_activation_join_the_product() -> None:
     viewed = [Step("product", 0, 0), Step("view", 0, 0), Step("map", 0, 0, "relu")]
     names = left(viewed, FuseElementwise(), FuseEpilogue())
     assert names == ["tile.contract", "tile.view"]
+
+
+def test_a_slice_from_the_beginning_stays() -> None:
+    """It reads element by element, but not all of them."""
+    program = [Step("product", 0, 0), Step("head", 0, 0)]
+    assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.contract", "tile.map"]
 
 
 def test_a_bias_behind_a_view_joins() -> None:
