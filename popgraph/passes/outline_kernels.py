@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, VectorType
 from xdsl.ir import Block, Operation, Region, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.tile import KernelOp, LaunchOp
 from popgraph.passes.base import Compilation, Pass
@@ -30,20 +30,43 @@ class OutlineKernels(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
-        taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
+        functions = Functions(module)
         names: dict[Hashable, str] = {}
-        functions: list[func.FuncOp] = []
         for kernel in kernels:
             key = structure(kernel.body)
             if key not in names:
-                names[key] = _unused(describe(kernel), taken)
-                functions.append(_function(kernel, names[key]))
-            _launch(kernel, names[key])
-        first = module.body.block.first_op
+                names[key] = functions.add(kernel)
+            launch(kernel, names[key])
+        functions.insert()
+
+
+class Functions:
+    """The kernels that become functions of a module, with names that nobody has yet."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._block = module.body.block
+        self._taken = {op.sym_name.data for op in module.ops if isinstance(op, func.FuncOp)}
+        self._made: list[func.FuncOp] = []
+
+    def add(self, kernel: KernelOp) -> str:
+        """Makes a function of a kernel's body; gives its name."""
+        name = _unused(describe(kernel), self._taken)
+        self._made.append(_function(kernel, name))
+        return name
+
+    def insert(self) -> None:
+        """Puts the new functions before everything else."""
+        first = self._block.first_op
         if first is None:
-            module.body.block.add_ops(functions)
+            self._block.add_ops(self._made)
         else:
-            module.body.block.insert_ops_before(functions, first)
+            self._block.insert_ops_before(self._made, first)
+
+
+def structure_of(op: Operation) -> Hashable:
+    """Equal for operations that do the same to operands of the same types."""
+    numbers = {operand: number for number, operand in enumerate(op.operands)}
+    return tuple(operand.type for operand in op.operands), _operation(op, numbers)
 
 
 def structure(region: Region) -> Hashable:
@@ -119,16 +142,19 @@ def _function(kernel: KernelOp, name: str) -> func.FuncOp:
     return function
 
 
-def _launch(kernel: KernelOp, name: str) -> None:
+def launch(kernel: KernelOp, name: str) -> None:
     """`kernel` -> a launch of its function."""
-    block = kernel.parent
-    assert block is not None
     types = [result.type for result in kernel.outputs]
-    launch = LaunchOp(name, list(kernel.inputs), types, kernel.chunks, kernel.inplace)
-    launch.attributes |= kernel.attributes
-    launch.location = kernel.location
-    block.insert_op_before(launch, kernel)
-    for old, new in zip(kernel.outputs, launch.outputs, strict=True):
-        new.name_hint = old.name_hint
-        old.replace_all_uses_with(new)
-    Rewriter.erase_op(kernel)
+    launched = LaunchOp(name, list(kernel.inputs), types, kernel.chunks, kernel.inplace)
+    launched.attributes |= kernel.attributes
+    put_in_place_of(kernel, launched)
+
+
+def put_in_place_of(old: Operation, new: Operation) -> None:
+    """`old` -> `new`, which has as many results; the location and the names stay."""
+    new.location = old.location
+    Rewriter.insert_op(new, InsertPoint.before(old))
+    for before, after in zip(old.results, new.results, strict=True):
+        after.name_hint = before.name_hint
+        before.replace_all_uses_with(after)
+    Rewriter.erase_op(old)

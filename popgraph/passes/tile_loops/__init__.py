@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.outline_kernels import Functions, put_in_place_of, structure_of
 from popgraph.passes.tile_loops.assemble import assemble_kernel
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.contract import ContractLoops
@@ -21,13 +23,45 @@ from popgraph.passes.tile_loops.scatter import scatter_kernel
 
 __all__ = ["TileLoops"]
 
+STRUCTURED = (
+    tile.MapOp,
+    tile.ReduceOp,
+    tile.ContractOp,
+    tile.ScatterOp,
+    tile.AssembleOp,
+    tile.PackOp,
+    tile.UnpackOp,
+)
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A kernel that several operations launch."""
+
+    name: str
+    kernel: tile.KernelOp
+    operands: tuple[int, ...]
+    """Which operands of such an operation the kernel reads, in its order."""
+
+    def launch(self, op: Operation) -> tile.LaunchOp:
+        inputs = [op.operands[number] for number in self.operands]
+        types = [result.type for result in op.results]
+        return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
+
+
+def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
+    """Where each input of the kernel stands among the operands of the operation."""
+    operands = list(op.operands)
+    return tuple(operands.index(value) for value in kernel.inputs)
+
 
 @dataclass(frozen=True)
 class TileLoops(Pass):
     """
     Write out the loops of every structured operation: each becomes a `tile.kernel`.
 
-    `vector_bytes` is the size of the target's vectors.
+    Of operations that are equal but for their operands the loops are written once, as a function
+    that each of them launches. `vector_bytes` is the size of the target's vectors.
     """
 
     name = "tile-loops"
@@ -35,16 +69,23 @@ class TileLoops(Pass):
     vector_bytes: int = 64
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for op in list(module.walk()):
+        found = [(op, structure_of(op)) for op in module.walk() if isinstance(op, STRUCTURED)]
+        counts = Counter(key for _, key in found)
+        functions = Functions(module)
+        written: dict[Hashable, Shared] = {}
+        for op, key in found:
+            if key in written:
+                put_in_place_of(op, written[key].launch(op))
+                continue
             kernel = self._kernel(op)
-            if kernel is not None:
-                kernel.location = op.location
-                Rewriter.insert_op(kernel, InsertPoint.before(op))
-                for old, new in zip(op.results, kernel.outputs, strict=True):
-                    new.name_hint = old.name_hint
-                    old.replace_all_uses_with(new)
-                op.detach()
-                op.erase()
+            assert kernel is not None, f"{op.name} has no loops"
+            kernel.location = op.location
+            if counts[key] == 1:
+                put_in_place_of(op, kernel)
+                continue
+            written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
+            put_in_place_of(op, written[key].launch(op))
+        functions.insert()
 
     def _kernel(self, op: Operation) -> tile.KernelOp | None:
         match op:
