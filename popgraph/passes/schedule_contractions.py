@@ -32,6 +32,9 @@ PACK_CYCLES = 2.0
 ROW_PACK_CYCLES = 0.5
 """The same, when whole rows are copied."""
 
+PLAIN_CYCLES = 3.0
+"""What a plain loop costs per vector."""
+
 STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
 
@@ -122,7 +125,7 @@ def _plain_cycles(op: tile.ContractOp, width: int) -> float:
         if dims:
             strides = {form.stride(max(dims)) for form in forms}
             if strides <= {0, 1} and 1 in strides and op.sizes[max(dims)] >= width:
-                return prod(op.sizes) / width
+                return PLAIN_CYCLES * prod(op.sizes) / width
     return prod(op.sizes) * 1.5
 
 

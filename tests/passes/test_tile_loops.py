@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
@@ -109,3 +111,24 @@ def test_a_broadcast_row_does_not_run_in_place() -> None:
 def test_large_maps_are_shared_by_threads() -> None:
     kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), 64, 1e-6)
     assert kernel.chunks.value.data >= 2
+
+
+def test_selections_run_on_vectors() -> None:
+    """The gradient of relu is a comparison and a selection per lane."""
+    kernel = check(MapSpec("f32", (5, 16), (IDENTITY,), ("select",)), 64, 0)
+    names = [op.name for op in kernel.walk()]
+    assert names.count("tile.compare") == names.count("tile.select") == 1
+    assert "arith.cmpf" not in names
+
+
+@pytest.mark.parametrize(("terms", "accurate"), [(256, True), (10**9, False)])
+def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
+    """Adding 100000 equal numbers goes astray in one chain of float32, not in chunks."""
+    module = ReduceSpec("f32", (100_003,), 0, (Operand(((1, 0),)),), (), "sum", ("sum",)).module()
+    with settings(16384, terms):
+        TileLoops(16).run(Compilation(), module)
+    inputs = {"x0": np.full(100_003, 0.1, np.float32)}
+    (found,) = evaluate(module, inputs, WeightStore(), None)[0].values()
+    element = float(np.float32(0.1) * np.float32(3) + np.float32(2))
+    expected = 1 + 100_003 * element
+    assert (abs(float(found) / expected - 1) < 1e-6) == accurate

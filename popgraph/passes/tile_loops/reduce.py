@@ -67,9 +67,16 @@ class Mode:
         return self.lanes * self.unrolled
 
     def widths(self, extent: int) -> tuple[int, ...]:
-        """The steps of the loop that runs along lanes."""
-        steps = [self.width, self.lanes, 1]
-        return tuple(dict.fromkeys(step for step in steps if 1 <= step <= extent))
+        """The steps of the loop that runs along lanes; results may come in narrower vectors."""
+        steps = [self.width, self.lanes]
+        if self.along is Lanes.PARALLEL:
+            steps += [narrow for narrow in (16, 8, 4) if narrow < self.lanes]
+        used = []
+        for step in dict.fromkeys([*steps, 1]):
+            if extent >= step:
+                used.append(step)
+                extent %= step
+        return tuple(used)
 
 
 class ReduceLoops:
@@ -168,7 +175,7 @@ class ReduceLoops:
         if self.mode.along is Lanes.REDUCTION:
             self._finish(self._across_lanes(), 0)
             return carried
-        lanes = self.mode.lanes if width > 1 else 0
+        lanes = min(width, self.mode.lanes) if width > 1 else 0
         vectors = width // max(1, lanes)
         dim = self.outer[-1].last if self.outer else 0
         start = self._start([self.writer.literal(initial) for initial in self.what.initial], lanes)

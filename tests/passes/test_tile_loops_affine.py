@@ -1,0 +1,77 @@
+"""Are index maps in their simplest form still the same maps?"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects.tile.affine import composed, is_identity, linear, offset, simplified
+from popgraph.dialects.tile.attributes import LayoutAttr
+
+DIMS = 3
+leaves = st.one_of(
+    st.integers(0, DIMS - 1).map(AffineExpr.dimension),
+    st.integers(-3, 5).map(AffineExpr.constant),
+)
+divisors = st.sampled_from([1, 2, 3, 4, 6, 8])
+
+
+def grown(inner: st.SearchStrategy[AffineExpr]) -> st.SearchStrategy[AffineExpr]:
+    return st.one_of(
+        st.builds(lambda a, b: a + b, inner, inner),
+        st.builds(lambda a, by: a * by, inner, st.integers(-2, 6)),
+        st.builds(lambda a, by: a // by, inner, divisors),
+        st.builds(lambda a, by: a % by, inner, divisors),
+    )
+
+
+expressions = st.recursive(leaves, grown, max_leaves=6)
+sizes = st.tuples(*[st.sampled_from([1, 2, 3, 5, 7])] * DIMS)
+
+
+@given(expressions, sizes)
+def test_values_and_bounds(expression: AffineExpr, sizes: tuple[int, ...]) -> None:
+    form = linear(expression, sizes)
+    low, high = form.bounds(sizes)
+    again = form.expression()
+    for index in product(*map(range, sizes)):
+        value = expression.eval(index, ())
+        assert again.eval(index, ()) == value
+        assert low <= value <= high
+    assert linear(again, sizes) == form
+
+
+@given(expressions, sizes, st.integers(0, DIMS - 1))
+def test_strides(expression: AffineExpr, sizes: tuple[int, ...], dim: int) -> None:
+    """What a stride says is what every single step adds."""
+    stride = linear(expression, sizes).stride(dim)
+    for index in product(*map(range, sizes)):
+        if index[dim] + 1 < sizes[dim]:
+            following = (*index[:dim], index[dim] + 1, *index[dim + 1 :])
+            step = expression.eval(following, ()) - expression.eval(index, ())
+            assert stride is None or step == stride
+
+
+def test_digits_join() -> None:
+    """A view there and back is nothing: quotient and remainder make the number again."""
+    split = AffineMap.from_callable(lambda i: (i // 56, i % 56))
+    flat = AffineMap.from_callable(lambda i, j: (i * 56 + j,))
+    assert is_identity(composed(flat, split, (3136,)), (3136,))
+    assert is_identity(composed(split, flat, (56, 56)), (56, 56))
+
+
+def test_a_blocked_layout_is_contiguous_along_its_block() -> None:
+    """For a domain that counts blocks and their elements apart, the layout has no division left."""
+    layout = LayoutAttr.of(AffineMap.from_callable(lambda c, x: (c // 16, x, c % 16)), [4, 9, 16])
+    type_ = TensorType(f32, [64, 9], layout)
+    form = offset(type_, AffineMap.from_callable(lambda b, k, x: (b * 16 + k, x)), (4, 16, 9))
+    assert [form.stride(dim) for dim in range(3)] == [144, 1, 16]
+
+
+def test_dimensions_of_size_one_vanish() -> None:
+    map_ = AffineMap.from_callable(lambda i, j: (i, i + j))
+    assert simplified(map_, (1, 5)) == AffineMap.from_callable(lambda i, j: (0, j))
