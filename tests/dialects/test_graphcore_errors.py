@@ -288,7 +288,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.DropoutOp,
         [zeros(2, 3), zeros(dtype="i64")],
         {"ratio": 1.0, "stream": 0},
-        "dropout cannot drop a share of 1.0\n  try: from 0 up to, not including, 1",
+        "dropout cannot drop a share of 1.0. Please use a value in the interval [0,1)",
     ),
     (
         gc.NllLossOp,

@@ -128,7 +128,8 @@ class DropoutOp(Composite):
             raise self.fail(f"needs an i64 scalar as its seed, not {tensor_of(self.seed)}")
         if not 0 <= self.ratio.value.data < 1:
             raise self.fail(
-                f"cannot drop a share of {self.ratio.value.data}", "from 0 up to, not including, 1"
+                f"cannot drop a share of {self.ratio.value.data}. "
+                "Please use a value in the interval [0,1)"
             )
         return (*same_type(self.x), TensorType(i1, shape_of(self.x)))
 

@@ -134,8 +134,9 @@ class Inference:
         types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
         types = types or self._infer(op)
         types = {result: type_ for result, type_ in types.items() if type_ != UNKNOWN}
-        if len(types) < len(op.results):
-            types = dict(zip(op.results, fallbacks(op), strict=True)) | types
+        if len(types) < len(op.results) or op.op_type == "BatchNormalization":
+            guesses = dict(zip(op.results, fallbacks(op), strict=True))
+            types = {value: refined(types.get(value, UNKNOWN), guesses[value]) for value in guesses}
         for result in op.results:
             type_ = types[result]
             same = erased(type_) == erased(result.type)
@@ -360,6 +361,9 @@ def fallbacks(op: SchemaOp) -> list[Attribute]:
     for value, parameter in _formal(op.input_values(), op.INPUTS, op.SCHEMA.inputs):
         if value is not None and parameter.is_homogeneous:
             bound.setdefault(parameter.type_str, erased(value.type))
+    if op.op_type == "BatchNormalization":
+        result, mean = op.operands[0].type, op.operands[3].type
+        return [result, *[mean] * (len(op.results) - 1)]
     types: list[Attribute] = []
     for value, parameter in _formal(op.output_values(), op.OUTPUTS, op.SCHEMA.outputs):
         if value is None:

@@ -53,6 +53,10 @@ class Lowering:
     names: dict[str, SSAValue] = field(default_factory=dict)
     updates: dict[str, SSAValue] = field(default_factory=dict)
     streams: Iterator[int] = field(default_factory=count)
+    wanted: frozenset[str] = frozenset()
+    """The tensors that are asked for; training may ask for their gradients, too."""
+    unfolded: set[SSAValue] = field(default_factory=set)
+    """Wanted constants and what is made of them: gradients need what lies between."""
     _seed: SSAValue | None = None
 
     # What lowering functions ask for
@@ -92,6 +96,7 @@ class Lowering:
             input_type(name, arg.type)
             for name, arg in zip(source.input_names, source.block.args, strict=True)
         ]
+        self.wanted = frozenset(extra_outputs)
         graph = GraphOp("main", source.input_names, types)
         for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
             self._know(old, new, name)
@@ -135,6 +140,8 @@ class Lowering:
     def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
         self.values[old] = new
         self.names[name] = new
+        if self.training and name in self.wanted:
+            self.unfolded.add(new)
 
     def _initializer(self, op: Initializer) -> None:
         name = op.value_name.text
@@ -162,10 +169,17 @@ class Lowering:
         made = _after(before, block)
         for new in made:
             new.location = op.location
-        folded = fold_small(made, self.weights)
+        folded = self._folded(made)
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
                 self._know(old, folded.get(value, value), name)
+
+    def _folded(self, made: list[Operation]) -> dict[SSAValue, SSAValue]:
+        """The constants that new operations are worth."""
+        if not any(operand in self.unfolded for new in made for operand in new.operands):
+            return fold_small(made, self.weights)
+        self.unfolded.update(result for new in made for result in new.results)
+        return {}
 
     def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
         function = REGISTRY.get((op.domain, op.op_type))
