@@ -123,10 +123,10 @@ STYLES = ("sum", "relu", "abs", "index", "select", "constant")
 
 
 def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
-    """Something that depends on all `values`, and on what `style` says."""
+    """Something that depends on all `values`, on each differently, and on what `style` says."""
     value = body.number(2)
-    for other in values:
-        value = body.sum(body.product(other, body.number(3)), value)
+    for at, other in enumerate(values):
+        value = body.sum(body.product(other, body.number(3 - 2 * at)), value)
     match style:
         case "relu":
             return body.largest(value, body.number(0))

@@ -198,6 +198,20 @@ def test_a_slice_from_the_beginning_stays() -> None:
     assert left(program, FuseElementwise(), FuseEpilogue()) == ["tile.contract", "tile.map"]
 
 
+def test_the_product_may_be_any_operand() -> None:
+    """A residual that comes first stays first."""
+    chain = Chain([(2, 3, 4), (4, 3, 4), (2, 3, 4)])
+    x, w, residual = chain.values
+    maps = [
+        AffineMap.from_callable(lambda i, j, k, r: (i, j, r)),
+        AffineMap.from_callable(lambda i, j, k, r: (k, j, r)),
+    ]
+    chain.add(tile.ContractOp(x, w, maps, (2, 3, 4, 4), 3, finish(f32, 1, 0), [f32]))
+    identity = AffineMap.identity(3)
+    chain.mapped([residual, chain.values[-1]], [identity] * 2, (2, 3, 4), "sum")
+    assert check(chain.module(1), FuseElementwise(), FuseEpilogue()) == ["tile.contract"]
+
+
 def test_a_bias_behind_a_view_joins() -> None:
     """conv, reshape of the bias to [1, c, 1], add: one contraction that reads the bias itself."""
     chain = Chain([(2, 3, 4), (5, 3, 4), (5, 1, 1)])
