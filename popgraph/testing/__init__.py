@@ -5,7 +5,7 @@ from __future__ import annotations
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
 from popgraph.dialects.check import check_ir
 from popgraph.testing.specs import Constant, Network, Node, build_network
-from popgraph.testing.strategies import networks
+from popgraph.testing.strategies import networks, training_networks
 
 __all__ = [
     "Constant",
@@ -17,4 +17,5 @@ __all__ = [
     "check_ir",
     "networks",
     "random_inputs",
+    "training_networks",
 ]

@@ -9,12 +9,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import tensor_type
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.support.shapes import Shape
 
-OPSET = 18
+OPSETS = {"": 18, "ai.graphcore": 1}
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ class Node:
     op: str
     operands: tuple[int | Constant | None, ...]
     attributes: tuple[tuple[str, object], ...] = ()
+    domain: str = ""
+    shape: Shape | None = None
+    """Of the result, which no schema infers in domains other than ONNX's own."""
 
 
 @dataclass(frozen=True)
@@ -56,15 +60,16 @@ class Network:
     nodes: tuple[Node, ...]
     dtype: str = "f32"
     outputs: tuple[int, ...] = field(default=())
-    """Values that are outputs besides the last one."""
+    """Values that are outputs besides the last one; inputs may be among them."""
 
 
 def build_network(network: Network, weights: WeightStore, last: str | None = None) -> ModuleOp:
     """The network as a module of the onnx level; `last` names its last value."""
-    writer = GraphWriter({"": OPSET}, weights)
+    writer = GraphWriter(OPSETS, weights)
+    names = [f"x{number}" for number in range(len(network.inputs))]
     values = [
-        writer.add_input(f"x{number}", tensor_type(network.dtype, shape))
-        for number, shape in enumerate(network.inputs)
+        writer.add_input(name, tensor_type(network.dtype, shape))
+        for name, shape in zip(names, network.inputs, strict=True)
     ]
     for number, node in enumerate(network.nodes):
         operands: list[SSAValue | None] = []
@@ -77,11 +82,18 @@ def build_network(network: Network, weights: WeightStore, last: str | None = Non
                 case Constant():
                     name = f"c{number}_{position}"
                     operands.append(writer.add_initializer(name, operand.array()))
-        name = last if last and number == len(network.nodes) - 1 else f"v{number}"
+        names.append(last if last and number == len(network.nodes) - 1 else f"v{number}")
         (result,) = writer.add_node(
-            node.op, operands, dict(node.attributes), outputs=[name], name=f"n{number}"
+            node.op,
+            operands,
+            dict(node.attributes),
+            domain=node.domain,
+            outputs=names[-1:],
+            name=f"n{number}",
+            result_types=None if node.shape is None else [tensor_type(network.dtype, node.shape)],
         )
         values.append(result)
-    chosen = sorted({*network.outputs, len(values) - 1} - set(range(len(network.inputs))))
-    writer.set_outputs([values[number] for number in chosen] or values[-1:])
+    chosen = sorted({*network.outputs, len(values) - 1})
+    infos = [ValueInfoAttr.of(names[number], values[number].type) for number in chosen]
+    writer.set_outputs([values[number] for number in chosen], infos)
     return writer.module()

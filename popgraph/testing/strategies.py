@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, broadcast, prod, reduced, window_output
 from popgraph.testing.specs import Constant, Network, Node
 
-LIMIT = 256
+LIMIT = 400
 """No value has more elements."""
 
 Step: TypeAlias = tuple[Node, Shape]
@@ -31,8 +32,11 @@ UNARY = (
     "Sqrt",
     "Softplus",
     "LeakyRelu",
+    "HardSwish",
+    "ThresholdedRelu",
 )
-BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
+"""The last two are what ONNX itself defines by others."""
+BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 
 
@@ -90,6 +94,32 @@ def trimmed(shape: Shape, drop: int) -> Shape:
     while drop and shape and shape[0] == 1:
         shape, drop = shape[1:], drop - 1
     return shape
+
+
+def bias(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """One number per channel (of images the second axis, else the last), added or multiplied."""
+    shape = shapes[source]
+    axis = 1 if len(shape) == 4 else len(shape) - 1
+    kept = tuple(size if at == axis else 1 for at, size in enumerate(shape))
+    op = draw(st.sampled_from(["Add", "Mul", "Sub"]))
+    return Node(op, (source, draw(constants(kept, dtype)))), shape
+
+
+def activation(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    return Node(draw(st.sampled_from(["Relu", "Tanh", "Neg"])), (source,)), shapes[source]
+
+
+def residual(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """With another value of the same shape, on either side."""
+    same = [other for other in range(len(shapes)) if shapes[other] == shapes[source]]
+    operands = draw(st.permutations([source, draw(st.sampled_from(same))]))
+    return Node(draw(st.sampled_from(["Add", "Sub", "Mul"])), tuple(operands)), shapes[source]
+
+
+def literal(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """A value that is known: of the shape of `source`, or of another."""
+    shape = draw(st.just(shapes[source]) | st.sampled_from([(2, 3), (3, 2), (4, 4), (5,)]))
+    return Node("Identity", (draw(constants(shape, dtype)),)), shape
 
 
 def select(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
@@ -262,16 +292,21 @@ def gather(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
     return Node("Gather", (source, vector(*indices)), (("axis", axis),)), result
 
 
-def normalization(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+def batch_norm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    shape = shapes[source]
+    if len(shape) != 4:
+        return None
+    channel = (shape[1],)
+    seeds = [draw(st.integers(0, 3)) for _ in range(3)]
+    scale, shift, mean = (Constant(channel, dtype, seed=seed) for seed in seeds)
+    variance = Constant(channel, dtype, fill=draw(st.sampled_from([1.0, 0.25])))
+    return Node("BatchNormalization", (source, scale, shift, mean, variance)), shape
+
+
+def layer_norm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
         return None
-    if len(shape) == 4 and draw(st.booleans()):
-        channel = (shape[1],)
-        seeds = [draw(st.integers(0, 3)) for _ in range(3)]
-        scale, bias, mean = (Constant(channel, dtype, seed=seed) for seed in seeds)
-        variance = Constant(channel, dtype, fill=draw(st.sampled_from([1.0, 0.25])))
-        return Node("BatchNormalization", (source, scale, bias, mean, variance)), shape
     scale = draw(constants(shape[-1:], dtype))
     return Node("LayerNormalization", (source, scale), (("axis", -1),)), shape
 
@@ -292,13 +327,53 @@ TEMPLATES: tuple[Template, ...] = (
     concat,
     softmax,
     gather,
-    normalization,
+    batch_norm,
+    layer_norm,
+    literal,
 )
+
+Chain: TypeAlias = tuple[Template, ...]
+IMAGE_CHAINS: tuple[Chain, ...] = (
+    (convolution, batch_norm, activation),
+    (convolution, bias, bias, activation),
+    (convolution, residual, activation),
+    (pool, unary),
+)
+CHAINS: tuple[Chain, ...] = (
+    (gemm, activation),
+    (gemm, reshape, residual),
+    (matmul, bias, activation),
+    (matmul, residual),
+    (matmul, transpose, residual),
+    (transpose, transpose),
+    (transpose, matmul),
+    (transpose, reshape, transpose, unary),
+    (pad, window_slice, residual),
+    (literal, transpose, residual),
+    (literal, window_slice, unary),
+    (literal, matmul, bias),
+    (softmax, reduction),
+    (unary, reduction, unary),
+)
+"""What stands behind each other in real models, and what passes look for."""
+
+
+def chains(shape: Shape) -> SearchStrategy[Chain]:
+    """One operator, or several that follow each other, for a value of this shape."""
+    one = st.sampled_from(TEMPLATES).map(lambda template: (template,))
+    several = st.sampled_from(CHAINS)
+    images = st.sampled_from(IMAGE_CHAINS)
+    return st.one_of(images, one, several) if len(shape) == 4 else st.one_of(several, one)
+
+
+def networks(max_nodes: int = 6, dtype: str = "f32") -> SearchStrategy[Network]:
+    """A small well-typed network; every value, inputs too, may be an output, or of no use."""
+    return drafts(max_nodes, dtype).map(lambda draft: draft[0])
 
 
 @st.composite
-def networks(draw: DrawFn, max_nodes: int = 6, dtype: str = "f32") -> Network:
-    """A small well-typed network, every inner value a possible output."""
+def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shape]]:
+    """A network, and the shapes of its values."""
     dims = st.integers(1, 4)
     image = st.tuples(st.integers(1, 2), dims, st.integers(2, 6), st.integers(2, 6))
     shape_strategies = [
@@ -306,20 +381,83 @@ def networks(draw: DrawFn, max_nodes: int = 6, dtype: str = "f32") -> Network:
         st.tuples(),
         st.tuples(st.integers(1, 20)),
         st.tuples(dims, st.integers(1, 18)),
+        st.tuples(st.integers(4, 20), st.integers(4, 18)),
         image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
-    shapes = list(inputs)
-    nodes: list[Node] = []
-    for _ in range(draw(st.integers(1, max_nodes))):
-        template = draw(st.sampled_from(TEMPLATES))
+    shapes, nodes = list(inputs), list[Node]()
+    wanted = draw(st.integers(1, max_nodes))
+    for _ in range(wanted):
+        if len(nodes) >= wanted:
+            break
+        if nodes and draw(st.integers(0, 5)) == 0:
+            _append(nodes, shapes, twin(draw, nodes, shapes))
+            continue
         source = draw(st.just(len(shapes) - 1) | st.integers(0, len(shapes) - 1))
-        step = template(draw, shapes, source, dtype)
-        if step is not None:
-            nodes.append(step[0])
-            shapes.append(step[1])
+        for template in draw(chains(shapes[source])):
+            if _append(nodes, shapes, template(draw, shapes, source, dtype)):
+                source = len(shapes) - 1
     if not nodes:
-        nodes.append(Node("Relu", (0,)))
-        shapes.append(shapes[0])
-    outputs = draw(st.sets(st.integers(len(inputs), len(shapes) - 1), max_size=2))
-    return Network(tuple(inputs), tuple(nodes), dtype, outputs=tuple(sorted(outputs)))
+        _append(nodes, shapes, (Node("Relu", (0,)), shapes[0]))
+    outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=3))
+    return Network(tuple(inputs), tuple(nodes), dtype, tuple(sorted(outputs))), shapes
+
+
+def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
+    """Whether there was something to append."""
+    if step is not None:
+        nodes.append(step[0])
+        shapes.append(step[1])
+    return step is not None
+
+
+def twin(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
+    """An earlier node again, perhaps on another value of the same shape."""
+    number = draw(st.integers(0, len(nodes) - 1))
+    first = nodes[number].operands[0]
+    shape = shapes[len(shapes) - len(nodes) + number]
+    if not isinstance(first, int):
+        return nodes[number], shape
+    same = [other for other in range(len(shapes)) if shapes[other] == shapes[first]]
+    operands = (draw(st.sampled_from(same)), *nodes[number].operands[1:])
+    return replace(nodes[number], operands=operands), shape
+
+
+@st.composite
+def training_networks(
+    draw: DrawFn, max_nodes: int = 6, dtype: str = "f32", nll: bool = True
+) -> Network:
+    """
+    A network that ends in a number, its loss, on which a weight has an influence.
+
+    `nll`: some losses are PopART's negative log-likelihood, which ONNX cannot compute.
+    """
+    network, shapes = draw(drafts(max_nodes, dtype))
+    nodes = list(network.nodes)
+    weight = draw(constants(draw(smaller(shapes[-1])), dtype))
+    _append(nodes, shapes, (Node("Mul", (len(shapes) - 1, weight)), shapes[-1]))
+    if nll and len(shapes[-1]) >= 2 and draw(st.booleans()):
+        for step in classification(draw, shapes[-1], len(shapes) - 1):
+            _append(nodes, shapes, step)
+    else:
+        op = draw(st.sampled_from(["ReduceMean", "ReduceSum"]))
+        _append(nodes, shapes, (Node(op, (len(shapes) - 1,), (("keepdims", 0),)), ()))
+    return replace(network, nodes=tuple(nodes))
+
+
+def classification(draw: DrawFn, shape: Shape, source: int) -> list[Step]:
+    """Probabilities, or their logarithms, and the loss of labels of which one may not count."""
+    axis = draw(st.sampled_from([-1, -1, -1, 0]))
+    logarithms, classes = draw(st.booleans()), shape[-1]
+    count = prod(shape[:-1])
+    labels = draw(st.lists(st.integers(0, classes - 1), min_size=count, max_size=count))
+    attributes: tuple[tuple[str, object], ...] = (
+        ("reduction", draw(st.sampled_from(["Mean", "Sum"]))),
+        ("inputIsLogProbability", int(logarithms)),
+    )
+    if draw(st.booleans()):
+        attributes += (("ignoreIndex", draw(st.integers(0, min(2, classes - 1)))),)
+    softmax_op = "LogSoftmax" if logarithms else "Softmax"
+    operands = (source + 1, Constant(shape[:-1], "i64", tuple(labels)))
+    loss = Node("Nll", operands, attributes, "ai.graphcore", ())
+    return [(Node(softmax_op, (source,), (("axis", axis),)), shape), (loss, ())]

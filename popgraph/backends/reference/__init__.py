@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.backends.reference.executable import ReferenceExecutable, input_types, run
+from popgraph.backends.reference.executable import ReferenceExecutable, input_types, run, runnable
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 
-__all__ = ["ReferenceExecutable", "evaluate", "signature"]
+__all__ = ["ReferenceExecutable", "evaluate", "output_types", "signature"]
 
 
 def evaluate(
@@ -40,6 +40,22 @@ def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
         found = onnx_input_types(module)
         return {name: type_ for name, type_ in found.items() if isinstance(type_, TensorType)}
     return input_types(module)
+
+
+def output_types(module: ModuleOp, weights: WeightStore) -> list[tuple[str, TensorType[Attribute]]]:
+    """What a module says of its outputs; of the onnx level both the graph and its values say it."""
+    if is_onnx(module):
+        from popgraph.dialects.onnx.containers import model_of
+
+        graph = model_of(module).graph
+        said = [info.type for info in graph.outputs], [value.type for value in graph.yielded]
+        return [
+            (name, type_)
+            for types in said
+            for name, type_ in zip(graph.output_names, types, strict=True)
+            if isinstance(type_, TensorType)
+        ]
+    return list(runnable(module, weights).outputs.items())
 
 
 def is_onnx(module: ModuleOp) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.backends.reference import evaluate, signature
+from popgraph.backends.reference import evaluate, output_types, signature
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
@@ -53,6 +53,20 @@ def assert_close(actual: Array, expected: Array, tolerance: float, name: str) ->
     )
 
 
+def assert_as_declared(
+    module: ModuleOp, outputs: Mapping[str, Array], weights: WeightStore
+) -> None:
+    """What a module says of its outputs is what they are, wherever it says it."""
+    for name, type_ in output_types(module, weights):
+        shape = type_.get_shape()
+        if min(shape, default=0) < 0:  # not known at this level
+            continue
+        dtype = dtypes.from_ir(type_.element_type).numpy
+        actual = outputs[name]
+        assert actual.shape == shape, f"{name}: declared as {shape}, but it is {actual.shape}"
+        assert actual.dtype == dtype, f"{name}: declared as {dtype}, but it is {actual.dtype}"
+
+
 def assert_same_meaning(
     before: ModuleOp,
     after: ModuleOp,
@@ -65,7 +79,8 @@ def assert_same_meaning(
     """
     Whatever `before` gives, `after` gives, too: outputs and variables, for `steps` steps.
 
-    The modules may be of different levels, and `after` may give more (gradients, say).
+    What `after` declares of its outputs is what they are. The modules may be of different levels,
+    and `after` may give more (gradients, say).
     `tolerance` is relative to the largest value.
     """
     inputs = random_inputs(signature(before), seed)
@@ -75,6 +90,8 @@ def assert_same_meaning(
         for index, module in enumerate((before, after)):
             outputs, states[index] = evaluate(module, inputs, weights, states[index])
             variables = states[index] or {}
+            if index:
+                assert_as_declared(module, outputs, weights)
             results.append(outputs | {f"variable {k}": v for k, v in variables.items()})
         missing = set(results[0]) - set(results[1])
         assert not missing, f"gives no {', '.join(sorted(missing))} any more"

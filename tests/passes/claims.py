@@ -1,0 +1,167 @@
+"""What do the passes promise that change what a program gives: typing, autodiff, the optimizer?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
+from popgraph.dialects.graphcore import DetachOp
+from popgraph.dialects.onnx.containers import Initializer, model_of
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.autodiff import PREFIX
+from popgraph.passes.graph import only_graph
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.testing import assert_close, random_inputs
+
+State = dict[str, Array]
+
+STEP = 1e-6
+"""Of central differences in float64, which then have about nine digits."""
+SLOPE_TOLERANCE = 1e-4
+
+
+# Types
+
+
+def forget_types(module: ModuleOp) -> None:
+    """Nothing is known of what nodes give, as in a file that says nothing of inner values."""
+    for op in model_of(module).graph.walk():
+        if not isinstance(op, Initializer | Custom):
+            for result in op.results:
+                set_type(result, UNKNOWN)
+
+
+def assert_all_typed(module: ModuleOp) -> None:
+    """Every value has a shape of numbers."""
+    for op in model_of(module).graph.walk():
+        for result in op.results:
+            assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"
+
+
+# Gradients
+
+
+def assert_gradients(
+    before: ModuleOp, after: ModuleOp, weights: WeightStore, loss: str, scale: float
+) -> None:
+    """
+    Gradients are `scale` times the slopes of the loss; variables without one do not move it.
+
+    Slopes are measured at a random point, where no two numbers are equal by chance.
+    """
+    generator = np.random.default_rng(0)
+    inputs = {
+        name: shaken(array, generator) for name, array in random_inputs(signature(before)).items()
+    }
+    state = {name: shaken(array, generator) for name, array in first_state(before, weights).items()}
+    given, _ = evaluate(after, inputs, weights, state)
+
+    def loss_at(name: str, value: Array) -> float:
+        outputs, _ = evaluate(before, inputs, weights, state | {name: value})
+        return float(outputs[loss].reshape(()))
+
+    for name in sorted(set(state) - detached(before)):
+        value = state[name]
+        gradient = given.get(PREFIX + name, np.zeros_like(value))
+        for direction in directions(value, generator):
+            ends = [loss_at(name, value + side * STEP * direction) for side in (1, -1)]
+            slope = slope_of(ends, loss_at(name, value))
+            if slope is None:
+                continue
+            found = float(np.sum(gradient * direction))
+            margin = SLOPE_TOLERANCE * max(abs(scale * slope), 1e-2, abs(ends[0]) * 1e-3)
+            assert abs(found - scale * slope) <= margin, (
+                f"the gradient of {name} is {found}, not {scale * slope}"
+            )
+
+
+def detached(module: ModuleOp) -> set[str]:
+    """Variables that are to have no gradient, such as running averages."""
+    return {
+        op.variable.text
+        for op in only_graph(module).variables()
+        if any(isinstance(use.operation, DetachOp) for use in op.result.uses)
+    }
+
+
+def shaken(array: Array, generator: np.random.Generator) -> Array:
+    """Away from kinks, which stand at round numbers."""
+    if array.dtype.kind != "f":
+        return array
+    return np.asarray(array + generator.uniform(0.01, 0.05, array.shape)).astype(array.dtype)
+
+
+def first_state(module: ModuleOp, weights: WeightStore) -> State:
+    """The variables as they begin."""
+    executable = ReferenceExecutable(module, weights)
+    return {name: executable.read(name) for name in executable.variables}
+
+
+def directions(value: Array, generator: np.random.Generator) -> Iterator[Array]:
+    """Two elements, and all of them together."""
+    for _ in range(2):
+        one = np.zeros(value.shape)
+        one.reshape(-1)[generator.integers(value.size)] = 1
+        yield one
+    yield generator.uniform(-1, 1, value.shape)
+
+
+def slope_of(ends: list[float], middle: float) -> float | None:
+    """How the loss rises between two ends; None where it has no slope, but a kink, or no value."""
+    high, low = ends
+    right, left = (high - middle) / STEP, (middle - low) / STEP
+    if not np.isfinite(right + left) or abs(right - left) > 1e-3 * max(1.0, abs(right)):
+        return None
+    return (right + left) / 2
+
+
+# Updates
+
+
+def assert_trains(
+    before: ModuleOp, after: ModuleOp, weights: WeightStore, rule: SGD, tolerance: float
+) -> None:
+    """
+    Variables move as PopART's SGD1 says, by the gradients that the module gave before.
+
+    Everything else stays: the outputs but for those gradients, and what else changes variables.
+    """
+    inputs = random_inputs(signature(before))
+    state, own = first_state(after, weights), set(first_state(before, weights))
+    velocities: State = {}
+    for step in range(3):
+        old = {name: value for name, value in state.items() if name in own}
+        outputs, following = evaluate(before, inputs, weights, old)
+        found, state = evaluate(after, inputs, weights, state)
+        gradients = {name: outputs.pop(PREFIX + name) for name in own if PREFIX + name in outputs}
+        assert set(found) == set(outputs), f"gives {sorted(found)}, not {sorted(outputs)}"
+        for name, gradient in gradients.items():
+            following[name], velocities[name] = sgd1(
+                rule, old[name], velocities.get(name), gradient
+            )
+        for name, value in {**outputs, **following}.items():
+            assert_close({**state, **found}[name], value, tolerance, f"step {step}, {name}")
+
+
+def sgd1(rule: SGD, weight: Array, velocity: Array | None, gradient: Array) -> tuple[Array, Array]:
+    """
+    The next weight and velocity, of one replica without accumulation.
+
+    v += dpsf1 * g;  w -= slr1 * v;  v = smm1 * v + swd1 * w, beginning with v = swd1 * w.
+    """
+    rest = 1 - rule.dampening.value
+    decay = rest * rule.weight_decay.value * rule.velocity_scaling.value
+    factor = rest * rule.velocity_scaling.value / rule.loss_scaling.value
+    rate = rule.learning_rate.value / rule.velocity_scaling.value
+    begun = decay * weight if velocity is None else velocity
+    with np.errstate(all="ignore"):
+        moved = begun + factor * gradient
+        weight = np.asarray(weight - rate * moved)
+        return weight, np.asarray(rule.momentum.value * moved + decay * weight)

@@ -1,0 +1,700 @@
+"""Which bugs must the fuzz find? One, at least, planted in every pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pkgutil import resolve_name
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import shape_of
+from popgraph.dialects.program import UpdateOp
+from popgraph.passes.pack_intervals import Interval
+from popgraph.passes.tile_loops.panels import Column
+
+PASSES = "popgraph.passes"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug: what stands at `target` is replaced by what `wrong` makes of it."""
+
+    pass_name: str
+    bug: str
+    target: str
+    """`module:name` or `module:class.name`."""
+    wrong: Callable[[Any], Any]
+    training: bool = False
+    """It shows in training only."""
+
+    def __str__(self) -> str:
+        return f"{self.pass_name}: {self.bug}"
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        module, _, path = self.target.partition(":")
+        *owners, name = path.split(".")
+        owner = resolve_name(":".join([module, ".".join(owners)]) if owners else module)
+        monkeypatch.setattr(owner, name, self.wrong(getattr(owner, name)))
+
+
+def nothing(original: Any) -> Any:
+    """Forgets to do it."""
+    return lambda *_: None
+
+
+# infer-shapes
+
+
+def by_type(original: Any) -> Any:
+    """Known constants cached by their type."""
+
+    def tensor(self: Any, value: Any) -> Any:
+        return self.__dict__.setdefault("cache", {}).setdefault(value.type, original(self, value))
+
+    return tensor
+
+
+# normalize
+
+
+def inputs_turned(original: Any) -> Any:
+    def inline(call: Any, function: Any, inference: Any) -> Any:
+        call.operands[:] = list(reversed(call.operands))
+        return original(call, function, inference)
+
+    return inline
+
+
+def attributes_lost(original: Any) -> Any:
+    def body_of_call(function: Any, call: Any) -> Any:
+        bare = call.clone()
+        for name in function.defaults:
+            bare.properties.pop(name, None)
+        return original(function, bare)
+
+    return body_of_call
+
+
+# onnx-to-graphcore
+
+
+def unscaled(original: Any) -> Any:
+    return lambda node, value, factor: value
+
+
+def pads_turned(original: Any) -> Any:
+    return lambda self, low, high: original(self, high, low)
+
+
+# autodiff, add-optimizer, fuse-softmax-loss
+
+
+def replaced(original: Any) -> Any:
+    """The last gradient counts, not the sum."""
+
+    def add(self: Any, value: Any, gradient: Any) -> None:
+        self.gradients[value] = gradient
+
+    return add
+
+
+def unscaled_loss(original: Any) -> Any:
+    return lambda self, loss, weights: original(replace(self, loss_scale=1.0), loss, weights)
+
+
+def from_zero(original: Any) -> Any:
+    return lambda self, first, of_weight: original(self, 0.0, of_weight)
+
+
+def old_weight_decays(original: Any) -> Any:
+    """The velocity takes in the decay of the weight as it was, not as it is now."""
+
+    def finish(self: Any, entered: Any) -> Any:
+        place = self.place
+        weight = place.weight - entered * place.scalar("scaledLearningRate1")
+        velocity = entered * place.scalar("scaledMomentum1")
+        place.keep("Accl___", velocity + place.weight * place.scalar("scaledWeightDecay1"))
+        return weight
+
+    return finish
+
+
+def gradients_kept(original: Any) -> Any:
+    return lambda names: {f"Gradient___c{node}_1" for node in range(9)}
+
+
+def all_rows_count(original: Any) -> Any:
+    """The ignored index counts, too."""
+
+    def counts(self: Any, loss: Any) -> Any:
+        ignored, loss.counted = loss.counted, lambda: None
+        try:
+            return original(self, loss)
+        finally:
+            loss.counted = ignored
+
+    return counts
+
+
+def any_axis(original: Any) -> Any:
+    """The softmax need not be along the classes."""
+
+    def integer(attribute: Any) -> int:
+        return -1 if original(attribute) == 0 else original(attribute)
+
+    return integer
+
+
+def no_mean(original: Any) -> Any:
+    def share(self: Any, loss: Any) -> Any:
+        column = shape_of(loss.labels)
+        return gc.ReshapeOp(gc.BroadcastOp(loss.dloss, shape=column), shape=(*column, 1))
+
+    return share
+
+
+# fold-constants, canonicalize, expand
+
+
+def as_it_lies(original: Any) -> Any:
+    """Elements are taken in the order of memory."""
+
+    def as_array(array: Any, dtype: Any) -> Any:
+        return original(np.ravel(array, order="K").reshape(np.shape(array)), dtype)
+
+    return as_array
+
+
+def properties_forgotten(original: Any) -> Any:
+    """What has been folded is found again by the operation's name and operands."""
+    known: dict[Any, Any] = {}
+
+    def evaluate(value: Any, weights: Any) -> Any:
+        array = original(value, weights)
+        if array is None:
+            return None
+        return known.setdefault((id(weights), array.shape, str(array.dtype)), array)
+
+    return evaluate
+
+
+def composed_backwards(original: Any) -> Any:
+    def rewrite(self: Any, op: Any) -> Any:
+        inner = op.x.owner
+        if not isinstance(inner, gc.TransposeOp):
+            return None
+        perm = [op.perm.data[axis] for axis in inner.perm]
+        if sorted(shape_of(inner.x)) == list(shape_of(inner.x)) == list(shape_of(op.result)):
+            return gc.TransposeOp(inner.x, perm=perm)
+        return original(self, op)
+
+    return rewrite
+
+
+def bias_unscaled(original: Any) -> Any:
+    return lambda rule, layer, scale, shift: original(rule, layer, scale, shift / scale)
+
+
+def neutral_on_both_sides(original: Any) -> Any:
+    """0 - x is taken for x, as x - 0 is."""
+
+    def rewrite(self: Any, op: Any) -> Any:
+        lhs, rhs = op.operands
+        if isinstance(op, gc.SubOp) and self.is_all(lhs, 0.0):
+            return rhs if shape_of(rhs) == shape_of(op.result) else None
+        return original(self, op)
+
+    return rewrite
+
+
+def whole_count(original: Any) -> Any:
+    """A mean over some axes is divided by the number of all elements."""
+    return property(lambda self: int(np.prod(shape_of(self.x))))
+
+
+def last_axis_only(original: Any) -> Any:
+    def total(self: Any, value: Any) -> Any:
+        rank = len(shape_of(value))
+        return gc.ReduceSumOp(value, axes=[rank - 1], keepdims=True)
+
+    return total
+
+
+# cse, dce
+
+
+def without_properties(original: Any) -> Any:
+    class Info(original):  # type: ignore[misc]
+        def __hash__(self) -> int:
+            return hash((self.name, self.op.operands, self.op.result_types))
+
+        def __eq__(self, other: object) -> bool:
+            return hash(self) == hash(other)
+
+    return Info
+
+
+def commuting(original: Any) -> Any:
+    class Info(original):  # type: ignore[misc]
+        def __hash__(self) -> int:
+            properties = sum(map(hash, self.op.properties.items()))
+            return hash((self.name, properties, frozenset(self.op.operands), self.op.result_types))
+
+        def __eq__(self, other: object) -> bool:
+            return hash(self) == hash(other)
+
+    return Info
+
+
+def updates_die(original: Any) -> Any:
+    return lambda op: isinstance(op, UpdateOp) or original(op)
+
+
+def first_reader_decides(original: Any) -> Any:
+    def propagate(self: Any, op: Any) -> None:
+        uses = [next(iter(result.uses), None) for result in op.results]
+        alive = any(use is not None and self.is_live(use.operation) for use in uses)
+        if not op.results or op.regions or alive:
+            original(self, op)
+
+    return propagate
+
+
+# graphcore-to-tile
+
+
+def extremes_from_zero(original: Any) -> Any:
+    return original | {"max": lambda element: 0}
+
+
+def undilated(original: Any) -> Any:
+    def read_at(windows: Any, inside: Any, geometry: Any) -> Any:
+        rows = zip(windows, inside, geometry.strides, strict=True)
+        return [window * stride + at for window, at, stride in rows]
+
+    return read_at
+
+
+def axes_as_given(original: Any) -> Any:
+    """An operand's map is the order of the loops, not where each axis stands in it."""
+
+    def axes_last(shape: Any, axes: Any) -> Any:
+        domain, parallel, map_ = original(shape, axes)
+        order = [axis for axis in range(len(shape)) if axis not in axes] + sorted(axes)
+        turned = tuple(shape[axis] for axis in order) == tuple(shape)
+        return domain, parallel, AffineMap.identity(len(shape)) if turned else map_
+
+    return axes_last
+
+
+# tile
+
+
+def composed_turned(original: Any) -> Any:
+    def composed(outer: Any, inner: Any, sizes: Any) -> Any:
+        square = len({outer.num_dims, inner.num_dims, len(outer.results), len(inner.results)}) == 1
+        return original(inner, outer, sizes) if square else original(outer, inner, sizes)
+
+    return composed
+
+
+def maps_forgotten(original: Any) -> Any:
+    """A value counts as read twice whatever the maps are."""
+
+    def without_repeats(reading: Any) -> Any:
+        firsts: dict[Any, Any] = {}
+        for value, map_ in zip(reading.values, reading.maps, strict=True):
+            firsts.setdefault(value, map_)
+        same = replace(reading, maps=tuple(firsts[value] for value in reading.values))
+        found = original(same)
+        return reading if found is same else found
+
+    return without_repeats
+
+
+def total_first(original: Any) -> Any:
+    """The sum becomes the first operand of the map, whichever it was."""
+    return lambda old, op, number: original(old, op, 0)
+
+
+def any_order(original: Any) -> Any:
+    """A map that uses every dimension once counts as the identity."""
+
+    def is_identity(map_: Any, sizes: Any) -> bool:
+        used = [str(result) for result in map_.results]
+        equal = len(set(sizes)) == 1
+        wanted = [f"d{dim}" for dim in range(map_.num_dims)]
+        return original(map_, sizes) or (equal and sorted(used) == wanted)
+
+    return is_identity
+
+
+def parts_joined(original: Any) -> Any:
+    """Loops are joined though an operand has more elements than they go over."""
+
+    def pair(self: Any, dim: int, sizes: Any) -> Any:
+        shape = self.shape
+        at = {str(result): place for place, result in enumerate(self.results)}.get(f"d{dim}")
+        if at is not None and at + 1 < len(shape):
+            self.shape = (*shape[:at], *sizes[dim : dim + 2], *shape[at + 2 :])
+        found = original(self, dim, sizes)
+        self.shape = shape
+        return found
+
+    return pair
+
+
+def lanes_of_other(original: Any) -> Any:
+    """One packed factor serves all contractions, whatever layouts they want."""
+
+    def panel_layout(type_: Any, map_: Any, order: Any, dim: int, lanes: int) -> Any:
+        return original(type_, map_, order, dim, max(1, lanes // 2))
+
+    return panel_layout
+
+
+def first_operand_decides(original: Any) -> Any:
+    return lambda op: original(op)[:1]
+
+
+def variables_known(original: Any) -> Any:
+    class Nothing:
+        """Of which there is none."""
+
+    return Nothing
+
+
+def one_lane_less(original: Any) -> Any:
+    def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
+        *most, last = original(rest, width, padded)
+        return [*most, Column(last.offset, last.lanes, last.valid - (last.valid > 1))]
+
+    return last_panel
+
+
+def rest_too_late(original: Any) -> Any:
+    def after(writer: Any, part: Any, middle: Any) -> Any:
+        found = original(writer, part, middle)
+        return found + 1 if isinstance(found, int) and found is not part.upper else found
+
+    return after
+
+
+def always_in_place(original: Any) -> Any:
+    """In place although an operand is read elsewhere than where the result is written."""
+    return lambda map_, sizes: True
+
+
+def no_properties(original: Any) -> Any:
+    def operation(op: Any, numbers: Any) -> Any:
+        key = original(op, numbers)
+        return (*key[:2], *key[3:])
+
+    return operation
+
+
+def no_operands(original: Any) -> Any:
+    def operation(op: Any, numbers: Any) -> Any:
+        key = original(op, numbers)
+        return (key[0], *key[2:])
+
+    return operation
+
+
+def freed_early(original: Any) -> Any:
+    def intervals(self: Any) -> Any:
+        return [
+            (storage, Interval(piece.first, max(piece.first, piece.last - 1), piece.size))
+            for storage, piece in original(self)
+        ]
+
+    return intervals
+
+
+def first_reader_last(original: Any) -> Any:
+    """What is read twice may be overwritten by its first reader."""
+
+    def read(self: Any, time: int) -> None:
+        known = self.root.last
+        had = bool(self.readers)
+        original(self, time)
+        if had:
+            self.root.last = known
+
+    return read
+
+
+def always_replaces(original: Any) -> Any:
+    return lambda self, old, new: True
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant(
+        "infer-shapes",
+        "constants of one type are taken for each other",
+        "popgraph.dialects.onnx.inference:Inference._tensor",
+        by_type,
+    ),
+    Mutant(
+        "infer-shapes",
+        "declared outputs stay as they were",
+        f"{PASSES}.infer_shapes:_declare",
+        nothing,
+    ),
+    Mutant("normalize", "operands in the wrong order", f"{PASSES}.normalize:inline", inputs_turned),
+    Mutant(
+        "normalize",
+        "attributes fall back to their defaults",
+        "popgraph.dialects.onnx.expansion:body_of_call",
+        attributes_lost,
+    ),
+    Mutant(
+        "onnx-to-graphcore",
+        "Gemm forgets alpha",
+        f"{PASSES}.onnx_to_graphcore.contractions:_scaled",
+        unscaled,
+    ),
+    Mutant(
+        "onnx-to-graphcore",
+        "padding at the wrong ends",
+        f"{PASSES}.onnx_to_graphcore.windows:Windows._with",
+        pads_turned,
+    ),
+    Mutant(
+        "autodiff",
+        "gradients of several readers are not added",
+        f"{PASSES}.autodiff:Backwards.add",
+        replaced,
+        training=True,
+    ),
+    Mutant(
+        "autodiff",
+        "the loss is not scaled",
+        f"{PASSES}.autodiff:Autodiff._seed",
+        unscaled_loss,
+        training=True,
+    ),
+    Mutant(
+        "add-optimizer",
+        "the velocity begins with zeros",
+        f"{PASSES}.add_optimizer:WeightPlace._first_state",
+        from_zero,
+        training=True,
+    ),
+    Mutant(
+        "add-optimizer",
+        "the old weight decays",
+        f"{PASSES}.update_rules:CombinedSGD.finish",
+        old_weight_decays,
+        training=True,
+    ),
+    Mutant(
+        "add-optimizer",
+        "gradients stay that nobody asked for",
+        f"{PASSES}.add_optimizer:requested",
+        gradients_kept,
+        training=True,
+    ),
+    Mutant(
+        "fuse-softmax-loss",
+        "labels to ignore count",
+        f"{PASSES}.fuse_softmax_loss:SubtractLabels._counts",
+        all_rows_count,
+        training=True,
+    ),
+    Mutant(
+        "fuse-softmax-loss",
+        "a mean is a sum",
+        f"{PASSES}.fuse_softmax_loss:SubtractLabels._share",
+        no_mean,
+        training=True,
+    ),
+    Mutant(
+        "fold-constants",
+        "a transposed array is stored as it lies",
+        f"{PASSES}.fold_constants:as_array",
+        as_it_lies,
+    ),
+    Mutant(
+        "fold-constants",
+        "constants of one type are taken for each other",
+        f"{PASSES}.fold_constants:constant_array",
+        properties_forgotten,
+    ),
+    Mutant(
+        "canonicalize",
+        "permutations composed in the wrong order",
+        f"{PASSES}.canonicalize.movement:JoinTransposes.rewrite",
+        composed_backwards,
+    ),
+    Mutant(
+        "canonicalize",
+        "the bias moves behind a scale without it",
+        f"{PASSES}.canonicalize.scaling:shifted",
+        bias_unscaled,
+    ),
+    Mutant(
+        "canonicalize",
+        "0 - x is x",
+        f"{PASSES}.canonicalize.arithmetic:DropNeutral.rewrite",
+        neutral_on_both_sides,
+    ),
+    Mutant(
+        "expand",
+        "softmax along the last axis, always",
+        "popgraph.dialects.graphcore.softmax:_Normalised.total",
+        last_axis_only,
+    ),
+    Mutant(
+        "cse",
+        "properties are not part of the key",
+        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
+        without_properties,
+    ),
+    Mutant(
+        "cse",
+        "all operations commute",
+        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
+        commuting,
+    ),
+    Mutant(
+        "dce",
+        "updates have no effect",
+        "xdsl.transforms.dead_code_elimination:would_be_trivially_dead",
+        updates_die,
+        training=True,
+    ),
+    Mutant(
+        "dce",
+        "the first reader decides",
+        "xdsl.transforms.dead_code_elimination:LiveSet.propagate_op_liveness",
+        first_reader_decides,
+    ),
+    Mutant(
+        "graphcore-to-tile",
+        "maxima begin with zero",
+        f"{PASSES}.graphcore_to_tile.reductions:INITIAL",
+        extremes_from_zero,
+    ),
+    Mutant(
+        "graphcore-to-tile",
+        "windows without holes",
+        f"{PASSES}.graphcore_to_tile.contractions:read_at",
+        undilated,
+    ),
+    Mutant(
+        "graphcore-to-tile",
+        "a reduction of equal axes takes the last ones",
+        f"{PASSES}.graphcore_to_tile.reductions:axes_last",
+        axes_as_given,
+    ),
+    Mutant(
+        "fuse-elementwise",
+        "maps composed in the wrong order",
+        f"{PASSES}.readings:composed",
+        composed_turned,
+    ),
+    Mutant(
+        "fuse-elementwise",
+        "a value read through two maps is read through one",
+        f"{PASSES}.fuse_elementwise:without_repeats",
+        maps_forgotten,
+    ),
+    Mutant(
+        "fuse-epilogue",
+        "the sum is the first operand",
+        f"{PASSES}.fuse_epilogue:_finish",
+        total_first,
+    ),
+    Mutant(
+        "fuse-epilogue",
+        "a square may be read in any order",
+        f"{PASSES}.fuse_epilogue:is_identity",
+        any_order,
+    ),
+    Mutant(
+        "schedule-contractions",
+        "loops over parts of an operand are joined",
+        f"{PASSES}.collapse_contractions:Operand.pair",
+        parts_joined,
+    ),
+    Mutant(
+        "schedule-contractions",
+        "panels of another width than the schedule's",
+        f"{PASSES}.schedule_contractions:panel_layout",
+        lanes_of_other,
+    ),
+    Mutant(
+        "hoist-constants",
+        "the first operand decides",
+        f"{PASSES}.hoist_constants:_reads",
+        first_operand_decides,
+    ),
+    Mutant(
+        "hoist-constants",
+        "variables never change",
+        f"{PASSES}.hoist_constants:VariableOp",
+        variables_known,
+        training=True,
+    ),
+    Mutant(
+        "tile-loops",
+        "the last panel is one lane short",
+        f"{PASSES}.tile_loops.contract:last_panel",
+        one_lane_less,
+    ),
+    Mutant(
+        "tile-loops",
+        "the remainder begins one late",
+        f"{PASSES}.tile_loops.vectors:_after",
+        rest_too_late,
+    ),
+    Mutant(
+        "tile-loops",
+        "padding is not zeroed",
+        f"{PASSES}.tile_loops.relayout:clear_gaps",
+        nothing,
+    ),
+    Mutant(
+        "tile-loops",
+        "in place though read elsewhere",
+        f"{PASSES}.tile_loops.maps:is_identity",
+        always_in_place,
+    ),
+    Mutant(
+        "outline-kernels",
+        "constants are not part of a kernel's structure",
+        f"{PASSES}.outline_kernels:_operation",
+        no_properties,
+    ),
+    Mutant(
+        "outline-kernels",
+        "nor is who reads what",
+        f"{PASSES}.outline_kernels:_operation",
+        no_operands,
+    ),
+    Mutant(
+        "plan-memory",
+        "memory is free one launch early",
+        f"{PASSES}.plan_memory:_Section.intervals",
+        freed_early,
+    ),
+    Mutant(
+        "plan-memory",
+        "the first reader is the last",
+        f"{PASSES}.plan_memory:Storage.read",
+        first_reader_last,
+    ),
+    Mutant(
+        "plan-memory",
+        "a variable changes before all have read it",
+        f"{PASSES}.plan_memory:_Planner._may_replace",
+        always_replaces,
+        training=True,
+    ),
+)
