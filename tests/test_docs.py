@@ -54,3 +54,15 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
 def run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("command", ["ops", "passes"])
+def test_generated_pages_are_current(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "popgraph", command, "--markdown"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    page = ROOT / f"docs/{command}.md"
+    assert page.read_text() == done.stdout, "run `make docs`"

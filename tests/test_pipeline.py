@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,14 +68,6 @@ def test_levels_follow_each_other() -> None:
     assert order == sorted(order)
     for step, following in itertools.pairwise(PIPELINE):
         assert step.result == following.level
-
-
-def test_every_line_of_the_pipeline_has_its_reason() -> None:
-    """Above every step, or every run of steps that belong together, stands a comment."""
-    source = Path(__file__).parent.parent / "popgraph/passes/pipeline.py"
-    lines = source.read_text().partition("PIPELINE: ")[2].partition("\n)\n")[0].splitlines()
-    reasons = sum(line.strip().startswith("#") for line in lines)
-    assert reasons >= len(PASSES) - 2
 
 
 def test_every_pass_describes_itself() -> None:

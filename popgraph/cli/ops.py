@@ -17,9 +17,18 @@ class Level(StrEnum):
     TILE = "tile"
 
 
+ABOUT = {
+    Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
+    "too, where ONNX defines them by a function of these.",
+    Level.GRAPHCORE: "What a network computes.",
+    Level.TILE: "How it is computed.",
+}
+
+
 def command(
     pattern: Annotated[str, typer.Argument(help="Only those with this in their name.")] = "",
     level: Annotated[Level, typer.Option(help="Whose operators.")] = Level.ONNX,
+    markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
 ) -> None:
     """
     List operators: those of ONNX that can be compiled, or those of an IR level.
@@ -28,10 +37,15 @@ def command(
     popgraph ops conv
     popgraph ops --level graphcore
     """
-    from popgraph.cli.report import table
+    from popgraph.cli.report import markdown_page, table
 
     rows = _onnx() if level == Level.ONNX else _own(level.value)
-    typer.echo(table([row for row in rows if pattern.lower() in row[0].lower()]))
+    rows = [row for row in rows if pattern.lower() in row[0].lower()]
+    if markdown:
+        columns = ("operator", "versions" if level == Level.ONNX else "meaning")
+        typer.echo(markdown_page("Operators", ABOUT[level], columns, rows))
+    else:
+        typer.echo(table(rows))
 
 
 def _onnx() -> list[tuple[str, ...]]:

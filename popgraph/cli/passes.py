@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import inspect
+from typing import Annotated
 
 import typer
 
+ABOUT = """In the order in which they run. Each works at one level, or takes the model to the next
+one. Those with a star make programs faster or smaller; the others make them possible."""
 
-def command() -> None:
+
+def command(
+    markdown: Annotated[bool, typer.Option(help="As the page docs/passes.md.")] = False,
+) -> None:
     """
     List the passes in the order in which they run.
 
     Each works at one level (or takes the model to the next one). Those with a star make programs
     faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one.
     """
-    from popgraph.cli.report import table
+    from popgraph.cli.report import markdown_page, table
     from popgraph.passes.pipeline import PIPELINE
 
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for step in PIPELINE:
         level = step.level if step.result == step.level else f"{step.level} -> {step.result}"
         about = (inspect.getdoc(step.pass_class) or "").split("\n")[0]
-        rows.append((level, step.pass_class.name + ("*" if step.optional else ""), about))
-    typer.echo(table(rows))
+        name = step.pass_class.name + ("*" if step.optional else "")
+        rows.append((level, name, about, step.reason) if markdown else (level, name, about))
+    if markdown:
+        columns = ("level", "pass", "what it does", "why it stands here")
+        typer.echo(markdown_page("Passes", ABOUT, columns, rows))
+    else:
+        typer.echo(table(rows))

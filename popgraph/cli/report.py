@@ -55,3 +55,12 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
         "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[-1]])
         for row in rows
     )
+
+
+def markdown_page(
+    title: str, about: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]
+) -> str:
+    """A generated page of the documentation: a heading, a paragraph, a table."""
+    lines = [columns, tuple("---" for _ in columns), *rows]
+    cells = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+    return "\n".join([f"# {title}", "", about.strip(), "", *cells])

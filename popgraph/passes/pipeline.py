@@ -63,8 +63,8 @@ class Step:
     level: str
     """The level that it works on."""
     pass_class: type[Pass]
-    make: Callable[[Options], Pass | None]
-    """The pass for these options; None when it does not apply."""
+    reason: str
+    """Why it stands here."""
     optional: bool = False
     """It makes programs faster or smaller, not possible."""
     to: str | None = None
@@ -75,9 +75,10 @@ class Step:
         """The level that the module is at afterwards."""
         return self.to or self.level
 
-
-def always(pass_class: type[Pass]) -> Callable[[Options], Pass | None]:
-    return lambda options: pass_class()
+    def make(self, options: Options) -> Pass | None:
+        """The pass for these options; None when it does not apply."""
+        maker = MAKERS.get(self.pass_class)
+        return maker(options) if maker else self.pass_class()
 
 
 def autodiff(options: Options) -> Pass | None:
@@ -110,52 +111,53 @@ def tile_loops(options: Options) -> Pass:
     return TileLoops(options.vector_bytes)
 
 
+MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
+    OnnxToGraphcore: onnx_to_graphcore,
+    Autodiff: autodiff,
+    AddOptimizer: add_optimizer,
+    ScheduleContractions: schedule_contractions,
+    TileLoops: tile_loops,
+}
+"""How passes that depend on options are made from them; the others take none."""
+
 LEVELS = ("onnx", "graphcore", "tile")
 """The levels, downwards."""
 
 PIPELINE: tuple[Step, ...] = (
-    # Every value has a concrete type from here on; lowering only asks, never guesses.
-    Step("onnx", InferShapes, always(InferShapes)),
-    # Functions and operators that ONNX itself defines by others are gone before lowering starts.
-    Step("onnx", Normalize, always(Normalize)),
-    Step("onnx", OnnxToGraphcore, onnx_to_graphcore, to="graphcore"),
-    # First at this level: it wants the user's operators whole, softmax and all.
-    Step("graphcore", Autodiff, autodiff),
-    # Right after autodiff, whose gradients it consumes.
-    Step("graphcore", AddOptimizer, add_optimizer),
-    # The pair is recognised while both gradients are still whole.
-    Step("graphcore", FuseSoftmaxLoss, always(FuseSoftmaxLoss), optional=True),
-    # Constants first, so that the algebra sees numbers.
-    Step("graphcore", FoldConstants, always(FoldConstants), optional=True),
-    Step("graphcore", Canonicalize, always(Canonicalize), optional=True),
-    # Every composite becomes kinds that the tile level knows.
-    Step("graphcore", Expand, always(Expand)),
-    # Expansion repeats itself (two softmaxes of one tensor) and leaves foldable ends.
-    Step("graphcore", FoldConstants, always(FoldConstants), optional=True),
-    Step("graphcore", Canonicalize, always(Canonicalize), optional=True),
+    Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
+    Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
+    Step(
+        "onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"
+    ),
+    Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
+    Step("graphcore", AddOptimizer, "right after autodiff, whose gradients it consumes"),
+    Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
+    Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
+    Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
+    Step("graphcore", Expand, "every composite becomes kinds that the tile level knows"),
+    Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
+    Step("graphcore", Canonicalize, "and algebra to do", optional=True),
     Step(
         "graphcore",
         EliminateCommonSubexpressions,
-        always(EliminateCommonSubexpressions),
+        "expansion repeats itself: two softmaxes of one tensor share their maximum",
         optional=True,
     ),
-    # What nobody reads must not become kernels.
-    Step("graphcore", EliminateDeadCode, always(EliminateDeadCode), optional=True),
-    Step("graphcore", GraphcoreToTile, always(GraphcoreToTile), to="tile"),
-    # Before fuse-epilogue, which wants one map behind a contraction, not a chain.
-    Step("tile", FuseElementwise, always(FuseElementwise), optional=True),
-    Step("tile", FuseEpilogue, always(FuseEpilogue), optional=True),
-    # After fusion: what is packed and how it is blocked depends on what was fused.
-    Step("tile", ScheduleContractions, schedule_contractions, optional=True),
-    # Packed weights are constants' business: once at load, not in every step.
-    Step("tile", HoistConstants, always(HoistConstants), optional=True),
-    # From here on a kernel is loops; nothing above needs to look into one.
-    Step("tile", TileLoops, tile_loops),
-    # Equal kernels become one function before memory makes every call different.
-    Step("tile", OutlineKernels, always(OutlineKernels)),
-    # Last: needs to know everything that is alive.
-    Step("tile", PlanMemory, always(PlanMemory)),
+    Step(
+        "graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True
+    ),
+    Step("graphcore", GraphcoreToTile, "from what to how: kinds become index maps", to="tile"),
+    Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
+    Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
+    Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
+    Step(
+        "tile", HoistConstants, "packing weights is work for load time", optional=True
+    ),
+    Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),
+    Step("tile", OutlineKernels, "before memory makes every call of a kernel different"),
+    Step("tile", PlanMemory, "last: it needs to know everything that is alive"),
 )
+"""The whole compiler between import and C; the third column is why a pass stands where it does."""
 
 PASSES: dict[str, type[Pass]] = {step.pass_class.name: step.pass_class for step in PIPELINE}
 """Every pass by name."""
