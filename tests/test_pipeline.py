@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,9 +30,8 @@ def compare(network: Network, options: Options, threads: int, last: str | None =
     lower(module, compilation, options, level="graphcore")
     state = None
     compiled = module.clone()
-    executable = build_c(
-        lower(compiled, compilation, options), compilation.weights, threads=threads
-    )
+    lower(compiled, compilation, replace(options, training=None))  # which is in the graph by now
+    executable = build_c(compiled, compilation.weights, threads=threads)
     for step in range(2):
         expected, state = evaluate(module, inputs, compilation.weights, state)
         found = executable.run(inputs)
