@@ -22,6 +22,21 @@ _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
 """Operators whose plain name is a word of Python, and Xor to match."""
 
 
+OVER_NO_AXES: dict[str, tuple[str, int]] = {
+    "ReduceL1": ("Abs", 1),
+    "ReduceL2": ("Abs", 1),
+    "ReduceLogSum": ("Log", 1),
+    "ReduceLogSumExp": ("Identity", 1),
+    "ReduceMax": ("Identity", 1),
+    "ReduceMean": ("Identity", 1),
+    "ReduceMin": ("Identity", 1),
+    "ReduceProd": ("Identity", 1),
+    "ReduceSum": ("Identity", 1),
+    "ReduceSumSquare": ("Mul", 2),
+}
+"""What reductions with `axes=[]` do, which ONNX cannot say: an operator, its one input so often."""
+
+
 class NodeSink(Protocol):
     """What a set of operators needs of a builder."""
 
@@ -158,6 +173,9 @@ def _method(schema: Schema) -> Method:
             raise incompatible_arguments(name, signature, (args, named))
         context = given.pop("debugContext", "")
         outputs = given.pop("num_outputs", max(schema.min_output, 1))
+        if schema.name in OVER_NO_AXES and given.get("axes") in ([], ()):
+            plain, times = OVER_NO_AXES[schema.name]
+            return self._builder.add_node(plain, "", list(ids) * times, {}, 1, context)[0]
         attributes = _attributes(schema, given)
         if "num_outputs" in schema.attributes and len(ids) == 1:
             attributes["num_outputs"] = outputs  # Split-18 asks for it twice

@@ -161,6 +161,9 @@ class Inference:
             return names.setdefault(value, f"v{len(names)}")
 
         node = write_node(op, self.store, name_of)
+        if op.op_type == "Squeeze":
+            for attribute in node.attribute:  # ONNX's inference goes wrong when they are not sorted
+                attribute.ints[:] = sorted(attribute.ints)
         inside = set(_values_inside(op))
         outer = {value: name for value, name in names.items() if value not in inside}
         error: Exception | None = None

@@ -249,7 +249,7 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
     """
     shape = static_shape(declared.type)
-    if shape is None or shape == shape_of(value) or prod(shape) != prod(shape_of(value)):
+    if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
         return value
     return ReshapeOp(value, shape=shape).result
 

@@ -24,6 +24,7 @@ def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:
 
 
 @lowers("Reshape")
+@lowers("Reshape", domain=GRAPHCORE)
 def reshape(node: Node) -> Lowered:
     wanted = list(node.numbers_or_ints("shape", 1) or ())
     if not node.integer("allowzero"):
@@ -43,11 +44,6 @@ def _with_rest(wanted: list[int], total: int, shape: Shape) -> Shape:
             f"a tensor of shape {shapes.text(shape)} cannot become {shapes.text(wanted)}"
         )
     return tuple(wanted)
-
-
-@lowers("Reshape", domain=GRAPHCORE)
-def graphcore_reshape(node: Node) -> Lowered:
-    return reshaped(node[0], _with_rest(list(node.integers("shape")), prod(node.shape), node.shape))
 
 
 @lowers("Flatten")
@@ -94,6 +90,7 @@ def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
 
 
 @lowers("Slice")
+@lowers("Slice", domain=GRAPHCORE)
 def slice_(node: Node) -> Lowered:
     starts = node.numbers_or_ints("starts", 1) or ()
     ends = node.numbers_or_ints("ends", 2) or ()
@@ -104,6 +101,24 @@ def slice_(node: Node) -> Lowered:
         places = range(*slice(*bounds).indices(node.shape[axis]))
         ranges[axis] = (places.start if places else 0, len(places), places.step)
     return sliced(node[0], ranges) if node.rank else node[0]
+
+
+@lowers("Subsample", domain=GRAPHCORE)
+def subsample(node: Node) -> Lowered:
+    strides = node.integers("strides")
+    return sliced(
+        node[0],
+        {
+            axis: (0, -(-size // step), step)
+            for axis, (size, step) in enumerate(zip(node.shape, strides, strict=True))
+        },
+    )
+
+
+@lowers("Reverse", domain=GRAPHCORE)
+def reverse(node: Node) -> Lowered:
+    axes = node.axes(node.integers("dimensions"))
+    return sliced(node[0], {axis: (node.shape[axis] - 1, node.shape[axis], -1) for axis in axes})
 
 
 @lowers("Pad")

@@ -128,7 +128,7 @@ class Node:
         """A non-negative axis."""
         rank = self.rank if rank is None else rank
         if not -rank <= axis < rank:
-            raise TypeMismatchError(f"axis {axis} is out of range for rank {rank}")
+            raise TypeMismatchError(f"Axis {axis} is out of acceptable range [{-rank}, {rank - 1}]")
         return axis % rank if rank else 0
 
     def axes(self, axes: Sequence[int], rank: int | None = None) -> tuple[int, ...]:

@@ -54,20 +54,27 @@ def _kind(node: Node, like: bool) -> tuple[Shape, DType]:
 
 def _uniform_between(node: Node, like: bool) -> Lowered:
     shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
     low, high = node.real("low", 0.0), node.real("high", 1.0)
-    spread = gc.MulOp(uniform(node, shape, dtype), node.scalar(high - low, dtype))
-    return gc.AddOp(spread, node.scalar(low, dtype))
+    spread = gc.MulOp(uniform(node, shape, wide), node.scalar(high - low, wide))
+    return cast(gc.AddOp(spread, node.scalar(low, wide)), dtype)
 
 
 def _normal(node: Node, like: bool) -> Lowered:
     """Box and Muller: a radius and an angle, each from a uniform number."""
     shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
     mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
-    positive = gc.SubOp(node.scalar(1.0, dtype), uniform(node, shape, dtype))
-    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, dtype)))
-    angle = gc.MulOp(uniform(node, shape, dtype), node.scalar(2 * math.pi, dtype))
-    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, dtype))
-    return gc.AddOp(normal, node.scalar(mean, dtype))
+    positive = gc.SubOp(node.scalar(1.0, wide), uniform(node, shape, wide))
+    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, wide)))
+    angle = gc.MulOp(uniform(node, shape, wide), node.scalar(2 * math.pi, wide))
+    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, wide))
+    return cast(gc.AddOp(normal, node.scalar(mean, wide)), dtype)
+
+
+def _drawn_in(dtype: DType) -> DType:
+    """Halves are drawn as floats: there are too few of them between 0 and 1."""
+    return dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
 
 
 lowers("RandomUniform")(lambda node: _uniform_between(node, like=False))
@@ -79,5 +86,6 @@ lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
 @lowers("Bernoulli")
 def bernoulli(node: Node) -> Lowered:
     target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype
-    drawn = gc.CompareOp(uniform(node, node.shape, node.dtype), node[0], predicate="lt")
+    wide = _drawn_in(node.dtype)
+    drawn = gc.CompareOp(uniform(node, node.shape, wide), cast(node[0], wide), predicate="lt")
     return cast(drawn, target)
