@@ -18,6 +18,7 @@ from popgraph.dialects.tile import KernelOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.tile_loops import TileLoops, chunking, sums
 from popgraph.testing.structured import (
+    AssembleSpec,
     ContractSpec,
     MapSpec,
     Operand,
@@ -79,6 +80,13 @@ def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: 
 def test_everything_else(spec: Spec, vector_bytes: int, grain: int) -> None:
     with settings(grain, 256):
         check(spec, vector_bytes, 1e-6)
+
+
+def test_chunks_of_a_row_are_whole_vectors() -> None:
+    """No vector crosses from a chunk into the next, or beyond the end."""
+    with settings(32, 256):
+        spec = AssembleSpec("f64", (3, 13), 0, 1, (0, 0), (2, 0), (1, 1), 0)
+        assert check(spec, 32, 0).chunks.value.data > 1
 
 
 IDENTITY = Operand(((1, 0, 0), (0, 1, 0)))

@@ -8,8 +8,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.passes.tile_loops.access import clear_gaps, has_gaps, tensor
-from popgraph.passes.tile_loops.chunking import Split, split
-from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span
+from popgraph.passes.tile_loops.chunking import Split
+from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
 
@@ -19,7 +19,8 @@ def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
     output = tensor(op.output)
     shape = output.get_shape()
     dims = _common_dims(op)
-    cut = None if has_gaps(op.output) else split([shape[dim] for dim in dims], prod(shape))
+    kind = output.element_type
+    cut = None if has_gaps(op.output) else shared_out(dims, shape, kind, vector_bytes)
     kernel = tile.KernelOp(op.pieces, [output], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, *sources, target = kernel.body.block.args

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
@@ -9,10 +10,10 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.dialects.tile.affine import Linear
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
 from popgraph.passes.tile_loops.bodies import lane_bytes, lane_type
-from popgraph.passes.tile_loops.chunking import Split
+from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,21 @@ class Cut:
 
     dim: int
     part: Span
+
+
+def shared_out(
+    dims: Sequence[int], shape: Shape, kind: Attribute, vector_bytes: int
+) -> Split | None:
+    """
+    How chunks share one of these dimensions of a box.
+
+    Of the innermost one they get whole vectors: a vector that crosses the end of a chunk would
+    write what belongs to the next one, or to nobody.
+    """
+    inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
+    width = vector_bytes // lane_bytes(kind)
+    steps = [width if dim == inner else 1 for dim in dims]
+    return split([shape[dim] for dim in dims], prod(shape), steps)
 
 
 def cut_span(writer: Writer, cut: Split, extent: int, chunk: SSAValue) -> Span:

@@ -21,10 +21,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset, row_major
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of
 from popgraph.passes.tile_loops.access import clear_gaps, tensor
-from popgraph.passes.tile_loops.chunking import split
-from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span
+from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.tile_loops.writer import Writer
-from popgraph.support.shapes import Shape, prod
+from popgraph.support.shapes import Shape
 
 
 def relayout_kernel(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> tile.KernelOp:
@@ -155,7 +154,7 @@ def _packed(
         for at in range(len(digits))
         if len({(box.start[at], box.sizes[at]) for box in boxes}) == 1
     ]
-    cut = split([physical[at] for at in shared], prod(physical))
+    cut = shared_out(shared, physical, output.element_type, vector_bytes)
     kernel = tile.KernelOp([op.source], [output], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, memory, target = kernel.body.block.args
