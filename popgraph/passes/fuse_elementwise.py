@@ -47,6 +47,7 @@ COSTLY = (
     math.SinOp,
     math.CosOp,
     math.TanOp,
+    math.AtanOp,
     math.TanhOp,
     math.ErfOp,
     math.PowFOp,

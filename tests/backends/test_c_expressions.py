@@ -119,6 +119,7 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "arith.maximumf": (2, np.maximum),
     "arith.minimumf": (2, np.minimum),
     "math.absf": (1, np.abs),
+    "math.atan": (1, np.arctan),
     "math.ceil": (1, np.ceil),
     "math.cos": (1, np.cos),
     "math.erf": (1, lambda x: erf(x).astype(x.dtype)),
@@ -136,7 +137,7 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
 }
 
 ULPS = {
-    **dict.fromkeys(("cos", "sin", "tan", "exp", "log", "powf", "tanh", "erf"), 4),
+    **dict.fromkeys(("cos", "sin", "tan", "atan", "exp", "log", "powf", "tanh", "erf"), 4),
     "fma": 1,
 }
 """How far from NumPy's own rounding an operation may be; the others are exact."""
@@ -462,6 +463,7 @@ ACCURACY = {
     "math.sin": (np.sin, 1000 * UNIFORM, 1),
     "math.cos": (np.cos, 1000 * UNIFORM, 1),
     "math.tan": (np.tan, 100 * UNIFORM, 1),
+    "math.atan": (np.arctan, 100 * UNIFORM, 1),
     "math.sqrt": (np.sqrt, np.abs(1e30 * UNIFORM), 0),
 }
 """Function, where it is tried, and how many units in the last place it may be off."""

@@ -25,6 +25,7 @@ FUNCTIONS: dict[Any, Function] = {
     gc.SinOp: torch.sin,
     gc.CosOp: torch.cos,
     gc.TanOp: torch.tan,
+    gc.AtanOp: torch.atan,
     gc.ErfOp: torch.erf,
     gc.TanhOp: torch.tanh,
     gc.SigmoidOp: torch.sigmoid,

@@ -60,6 +60,7 @@ FLOAT: Mapping[str, Row] = {
         "({a} <= {b} || {a} != {a})", "({M})({a} <= {b}) | ({M})({a} != {a})"
     ),
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
+    "math.atan": _libm("atan"),
     "math.ceil": _libm("ceil"),
     "math.cos": _libm("cos"),
     "math.erf": _libm("popgraph_erf"),

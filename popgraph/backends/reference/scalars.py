@@ -120,6 +120,7 @@ PLAIN: dict[type[Operation], Function] = {
     math.SinOp: np.sin,
     math.CosOp: np.cos,
     math.TanOp: np.tan,
+    math.AtanOp: np.arctan,
     math.TanhOp: np.tanh,
     math.ErfOp: erf,
     math.PowFOp: power,

@@ -50,6 +50,7 @@ from popgraph.dialects.graphcore.contractions import (
 from popgraph.dialects.graphcore.detach import DetachOp
 from popgraph.dialects.graphcore.functions import (
     AbsOp,
+    AtanOp,
     CastOp,
     CeilOp,
     CosOp,
@@ -118,6 +119,7 @@ __all__ = [
     "AndOp",
     "ArgMaxOp",
     "ArgMinOp",
+    "AtanOp",
     "AveragePoolGradOp",
     "AveragePoolOp",
     "BatchNormOp",

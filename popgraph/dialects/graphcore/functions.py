@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from popgraph.dialects.graphcore.arithmetic import DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     REAL,
@@ -190,6 +190,20 @@ class TanOp(FloatUnary):
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         cosine = CosOp(self.x)
         return (DivOp(dy, MulOp(cosine, cosine)),)
+
+
+@irdl_op_definition
+class AtanOp(FloatUnary):
+    """The angle whose tangent it is. ONNX Atan."""
+
+    name = "graphcore.atan"
+    SCALAR: ClassVar[str] = "atan"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arctan, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(dy, AddOp(scalar(1, dy), MulOp(self.x, self.x))),)
 
 
 @irdl_op_definition

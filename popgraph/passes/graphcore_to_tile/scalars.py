@@ -112,6 +112,7 @@ FLOAT: dict[str, Write] = {
     "sin": math.SinOp,
     "cos": math.CosOp,
     "tan": math.TanOp,
+    "atan": math.AtanOp,
     "erf": math.ErfOp,
     "tanh": math.TanhOp,
     "sigmoid": sigmoid,

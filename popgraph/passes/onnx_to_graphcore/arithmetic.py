@@ -19,6 +19,7 @@ from popgraph.support.errors import TypeMismatchError
 
 UNARY: dict[str, Callable[[SSAValue], Operand]] = {
     "Abs": gc.AbsOp,
+    "Atan": gc.AtanOp,
     "BitwiseNot": gc.NotOp,
     "Ceil": gc.CeilOp,
     "Cos": gc.CosOp,

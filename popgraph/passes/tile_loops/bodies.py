@@ -29,6 +29,7 @@ LANEWISE: tuple[type[Operation], ...] = (
     math.SinOp,
     math.CosOp,
     math.TanOp,
+    math.AtanOp,
     math.TanhOp,
     math.ErfOp,
     math.PowFOp,
