@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnxruntime
-from models import NAMES, light, with_random_weights
+from models import NAMES, light, logits, with_random_weights
 
 import popgraph
 from popgraph.dialects.program.attributes import Array
@@ -32,7 +32,7 @@ def best(calls: list[Callable[[], object]], rounds: int = ROUNDS) -> list[float]
 
 def measure(name: str) -> str:
     """One row: times of both, their ratio, compile times, and how far the results differ."""
-    model = with_random_weights(light(name))
+    model = logits(with_random_weights(light(name)))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     peer = onnxruntime.InferenceSession(model.SerializeToString(), options)

@@ -27,6 +27,17 @@ def weight(shape: tuple[int, ...], op: str, position: int, rng: np.random.Genera
     return (spread * rng.standard_normal(shape, dtype=np.float32)).astype(np.float32)
 
 
+def logits(model: ModelProto) -> ModelProto:
+    """The same network without the softmax at its end, which would hide every difference."""
+    *nodes, last = model.graph.node
+    if last.op_type == "Softmax":
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+        model.graph.output[0].name = last.input[0]
+        model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
 def with_random_weights(model: ModelProto, seed: int = 0) -> ModelProto:
     """The same network with an initializer in place of every ConstantOfShape."""
     rng = np.random.default_rng(seed)
