@@ -124,9 +124,11 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "math.cos": (1, np.cos),
     "math.erf": (1, lambda x: erf(x).astype(x.dtype)),
     "math.exp": (1, np.exp),
+    "math.expm1": (1, np.expm1),
     "math.floor": (1, np.floor),
     "math.fma": (3, fused),
     "math.log": (1, np.log),
+    "math.log1p": (1, np.log1p),
     "math.powf": (2, np.power),
     "math.roundeven": (1, np.rint),
     "math.sin": (1, np.sin),
@@ -137,7 +139,9 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
 }
 
 ULPS = {
-    **dict.fromkeys(("cos", "sin", "tan", "atan", "exp", "log", "powf", "tanh", "erf"), 4),
+    **dict.fromkeys(
+        ("cos", "sin", "tan", "atan", "exp", "expm1", "log1p", "log", "powf", "tanh", "erf"), 4
+    ),
     "fma": 1,
 }
 """How far from NumPy's own rounding an operation may be; the others are exact."""
@@ -464,6 +468,8 @@ ACCURACY = {
     "math.cos": (np.cos, 1000 * UNIFORM, 1),
     "math.tan": (np.tan, 100 * UNIFORM, 1),
     "math.atan": (np.arctan, 100 * UNIFORM, 1),
+    "math.expm1": (np.expm1, 80 * UNIFORM, 1),
+    "math.log1p": (np.log1p, 100 * np.abs(UNIFORM), 1),
     "math.sqrt": (np.sqrt, np.abs(1e30 * UNIFORM), 0),
 }
 """Function, where it is tried, and how many units in the last place it may be off."""

@@ -451,9 +451,10 @@ def table() -> Iterator[Sample]:
         yield from unary(op, whole_too=True)
     for op in (gc.FloorOp, gc.CeilOp, gc.RoundOp, gc.ExpOp, gc.ReciprocalOp, gc.SinOp, gc.CosOp):
         yield from unary(op)
-    for op in (gc.AtanOp, gc.ErfOp, gc.TanhOp, gc.SigmoidOp):
+    for op in (gc.AtanOp, gc.Expm1Op, gc.ErfOp, gc.TanhOp, gc.SigmoidOp):
         yield from unary(op)
     yield from unary(gc.LogOp, positive(2, 3), positive(1))
+    yield from unary(gc.Log1pOp, positive(2, 3), positive(1))
     yield from unary(gc.SqrtOp, positive(2, 3), positive(1))
     yield from unary(gc.TanOp, positive(2, 3) * np.float32(0.5))
     yield from unary(gc.IsNanOp)

@@ -25,6 +25,8 @@ FUNCTIONS: dict[Any, Function] = {
     gc.SinOp: torch.sin,
     gc.CosOp: torch.cos,
     gc.TanOp: torch.tan,
+    gc.Log1pOp: torch.log1p,
+    gc.Expm1Op: torch.expm1,
     gc.AtanOp: torch.atan,
     gc.ErfOp: torch.erf,
     gc.TanhOp: torch.tanh,

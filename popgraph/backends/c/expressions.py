@@ -65,9 +65,11 @@ FLOAT: Mapping[str, Row] = {
     "math.cos": _libm("cos"),
     "math.erf": _libm("popgraph_erf"),
     "math.exp": _libm("popgraph_exp"),
+    "math.expm1": _libm("expm1"),
     "math.floor": _libm("floor"),
     "math.fma": Row("fma{f}({a}, {b}, {c})"),
     "math.log": _libm("popgraph_log"),
+    "math.log1p": _libm("log1p"),
     "math.powf": Row("pow{f}({a}, {b})"),
     # The rounding mode is never changed, so this is to the nearest, ties to even.
     "math.roundeven": _libm("rint"),

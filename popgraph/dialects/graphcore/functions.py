@@ -150,6 +150,34 @@ class ReciprocalOp(FloatUnary):
 
 
 @irdl_op_definition
+class Log1pOp(FloatUnary):
+    """log(1 + x), exact where x is small. PopART log1p."""
+
+    name = "graphcore.log1p"
+    SCALAR: ClassVar[str] = "log1p"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.log1p, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(dy, AddOp(scalar(1, dy), self.x)),)
+
+
+@irdl_op_definition
+class Expm1Op(FloatUnary):
+    """e^x - 1, exact where x is small. PopART expm1."""
+
+    name = "graphcore.expm1"
+    SCALAR: ClassVar[str] = "expm1"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.expm1, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, AddOp(self.result, scalar(1, dy))),)
+
+
+@irdl_op_definition
 class SinOp(FloatUnary):
     """The sine. ONNX Sin."""
 

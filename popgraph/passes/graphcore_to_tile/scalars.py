@@ -107,6 +107,8 @@ FLOAT: dict[str, Write] = {
     "round": math.RoundEvenOp,
     "exp": math.ExpOp,
     "log": math.LogOp,
+    "expm1": math.ExpM1Op,
+    "log1p": math.Log1pOp,
     "sqrt": math.SqrtOp,
     "reciprocal": lambda x: arith.DivfOp(like(x, 1), x),
     "sin": math.SinOp,

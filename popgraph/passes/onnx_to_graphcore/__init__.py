@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popgraph.passes.onnx_to_graphcore import (
+    angles,
     arithmetic,
     constants,
     contractions,
@@ -19,6 +20,7 @@ from popgraph.passes.onnx_to_graphcore.lowering import SEED
 from popgraph.passes.onnx_to_graphcore.registry import supported_operators
 
 THEMES = (
+    angles,
     arithmetic,
     constants,
     contractions,

@@ -80,7 +80,18 @@ def _register_tables() -> None:
 
 
 _register_tables()
-REGISTRY[GRAPHCORE, "Round"] = REGISTRY["", "Round"]
+for _name, _twin in {
+    "BitwiseAnd": "BitwiseAnd",
+    "BitwiseNot": "BitwiseNot",
+    "BitwiseOr": "BitwiseOr",
+    "BitwiseXor": "BitwiseXor",
+    "NearbyInt": "Round",
+    "Round": "Round",
+}.items():
+    REGISTRY[GRAPHCORE, _name] = REGISTRY["", _twin]
+lowers("Expm1", domain=GRAPHCORE)(lambda node: gc.Expm1Op(node[0]))
+lowers("Log1p", domain=GRAPHCORE)(lambda node: gc.Log1pOp(node[0]))
+lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
 
 
 def alike(*values: SSAValue) -> list[Operand]:
@@ -122,8 +133,16 @@ def cast(value: Operand, to: dtypes.DType) -> Operand:
 
 
 @lowers("Mod")
-def modulo(node: Node) -> Lowered:
-    """What is left over has the sign of the divisor, with `fmod` that of the dividend."""
+def mod(node: Node) -> Lowered:
+    return modulo(node, bool(node.integer("fmod")))
+
+
+lowers("Fmod", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=True))
+lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=False))
+
+
+def modulo(node: Node, of_dividend: bool) -> Lowered:
+    """What is left over, with the sign of the dividend or that of the divisor."""
     left, right = node[0], node[1]
     if not node.dtype.is_float:
         rest: Operand = gc.SubOp(left, gc.MulOp(gc.DivOp(left, right), right))
@@ -133,7 +152,7 @@ def modulo(node: Node) -> Lowered:
         rest = gc.SubOp(left, gc.MulOp(toward_zero, right))
         endless = gc.CompareOp(gc.AbsOp(right), node.scalar(math.inf), predicate="eq")
         rest = gc.WhereOp(gc.AndOp(endless, _is_finite(node, left)), left, rest)
-    if node.integer("fmod"):
+    if of_dividend:
         return rest
     zero = node.scalar(0)
     differ = gc.XorOp(
@@ -147,14 +166,22 @@ def _is_finite(node: Node, value: Operand) -> Operand:
     return gc.CompareOp(gc.AbsOp(value), node.scalar(math.inf), predicate="lt")
 
 
-def _half_sum(node: Node, join: Callable[[Operand, Operand], Operand]) -> Operand:
-    """(e^x + e^-x) / 2, or their difference."""
-    both = join(gc.ExpOp(node[0]), gc.ExpOp(gc.NegOp(node[0])))
-    return gc.MulOp(both, node.scalar(0.5))
+@lowers("PRelu")
+def parametric_relu(node: Node) -> Lowered:
+    """The slope broadcasts to x, not x to the slope."""
+    negative = gc.CompareOp(node[0], node.scalar(0), predicate="lt")
+    return gc.WhereOp(negative, gc.MulOp(node[0], node[1]), node[0])
 
 
-lowers("Cosh")(lambda node: _half_sum(node, gc.AddOp))
-lowers("Sinh")(lambda node: _half_sum(node, gc.SubOp))
+@lowers("ScaledAdd", domain=GRAPHCORE)
+def scaled_add(node: Node) -> Lowered:
+    """The factors are attributes or inputs."""
+
+    def scaled(value: SSAValue, name: str, index: int) -> Operand:
+        given = node.optional(index)
+        return gc.MulOp(value, node.scalar(node.real(name, 1.0)) if given is None else given)
+
+    return gc.AddOp(scaled(node[0], "scale0", 2), scaled(node[1], "scale1", 3))
 
 
 @lowers("Softplus")

@@ -217,6 +217,7 @@ def gather(node: Node) -> Lowered:
 
 
 @lowers("DepthToSpace")
+@lowers("DepthToSpace", domain=GRAPHCORE)
 def depth_to_space(node: Node) -> Lowered:
     count, depth, height, width = node.shape
     block = node.integer("blocksize")

@@ -10,7 +10,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.passes.onnx_to_graphcore.arithmetic import cast
 from popgraph.passes.onnx_to_graphcore.node import Node
-from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape
@@ -37,6 +37,18 @@ def dropout(node: Node) -> Lowered:
     if not node.wants(1):
         return [result]
     return [result, wide if node.version >= 10 else gc.CastOp(wide, to=node.dtype.ir)]
+
+
+@lowers("ShapedDropout", domain=GRAPHCORE)
+def shaped_dropout(node: Node) -> Lowered:
+    """Elements that lie at one place of `shape` are dropped together."""
+    ratio = node.real("ratio", 0.5)
+    if not node.lowering.training or not ratio:
+        return node[0]
+    ones = gc.BroadcastOp(node.scalar(1.0), shape=node.integers("shape"))
+    stream = next(node.lowering.streams)
+    kept = gc.DropoutOp(ones, node.lowering.seed(), ratio=ratio, stream=stream).results[0]
+    return gc.MulOp(node[0], kept)
 
 
 def uniform(node: Node, shape: Shape, dtype: DType) -> Operand:
