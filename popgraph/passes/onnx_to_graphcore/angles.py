@@ -41,7 +41,9 @@ def arctangent_of_two(node: Node) -> Lowered:
     below = gc.CompareOp(y, zero, predicate="lt")
     over, under = gc.WhereOp(steep, gc.NegOp(x), y), gc.WhereOp(steep, y, x)
     nowhere = gc.CompareOp(under, zero, predicate="eq")
-    angle = gc.WhereOp(nowhere, zero, gc.AtanOp(gc.DivOp(over, under)))
+    # Chosen twice, so that neither the angle nor a gradient is undefined at the origin.
+    ratio = gc.DivOp(over, gc.WhereOp(nowhere, node.scalar(1.0), under))
+    angle = gc.WhereOp(nowhere, zero, gc.AtanOp(ratio))
     quarter = gc.WhereOp(below, gc.NegOp(half), half)
     behind = gc.WhereOp(gc.CompareOp(x, zero, predicate="lt"), gc.AddOp(quarter, quarter), zero)
     return gc.AddOp(angle, gc.WhereOp(steep, quarter, behind))
