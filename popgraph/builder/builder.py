@@ -21,14 +21,17 @@ from popgraph.builder.names import Names
 from popgraph.builder.onnx_export import export_model
 from popgraph.builder.onnx_import import import_model
 from popgraph.builder.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
+from popgraph.builder.refusals import Refused, words
 from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.dialects.onnx import Custom, Graph, Initializer, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.errors import TypeMismatchError
 
 DEFAULT_OPSET = 10
 """PopART's `defaultAiOnnxOpset`."""
@@ -260,20 +263,41 @@ class Builder(Annotations):
         label = _text(debugContext)
         for id in ids:
             self._names.take(id)
+        name = self._names.scoped(label) if label or self._names.scopes else ""
         with as_popart_errors():
-            values = self._writer.add_node(
-                op_type,
-                [id or None for id in args],
-                attributes,
-                domain=domain,
-                outputs=list(ids),
-                name=self._names.scoped(label) if label or self._names.scopes else "",
-                result_types=result_types,
-            )
+            try:
+                values = self._writer.add_node(
+                    op_type,
+                    [id or None for id in args],
+                    attributes,
+                    domain=domain,
+                    outputs=list(ids),
+                    name=name,
+                    result_types=result_types,
+                )
+            except TypeMismatchError as error:
+                raise self._refused(error, op_type, domain, name, args, ids) from error
         owner = values[0].owner if values else self._writer.block.last_op
         assert isinstance(owner, OnnxOp)
         self.annotate(owner)
         return list(ids)
+
+    def _refused(
+        self,
+        error: TypeMismatchError,
+        op_type: str,
+        domain: str,
+        name: str,
+        args: Sequence[str],
+        ids: Sequence[str],
+    ) -> TypeMismatchError:
+        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+        if domain or not all(map(self._writer.has_value, args)):
+            return error
+        version = op_class(op_type, self._writer.opsets[domain]).SCHEMA.since_version
+        types = [self.type_of(id) for id in args]
+        said = words(Refused(op_type, version, name, args, ids, types), error.what)
+        return TypeMismatchError(said, error.where, error.what) if said else error
 
     def customOp(
         self,

@@ -164,9 +164,48 @@ def test_mistakes_are_popart_exceptions_and_ours() -> None:
     assert isinstance(caught.value, PopgraphError)
     assert "'input'" in caught.value.hint
     with pytest.raises(popart_exception, match="does not take inputs"):
-        builder.aiOnnx.matmul([a, a])
+        builder.aiOnnx.concat([a, builder.addInputTensor("FLOAT", [9])], 0)
     with pytest.raises(popart_exception, match="is not an input or output tensor"):
         builder.getTensorShape("nonsense")
+
+
+def test_nodes_are_refused_in_the_words_of_popart() -> None:
+    builder = Builder()
+    a = builder.addInputTensor("FLOAT", [3, 4], "a")
+    half = builder.addInputTensor("FLOAT16", [3, 4], "half")
+    row = builder.addInputTensor("FLOAT", [3], "row")
+    scalar = builder.addInputTensor("FLOAT", [], "scalar")
+    both = builder.aiOnnx.constant(np.array([-1, -1]))
+    refused = [
+        (
+            lambda: builder.aiOnnx.matmul([a, a]),
+            "Op(ai.onnx.MatMul:9, inputs=[a, a], outputs=[MatMul:0]) contracting dimensions "
+            "unequal: lhs 'a' [3 4], rhs 'a' [3 4]",
+        ),
+        (
+            lambda: builder.aiOnnx.matmul([a, scalar], "name"),
+            "Op(name (ai.onnx.MatMul:9), inputs=[a, scalar], outputs=[MatMul:0/1]) doesn't support "
+            "scalar tensor input as the rhs input",
+        ),
+        (
+            lambda: builder.aiOnnx.add([a, row]),
+            "np broadcasting failed on 'Op(ai.onnx.Add:7, inputs=[a, row], outputs=[Add:0])', "
+            "frames [3, 4] and [3] are not aligned",
+        ),
+        (
+            lambda: builder.aiOnnx.mul([half, a]),
+            "Op(ai.onnx.Mul:7, inputs=[half, a], outputs=[Mul:0]) incompatible types FLOAT16 and "
+            "FLOAT (shapes [3 4] and [3 4])",
+        ),
+        (
+            lambda: builder.aiOnnx.reshape([a, both]),
+            "shape input to ReshapeOp can only use -1 to specify one unknown dimension",
+        ),
+    ]
+    for call, message in refused:
+        with pytest.raises(popart_exception) as caught:
+            call()
+        assert caught.value.args[0] == message
 
 
 def test_questions_about_tensors() -> None:

@@ -178,7 +178,7 @@ class Inference:
                 )
                 break
             except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
-                error = error or failure
+                error = failure if schema is op.SCHEMA else error
         else:
             if any(isinstance(value.type, UnknownType) for value in outer):
                 return {}

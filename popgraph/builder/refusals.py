@@ -1,0 +1,83 @@
+"""In which words does PopART refuse a node whose inputs do not fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.support import dtypes
+from popgraph.support.shapes import Shape
+
+BROADCASTING = frozenset(
+    ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
+)
+"""Operators of two inputs that stretch to one shape."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A node that ONNX does not accept, by its names and the types of its inputs."""
+
+    op_type: str
+    version: int
+    name: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    types: Sequence[Attribute]
+
+    def __str__(self) -> str:
+        shown = f"{self.name} (ai.onnx.{self.op_type}:{self.version})" if self.name else ""
+        shown = shown or f"ai.onnx.{self.op_type}:{self.version}"
+        inputs, outputs = ", ".join(self.inputs), ", ".join(self.outputs)
+        return f"Op({shown}, inputs=[{inputs}], outputs=[{outputs}])"
+
+
+def words(node: Refused, reason: str) -> str | None:
+    """PopART's message, where it has one of its own; `reason` is ONNX's."""
+    if node.op_type == "Reshape" and "multiple -1" in reason:
+        return "shape input to ReshapeOp can only use -1 to specify one unknown dimension"
+    if node.op_type == "Expand" and "Incompatible dimensions" in reason:
+        return f"{node} corresponding dimensions must have the same value or one of them must be 1"
+    shapes = [static_shape(type_) for type_ in node.types]
+    if len(shapes) != 2 or shapes[0] is None or shapes[1] is None:
+        return None
+    if node.op_type == "MatMul":
+        return _matmul(node, shapes[0], shapes[1])
+    if node.op_type in BROADCASTING:
+        return _broadcasting(node, shapes[0], shapes[1])
+    return None
+
+
+def _matmul(node: Refused, lhs: Shape, rhs: Shape) -> str | None:
+    for side, shape in (("lhs", lhs), ("rhs", rhs)):
+        if not shape:
+            return f"{node} doesn't support scalar tensor input as the {side} input"
+    if lhs[-1] == rhs[-2:][0]:
+        return None
+    first, second = node.inputs
+    return (
+        f"{node} contracting dimensions unequal: lhs '{first}' {_spaced(lhs)}, "
+        f"rhs '{second}' {_spaced(rhs)}"
+    )
+
+
+def _broadcasting(node: Refused, lhs: Shape, rhs: Shape) -> str:
+    first, second = (
+        dtypes.from_ir(type_.element_type).popart
+        for type_ in node.types
+        if isinstance(type_, TensorType)
+    )
+    if first != second:
+        return (
+            f"{node} incompatible types {first} and {second} "
+            f"(shapes {_spaced(lhs)} and {_spaced(rhs)})"
+        )
+    return f"np broadcasting failed on '{node}', frames {[*lhs]} and {[*rhs]} are not aligned"
+
+
+def _spaced(shape: Shape) -> str:
+    return f"[{' '.join(map(str, shape))}]"
