@@ -7,6 +7,7 @@ import pytest
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
+    DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IntegerType,
@@ -14,6 +15,7 @@ from xdsl.dialects.builtin import (
     VectorType,
     f32,
     f64,
+    i64,
 )
 from xdsl.dialects.builtin import i1 as boolean
 from xdsl.ir import Attribute, Block, SSAValue
@@ -187,6 +189,20 @@ def test_vector_constants_broadcast_extract_and_insert() -> None:
     x = np.array([7.0, -0.0], np.float32)
     found = run([MemRefType(f32, [2]), MemRefType(f32, [5])], body, {"x": x})
     assert found.tolist() == [2.5, 1.5, 2.5, 3.5, 2.5]
+
+
+def test_a_shuffle_picks_lanes_of_two_vectors() -> None:
+    lanes = VectorType(f32, [4])
+
+    def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
+        first, second = (vector.LoadOp(x, [index(place)], lanes) for place in (0, 2))
+        mask = DenseArrayBase.from_list(i64, [1, 7, 4, 0])
+        picked = vector.ShuffleOp(first.result, second.result, mask, result_type=lanes)
+        vector.StoreOp(picked, y, [index(0)])
+
+    x = np.arange(6, dtype=np.float32)
+    found = run([MemRefType(f32, [6]), MemRefType(f32, [4])], body, {"x": x})
+    assert found.tolist() == [1, 5, 2, 0]
 
 
 def test_broadcasting_keeps_the_sign_of_zero() -> None:

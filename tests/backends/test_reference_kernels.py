@@ -161,6 +161,16 @@ def test_vectors() -> None:
     np.testing.assert_array_equal(found, [-12, 6, 9, 12])
 
 
+def test_a_shuffle_picks_lanes_of_two_vectors() -> None:
+    body = """
+      %v = vector.load %a[%c0] : memref<6xf32>, vector<4xf32>
+      %w = vector.load %a[%c2] : memref<6xf32>, vector<4xf32>
+      %p = vector.shuffle %v, %w [1, 7, 4, 0] : vector<4xf32>, vector<4xf32>
+      vector.store %p, %r[%c0] : memref<4xf32>, vector<4xf32>"""
+    found = run(body, 4, np.arange(6, dtype=np.float32))
+    np.testing.assert_array_equal(found, [1, 5, 2, 0])
+
+
 def test_vectors_are_values_not_windows() -> None:
     body = """
       %v = vector.load %a[%c0] : memref<4xf32>, vector<4xf32>

@@ -129,6 +129,15 @@ def test_selections_run_on_vectors() -> None:
     assert "arith.cmpf" not in names
 
 
+@pytest.mark.parametrize("windows", [4, 16, 21, 71])
+def test_windows_two_apart_run_on_vectors(windows: int) -> None:
+    """Every other element comes out of two vectors that end where the memory ends."""
+    every_other = Operand(((2, 1, 0),))
+    spec = ReduceSpec("f32", (windows, 3), 1, (every_other,), (), "max", ("sum",))
+    names = [op.name for op in check(spec, 16, 0).walk()]
+    assert "vector.shuffle" in names
+
+
 @pytest.mark.parametrize(("terms", "accurate"), [(256, True), (10**9, False)])
 def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
     """Adding 100000 equal numbers goes astray in one chain of float32, not in chunks."""

@@ -369,6 +369,18 @@ def _insert(op: Operation, operands: Sequence[str]) -> str:
     return f"({{ {types.value(op.result.type)} y = {target}; y[{position}] = {inserted}; y; }})"
 
 
+def _shuffle(op: Operation, operands: Sequence[str]) -> str:
+    """Compilers make one instruction of this where the machine has one."""
+    assert isinstance(op, vector.ShuffleOp)
+    first, second = operands
+    count = types.lanes(op.v1.type) or 1
+    lanes = [
+        f"{first}[{lane}]" if lane < count else f"{second}[{lane - count}]"
+        for lane in op.mask.get_values()
+    ]
+    return f"({types.value(op.result.type)}){{{', '.join(lanes)}}}"
+
+
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
     (position,) = positions
     return str(position) if isinstance(position, int) else dynamic[0]
@@ -381,4 +393,5 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "vector.broadcast": _broadcast,
     "vector.extract": _extract,
     "vector.insert": _insert,
+    "vector.shuffle": _shuffle,
 }

@@ -223,6 +223,17 @@ def insert_step(op: vector.InsertOp, scope: Scope) -> Step:
     return step
 
 
+def shuffle_step(op: vector.ShuffleOp, scope: Scope) -> Step:
+    first, second, result = (scope.place(value) for value in (op.v1, op.v2, op.result))
+    mask = list(op.mask.get_values())
+    assert min(mask) >= 0, f"every lane comes from somewhere: {op}"
+
+    def step(frame: Frame) -> None:
+        frame[result] = np.concatenate([frame[first], frame[second]])[mask]
+
+    return step
+
+
 KERNEL: Vocabulary = {
     scf.ForOp: for_step,
     scf.IfOp: if_step,
@@ -234,5 +245,6 @@ KERNEL: Vocabulary = {
     vector.BroadcastOp: broadcast_step,
     vector.ExtractOp: extract_step,
     vector.InsertOp: insert_step,
+    vector.ShuffleOp: shuffle_step,
 }
 """What kernels hold besides scalar operations."""

@@ -33,6 +33,7 @@ from popgraph.passes.tile_loops.chunking import split
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
 from popgraph.passes.tile_loops.sums import Sums, type_of
 from popgraph.passes.tile_loops.vectors import (
+    STRIDES,
     Run,
     fitting_lanes,
     in_lanes,
@@ -117,7 +118,7 @@ class ReduceLoops:
         if self.outer and self._results_in_lanes(kind):
             extent = self.outer[-1].extent
             lanes = fitting_lanes(extent, most)
-            if lanes and _contiguous(factors, self.outer[-1]):
+            if lanes and _readable(factors, self.outer[-1]):
                 return Mode(Lanes.PARALLEL, lanes, max(1, min(UNROLLED, extent // lanes)))
         if self.inner and None not in self.combiners:
             extent = self.inner[-1].extent
@@ -261,6 +262,12 @@ class ReduceLoops:
             odd = values[len(values) - len(values) % 2 :]
             values = [self.writer.once(combiner(*pair)) for pair in pairs] + odd
         return values[0]
+
+
+def _readable(forms: Sequence[Linear], group: Group) -> bool:
+    """Whether all these can be read as vectors along a loop, and at least one is to be."""
+    strides = {form.stride(group.last) for form in forms}
+    return strides <= set(STRIDES) and strides != {0}
 
 
 def _contiguous(forms: Sequence[Linear], group: Group) -> bool:

@@ -35,12 +35,31 @@ def in_lanes(writer: Writer, value: SSAValue, lanes: int) -> SSAValue:
     return value if lanes_of(value) or not lanes else writer.broadcast(value, lanes)
 
 
+STRIDES = (0, 1, 2)
+"""How far apart elements may be that `read` makes a vector of."""
+
+
 def read(place: Place, access: Access, inner: int, lanes: int) -> SSAValue:
     """The element of an input at the current index, or `lanes` of them along `inner`."""
     memory, index = place.of(access)
-    if lanes and access.form.stride(inner):
+    stride = access.form.stride(inner)
+    if not lanes or not stride:
+        return place.writer.load_input(memory, index)
+    if stride == 1:
         return place.writer.vector_load(memory, index, lanes)
-    return place.writer.load_input(memory, index)
+    assert stride == 2, f"elements {stride} apart are no vector"
+    return _every_other(place.writer, memory, index, lanes)
+
+
+def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+    """
+    Every other element, out of two vectors that end with the last one.
+
+    They share an element, so that nothing behind the last one is read.
+    """
+    low = writer.vector_load_input(memory, index, lanes)
+    high = writer.vector_load_input(memory, index + (lanes - 1), lanes)
+    return writer.shuffle(low, high, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])
 
 
 def write(place: Place, access: Access, value: SSAValue, lanes: int) -> None:

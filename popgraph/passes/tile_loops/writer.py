@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
     AnyFloat,
+    DenseArrayBase,
     FloatAttr,
     IndexType,
     IntegerAttr,
@@ -16,6 +17,7 @@ from xdsl.dialects.builtin import (
     MemRefType,
     Signedness,
     VectorType,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -220,6 +222,13 @@ class Writer:
             (scalar,),
             lambda: vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])),
         )
+
+    def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
+        """A vector of these lanes of the first vector, and behind them those of the second."""
+        assert isinstance(first.type, VectorType)
+        mask = DenseArrayBase.from_list(i64, lanes)
+        type_ = VectorType(first.type.element_type, [len(lanes)])
+        return self.once(vector.ShuffleOp(first, second, mask, result_type=type_))
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
         assert isinstance(vector_.type, VectorType)
