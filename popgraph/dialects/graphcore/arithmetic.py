@@ -24,7 +24,7 @@ from popgraph.dialects.graphcore.base import (
     tensor_of,
 )
 from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
-from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.dialects.graphcore.logic import AndOp, CompareOp
 from popgraph.support import dtypes
 
 
@@ -168,10 +168,11 @@ class PowOp(Binary):
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         zero, one = scalar(0, self.lhs), scalar(1, self.lhs)
         slope: Operand = MulOp(self.rhs, PowOp(self.lhs, SubOp(self.rhs, one)))
-        # x^0 is constant even where x^-1 is infinite, and 0^y where log(0) is.
+        # x^0 is constant even where x^-1 is infinite, and 0^y (of y >= 0) where log(0) is.
         slope = WhereOp(CompareOp(self.rhs, zero, "eq"), zero, slope)
         growth: Operand = MulOp(self.result, LogOp(self.lhs))
-        growth = WhereOp(CompareOp(self.lhs, zero, "eq"), zero, growth)
+        flat = AndOp(CompareOp(self.lhs, zero, "eq"), CompareOp(self.rhs, zero, "ge"))
+        growth = WhereOp(flat, zero, growth)
         return (
             sum_to(MulOp(dy, slope), shape_of(self.lhs)),
             sum_to(MulOp(dy, growth), shape_of(self.rhs)),
