@@ -56,7 +56,8 @@ def constants(shape: Shape, dtype: str) -> SearchStrategy[Constant]:
 
 def unary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     op = draw(st.sampled_from(UNARY))
-    return Node(op, (source,)), shapes[source]
+    attributes = (("alpha", 0.25),) if op in ("LeakyRelu", "ThresholdedRelu") else ()
+    return Node(op, (source,), attributes), shapes[source]
 
 
 def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -110,10 +111,12 @@ def activation(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> St
 
 
 def residual(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """With another value of the same shape, on either side."""
-    same = [other for other in range(len(shapes)) if shapes[other] == shapes[source]]
-    operands = draw(st.permutations([source, draw(st.sampled_from(same))]))
-    return Node(draw(st.sampled_from(["Add", "Sub", "Mul"])), tuple(operands)), shapes[source]
+    """With another value of the same shape, or a constant, on either side."""
+    shape = shapes[source]
+    same = [other for other in range(source) if shapes[other] == shape]
+    other: int | Constant = draw(st.sampled_from(same) if same else constants(shape, dtype))
+    operands = draw(st.permutations([source, other]))
+    return Node(draw(st.sampled_from(["Sub", "Add", "Mul"])), tuple(operands)), shape
 
 
 def literal(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
@@ -161,6 +164,8 @@ def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
     if len(shape) != 2:
         return None
     columns, transposed = draw(st.integers(1, 20)), draw(st.booleans())
+    if shape[0] <= 20 and draw(st.booleans()):
+        columns = shape[0]
     inner = (columns, shape[1]) if transposed else (shape[1], columns)
     bias = Constant((columns,), dtype, seed=draw(st.integers(0, 3)))
     attributes = (("transB", int(transposed)), ("alpha", draw(st.sampled_from([1.0, 0.5]))))
@@ -341,7 +346,14 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
 )
 CHAINS: tuple[Chain, ...] = (
     (gemm, activation),
+    (gemm, residual),
+    (gemm, transpose, activation),
+    (gemm, transpose, residual),
     (gemm, reshape, residual),
+    (window_slice, matmul),
+    (window_slice, binary),
+    (transpose, residual, reduction),
+    (activation, residual),
     (matmul, bias, activation),
     (matmul, residual),
     (matmul, transpose, residual),
@@ -382,6 +394,9 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
         st.tuples(st.integers(1, 20)),
         st.tuples(dims, st.integers(1, 18)),
         st.tuples(st.integers(4, 20), st.integers(4, 18)),
+        st.integers(2, 9).map(lambda size: (size, size)),
+        st.tuples(st.integers(1, 3), st.integers(2, 5), st.integers(2, 8)),
+        st.just((3, 3, 3)),
         image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
@@ -412,15 +427,34 @@ def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
 
 
 def twin(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
-    """An earlier node again, perhaps on another value of the same shape."""
+    """An earlier node again: on another value, with its operands turned, or reading elsewhere."""
     number = draw(st.integers(0, len(nodes) - 1))
-    first = nodes[number].operands[0]
+    node, first = nodes[number], nodes[number].operands[0]
     shape = shapes[len(shapes) - len(nodes) + number]
+    if node.op in BINARY and len(set(_shapes_of(node, shapes))) == 1 and draw(st.booleans()):
+        return replace(node, operands=node.operands[::-1]), shape
     if not isinstance(first, int):
-        return nodes[number], shape
+        return node, shape
+    if node.op == "Slice" and draw(st.booleans()):
+        return replace(node, operands=_shifted(draw, node, shapes[first])), shape
     same = [other for other in range(len(shapes)) if shapes[other] == shapes[first]]
-    operands = (draw(st.sampled_from(same)), *nodes[number].operands[1:])
-    return replace(nodes[number], operands=operands), shape
+    return replace(node, operands=(draw(st.sampled_from(same)), *node.operands[1:])), shape
+
+
+def _shapes_of(node: Node, shapes: list[Shape]) -> list[Shape]:
+    return [
+        shapes[operand] if isinstance(operand, int) else operand.shape
+        for operand in node.operands
+        if operand is not None
+    ]
+
+
+def _shifted(draw: DrawFn, node: Node, shape: Shape) -> tuple[int | Constant | None, ...]:
+    """The operands of a slice of the same size that begins elsewhere."""
+    source, *bounds = node.operands
+    (start,), (end,), (axis,), _ = [bound.values for bound in bounds]  # type: ignore[union-attr]
+    begin = draw(st.integers(0, shape[axis] - (end - start)))
+    return (source, vector(begin), vector(begin + end - start), *bounds[2:])
 
 
 @st.composite

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
 from popgraph.dialects.graphcore import DetachOp
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Initializer, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.inference import set_type
@@ -31,8 +32,11 @@ SLOPE_TOLERANCE = 1e-4
 
 
 def forget_types(module: ModuleOp) -> None:
-    """Nothing is known of what nodes give, as in a file that says nothing of inner values."""
-    for op in model_of(module).graph.walk():
+    """Nothing is known of what nodes give, as in a file that speaks of inputs only."""
+    graph = model_of(module).graph
+    infos = [ValueInfoAttr.of(info.text, UNKNOWN) for info in graph.outputs]
+    graph.properties["outputs"] = ArrayAttr(infos)
+    for op in graph.walk():
         if not isinstance(op, Initializer | Custom):
             for result in op.results:
                 set_type(result, UNKNOWN)
