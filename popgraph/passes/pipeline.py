@@ -126,9 +126,7 @@ LEVELS = ("onnx", "graphcore", "tile")
 PIPELINE: tuple[Step, ...] = (
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
     Step("onnx", Normalize, "what ONNX itself defines by other operators is gone before lowering"),
-    Step(
-        "onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"
-    ),
+    Step("onnx", OnnxToGraphcore, "from here on an operation has one meaning", to="graphcore"),
     Step("graphcore", Autodiff, "first: it wants the user's operators whole, softmax and all"),
     Step("graphcore", AddOptimizer, "right after autodiff, whose gradients it consumes"),
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
@@ -143,16 +141,12 @@ PIPELINE: tuple[Step, ...] = (
         "expansion repeats itself: two softmaxes of one tensor share their maximum",
         optional=True,
     ),
-    Step(
-        "graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True
-    ),
+    Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
     Step("graphcore", GraphcoreToTile, "from what to how: kinds become index maps", to="tile"),
     Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
-    Step(
-        "tile", HoistConstants, "packing weights is work for load time", optional=True
-    ),
+    Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),
     Step("tile", OutlineKernels, "before memory makes every call of a kernel different"),
     Step("tile", PlanMemory, "last: it needs to know everything that is alive"),
