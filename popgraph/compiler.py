@@ -16,6 +16,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c import build as build_c
+from popgraph.backends.c import build_again, program_key
 from popgraph.backends.c.target import host_target
 from popgraph.backends.reference import ReferenceExecutable
 from popgraph.backends.reference.meaning import assert_same_meaning
@@ -124,7 +125,11 @@ def build(
     backend: str = "c",
     threads: int = 1,
 ) -> Executable:
-    """The program of a module whose shapes are all known. The module is lowered in place."""
+    """
+    The program of a module whose shapes are all known.
+
+    It is taken from the cache of programs, else the module is lowered in place.
+    """
     if backend == "reference":
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
@@ -134,8 +139,12 @@ def build(
     options = replace(
         options or Options(), vector_bytes=target.vector_bytes, registers=target.registers
     )
+    key = program_key(module, [made for _, made in planned(options)])
+    found = None if key is None else build_again(key, compilation.weights, threads)
+    if found is not None:
+        return found
     lower(module, compilation, options)
-    return build_c(module, compilation.weights, threads=threads)
+    return build_c(module, compilation.weights, threads=threads, save_as=key)
 
 
 class Runner:

@@ -25,6 +25,9 @@ os.environ.setdefault(
     "POPGRAPH_CACHE_DIR", os.path.join(tempfile.gettempdir(), "popgraph-test-cache")
 )
 
+# Tests that change a pass must see it run, and what it makes must not be found by others.
+os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")

@@ -12,25 +12,17 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable
 from popgraph.backends.c import module as printer
 from popgraph.backends.c.library import Entry, load
-from popgraph.backends.c.module import Layout, Slot
-from popgraph.backends.c.toolchain import library
+from popgraph.backends.c.module import PERSISTENT, THREADS, Layout, Slot, Table
+from popgraph.backends.c.program_cache import ProgramKey, Saved, aligned
+from popgraph.backends.c.toolchain import find_library, library, library_key
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
-from popgraph.dialects.tile import ProgramOp
 from popgraph.support.debug import note_source
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
-ALIGNMENT = 64
 PARTS = 2
 """Kernels are compiled in this many translation units, at the same time."""
-
-
-def aligned(size: int) -> Array:
-    """Memory at an address that vectors like."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]
 
 
 class CExecutable(Executable):
@@ -38,36 +30,53 @@ class CExecutable(Executable):
 
     def __init__(
         self,
-        program: ProgramOp,
-        layout: Layout,
+        table: Table,
         entries: tuple[Entry, Entry],
         weights: WeightStore,
         threads: int,
+        persistent: Array | None = None,
     ) -> None:
+        """`persistent` is what `prepare` made of this table before; without it, it runs now."""
         self._lock = threading.Lock()
         self._weights = weights
+        self.table = table
         self._arrays: list[Array | None] = []
-        table = (ctypes.c_void_p * len(layout.slots))()
-        sizes = {"arena": program.arena, "persistent": program.persistent}
-        for number, slot in enumerate(layout.slots):
-            array = None if slot.space == "threads" else self._memory(slot, sizes)
+        pointers = (ctypes.c_void_p * len(table.slots))()
+        for number, slot in enumerate(table.slots):
+            array = self._memory(slot, persistent)
             self._arrays.append(array)
-            table[number] = threads if array is None else array.ctypes.data
-        self._table, self._address = table, ctypes.addressof(table)
+            if array is not None:
+                pointers[number] = array.ctypes.data
+        pointers[table.slots.index(THREADS)] = threads
+        self._pointers, self._address = pointers, ctypes.addressof(pointers)
         prepare, self._entry = entries
-        prepare(self._address)
-        self._release(layout)
-        self.inputs = self._signature(layout, "input")
-        self.outputs = self._signature(layout, "output")
-        self.variables = self._signature(layout, "variable")
-        self._inputs = self._views(layout, "input")
-        self._outputs = self._views(layout, "output")
-        self._variables = self._views(layout, "variable")
+        if persistent is None:
+            prepare(self._address)
+        self._release()
+        self.inputs = self._signature("input")
+        self.outputs = self._signature("output")
+        self.variables = self._signature("variable")
+        self._inputs = self._views("input")
+        self._outputs = self._views("output")
+        self._variables = self._views("variable")
 
-    def _memory(self, slot: Slot, sizes: Mapping[str, object]) -> Array:
-        if slot.space in sizes:
-            size = sizes[slot.space].value.data  # type: ignore[attr-defined]
-            return aligned(max(size, 1))
+    @property
+    def persistent(self) -> Array:
+        """The memory that `prepare` filled; nothing writes it later."""
+        array = self._arrays[self.table.slots.index(PERSISTENT)]
+        assert array is not None
+        return array[: self.table.persistent]
+
+    def _memory(self, slot: Slot, persistent: Array | None) -> Array | None:
+        match slot.space:
+            case "threads":
+                return None
+            case "arena":
+                return aligned(max(self.table.arena, 1))
+            case "persistent":
+                return aligned(max(self.table.persistent, 1)) if persistent is None else persistent
+            case "constant" if slot.prepared and persistent is not None:
+                return None
         assert slot.dtype is not None
         first = None if slot.literal is None else self._weights.array(slot.literal)
         if slot.space == "constant":
@@ -82,23 +91,23 @@ class CExecutable(Executable):
             array.fill(0)
         return array
 
-    def _release(self, layout: Layout) -> None:
+    def _release(self) -> None:
         """What only `prepare` needed is not needed any more."""
-        for number, slot in enumerate(layout.slots):
+        for number, slot in enumerate(self.table.slots):
             if slot.prepared and slot.space == "constant":
                 self._arrays[number] = None
-                self._table[number] = None
+                self._pointers[number] = None
 
-    def _signature(self, layout: Layout, space: str) -> dict:  # type: ignore[type-arg]
+    def _signature(self, space: str) -> dict:  # type: ignore[type-arg]
         found = {}
-        for name, number in layout.named(space).items():
-            slot = layout.slots[number]
+        for name, number in self.table.named(space).items():
+            slot = self.table.slots[number]
             found[name] = (slot.dtype, slot.shape)
         return found
 
-    def _views(self, layout: Layout, space: str) -> dict[str, Array]:
+    def _views(self, space: str) -> dict[str, Array]:
         found = {}
-        for name, number in layout.named(space).items():
+        for name, number in self.table.named(space).items():
             array = self._arrays[number]
             assert array is not None
             found[name] = array
@@ -150,11 +159,18 @@ class CExecutable(Executable):
 
 
 def build(
-    module: ModuleOp, weights: WeightStore, threads: int = 1, name: str = "main"
+    module: ModuleOp,
+    weights: WeightStore,
+    threads: int = 1,
+    name: str = "main",
+    save_as: ProgramKey | None = None,
 ) -> CExecutable:
-    """Compiles the `tile.program` of that name, and the kernels, to an executable."""
-    if threads < 1:
-        raise BackendError(f"{threads} threads cannot run a program", hint="1 starts none")
+    """
+    Compiles the `tile.program` of that name, and the kernels, to an executable.
+
+    It is kept in the cache of programs under the key `save_as`.
+    """
+    _check_threads(threads)
     program = printer.find_program(module, name)
     layout = Layout(program)
     kernels = printer.print_kernels(module)
@@ -163,4 +179,23 @@ def build(
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     entries = load(library(units), name)
-    return CExecutable(program, layout, entries, weights, threads)
+    made = CExecutable(layout.table, entries, weights, threads)
+    if save_as is not None:
+        save_as.save(Saved(name, library_key(units), made.table, made.persistent), weights)
+    return made
+
+
+def build_again(key: ProgramKey, weights: WeightStore, threads: int = 1) -> CExecutable | None:
+    """The executable that `build` saved under this key, without any of its work."""
+    _check_threads(threads)
+    saved = key.load(weights)
+    path = None if saved is None else find_library(saved.library)
+    if saved is None or path is None:
+        return None
+    entries = load(path, saved.name)
+    return CExecutable(saved.table, entries, weights, threads, saved.persistent)
+
+
+def _check_threads(threads: int) -> None:
+    if threads < 1:
+        raise BackendError(f"{threads} threads cannot run a program", hint="1 starts none")

@@ -54,11 +54,27 @@ class Kernel:
     """Where it comes from, in the user's words."""
 
 
+@dataclass(frozen=True)
+class Table:
+    """What memory a program is called with: all that is needed to run its library."""
+
+    slots: tuple[Slot, ...]
+    arena: int
+    """In bytes."""
+    persistent: int
+    """In bytes; `prepare` fills it."""
+
+    def named(self, space: str) -> dict[str, int]:
+        """The slots of all inputs, outputs or variables by name."""
+        return {slot.label: i for i, slot in enumerate(self.slots) if slot.space == space}
+
+
 class Layout:
     """Which memory does a program use, and where in the table does each piece stand?"""
 
     def __init__(self, program: ProgramOp) -> None:
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
+        self._sizes = program.arena.value.data, program.persistent.value.data
         self._places: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
         bodies = (program.body.block, program.prepare.block)
         for prepared, block in zip((False, True), bodies, strict=True):
@@ -71,9 +87,10 @@ class Layout:
         """The number of a buffer's slot."""
         return self._places[_key(op)]
 
-    def named(self, space: str) -> dict[str, int]:
-        """The slots of all inputs, outputs or variables by name."""
-        return {slot.label: i for i, slot in enumerate(self.slots) if slot.space == space}
+    @property
+    def table(self) -> Table:
+        """The memory, apart from the IR that it was read from."""
+        return Table(tuple(self.slots), *self._sizes)
 
 
 def _key(op: BufferOp) -> tuple[str, object]:

@@ -104,14 +104,15 @@ def _identity(command: tuple[str, ...], file: Path | None) -> str:
         real = file.resolve()
         state = real.stat()
         facts += [str(real), state.st_size, state.st_mtime_ns]
-    return _digest(repr(facts))[:16]
+    return digest(repr(facts))[:16]
 
 
-def _digest(*texts: str) -> str:
-    digest = hashlib.sha256()
+def digest(*texts: str) -> str:
+    """A name for these texts that no others have."""
+    made = hashlib.sha256()
     for text in texts:
-        digest.update(f"{len(text)}:{text}".encode())
-    return digest.hexdigest()
+        made.update(f"{len(text)}:{text}".encode())
+    return made.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def machine() -> str:
         facts += [line for line in lines if re.match(r"flags|Features|model|CPU part", line)]
     except OSError:
         facts.append(platform.processor())
-    return _digest(*facts)[:16]
+    return digest(*facts)[:16]
 
 
 def cache_directory() -> Path:
@@ -180,7 +181,7 @@ def _temporary(refused: Path) -> Path:
     return path
 
 
-def _readable_caches() -> list[Path]:
+def readable_caches() -> list[Path]:
     """Where a build may be found: the chosen cache even if it is read-only."""
     chosen = os.environ.get("POPGRAPH_CACHE_DIR")
     first = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("popgraph"))
@@ -194,10 +195,33 @@ def library(units: Sequence[Unit]) -> Path:
     A compiler that works compiles what it has not compiled before. Where none works, what another
     compiler made of the same text for the same machine is as good.
     """
+    places = _places(library_key(units))
+    found = _find(places)
+    return found if isinstance(found, Path) else _build(*found, units, places[-1])
+
+
+def find_library(key: str) -> Path | None:
+    """The library of this key, if `library` would not have to compile it."""
+    try:
+        found = _find(_places(key))
+    except BackendError:
+        return None
+    return found if isinstance(found, Path) else None
+
+
+def library_key(units: Sequence[Unit]) -> str:
+    """What tells a library from all others, but for the compiler that makes it."""
     runtime = (HERE / RUNTIME).read_text()
     flags = " ".join([*FLAGS, *GCC_FLAGS, NATIVE, WIDE])
-    key = _digest(machine(), flags, runtime, *(unit.text for unit in units))
-    places = [cache / "kernels" / key[:2] / key for cache in _readable_caches()]
+    return digest(machine(), flags, runtime, *(unit.text for unit in units))
+
+
+def _places(key: str) -> list[Path]:
+    return [cache / "kernels" / key[:2] / key for cache in readable_caches()]
+
+
+def _find(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]:
+    """A library in one of these places, or the compiler that has to make it."""
     tried = []
     for compiler in candidates():
         for place in places:
@@ -205,7 +229,7 @@ def library(units: Sequence[Unit]) -> Path:
                 return place / f"{compiler.identity}.so"
         found = probe(compiler)
         if not found.reason:
-            return _build(compiler, found, units, places[-1])
+            return compiler, found
         tried.append(f"{compiler.name} ({found.reason.splitlines()[0]})")
     for place in places:
         for file in sorted(place.glob("*.so")):

@@ -40,6 +40,11 @@ class WeightStore:
     ) -> BlobAttr:
         """The attribute of an array that `source` is, or brings when asked (a file's mapping)."""
         self._arrays.setdefault(key, source)
+        return self.reference(key, shape, dtype)
+
+    @staticmethod
+    def reference(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> BlobAttr:
+        """The attribute of an array whose key is known."""
         return BlobAttr(BytesAttr.of(key), TensorType(dtypes.from_numpy(dtype).ir, shape))
 
     def array(self, attribute: DataAttr | BlobAttr) -> Array:

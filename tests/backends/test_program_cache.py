@@ -1,0 +1,305 @@
+"""When is a program taken from the cache, when is it not, and is it the same program?"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import popgraph.compiler as compiler
+from popgraph.backends.c import program_cache, toolchain
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.pipeline import Options
+
+X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
+
+AGAIN = """
+import sys
+import numpy as np
+from pathlib import Path
+from popgraph import compiler
+from popgraph.backends.c import program_cache
+
+def forbidden(*arguments, **named):
+    raise AssertionError("a pass runs")
+
+program_cache._sources = lambda: "the same"
+compiler.lower = forbidden
+run = compiler.compile(sys.argv[1])
+np.save(sys.argv[3], run({"x": np.load(sys.argv[2])})["y"])
+"""
+
+
+def model(seed: int = 0) -> bytes:
+    """Convolution and scaling that passes combine, a product, a weight that stays as it is."""
+    rng = np.random.default_rng(seed)
+    shapes = {"w": (16, 3, 3, 3), "m": (1024, 8), "t": (2, 8, 40)}
+    shapes |= dict.fromkeys(("scale", "bias", "mean", "variance"), (16,))
+    weights = [
+        numpy_helper.from_array(rng.random(shape, dtype=np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    norm = ["c", "scale", "bias", "mean", "variance"]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", norm, ["n"]),
+        helper.make_node("Flatten", ["n"], ["f"]),
+        helper.make_node("MatMul", ["f", "m"], ["p"]),
+        helper.make_node("Unsqueeze", ["p", "last"], ["q"]),
+        helper.make_node("Add", ["q", "t"], ["y"]),
+    ]
+    weights.append(numpy_helper.from_array(np.array([2], np.int64), "last"))
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (2, 8, 40))],
+        weights,
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return made.SerializeToString()  # type: ignore[no-any-return]
+
+
+@dataclass
+class Passes:
+    """How often a module was lowered."""
+
+    runs: int = 0
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache that is used, whoever edits this package at the moment."""
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv(program_cache.SWITCH, "1")
+    monkeypatch.setattr(program_cache, "_sources", lambda: "the same")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
+    counted, lower = Passes(), compiler.lower
+
+    def counting(*arguments: object, **named: object) -> object:
+        counted.runs += 1
+        return lower(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiler, "lower", counting)
+    yield counted
+
+
+def compute(given: object, **named: object) -> Array:
+    return compiler.compile(given, **named)({"x": X})["y"]  # type: ignore[arg-type]
+
+
+def program(cache: Path) -> Path:
+    """The only program in the cache."""
+    (file,) = (cache / "programs").glob("*/*")
+    return file
+
+
+def test_another_process_needs_no_pass_and_no_compiler(
+    cache: Path, passes: Passes, tmp_path: Path
+) -> None:
+    (tmp_path / "model.onnx").write_bytes(model())
+    np.save(tmp_path / "x.npy", X)
+    expected = compute(tmp_path / "model.onnx")
+    assert passes.runs == 1
+    names = [str(tmp_path / name) for name in ("model.onnx", "x.npy", "y.npy")]
+    subprocess.run(
+        [sys.executable, "-c", AGAIN, *names], check=True, env={**os.environ, "CC": "/bin/false"}
+    )
+    assert np.array_equal(np.load(tmp_path / "y.npy"), expected)
+    assert np.allclose(expected, compute(model(), backend="reference"), rtol=1e-4)
+
+
+def test_the_same_model_again_is_taken_from_the_cache(cache: Path, passes: Passes) -> None:
+    first = compute(model())
+    assert np.array_equal(first, compute(model()))
+    assert passes.runs == 1
+
+
+def test_variables_start_with_the_values_of_the_model(cache: Path, passes: Passes) -> None:
+    options = Options(variables=True)
+    first = compute(model(), options=options)
+    again = compiler.compile(model(), options=options)
+    assert passes.runs == 1
+    assert np.array_equal(first, again({"x": X})["y"])
+    executable = again.program({"x": X})
+    executable.write("scale", np.zeros(16, np.float32))
+    assert not np.array_equal(first, again({"x": X})["y"])
+    assert np.array_equal(first, compute(model(), options=options)), "the cache is not written to"
+
+
+def test_threads_share_a_program(cache: Path, passes: Passes) -> None:
+    assert np.array_equal(compute(model()), compute(model(), threads=2))
+    assert passes.runs == 1
+
+
+def test_other_weights_are_another_program(cache: Path, passes: Passes) -> None:
+    first = compute(model())
+    assert not np.array_equal(first, compute(model(seed=1)))
+    assert passes.runs == 2
+
+
+def test_other_options_are_another_program(cache: Path, passes: Passes) -> None:
+    compute(model())
+    compute(model(), options=Options(disabled=frozenset({"fuse-epilogue"})))
+    compute(model(), options=Options(extra_outputs=("c",)))
+    assert passes.runs == 3
+
+
+def test_another_version_makes_its_own_programs(
+    cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute(model())
+    monkeypatch.setattr(program_cache, "_sources", lambda: "another")
+    compute(model())
+    assert passes.runs == 2
+
+
+def test_another_compiler_makes_its_own_library(
+    cache: Path, passes: Passes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute(model())
+    (compiler_used, *_) = toolchain.candidates()
+    other = tmp_path / "other-cc"
+    other.write_text(f'#!/bin/sh\nexec {compiler_used.name} "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv("CC", str(other))
+    compute(model())
+    assert passes.runs == 2
+
+
+@pytest.mark.parametrize("place", [0.0, 0.001, 0.5, 0.9999])
+def test_a_damaged_program_is_made_again(cache: Path, passes: Passes, place: float) -> None:
+    expected = compute(model())
+    file = program(cache)
+    content = bytearray(file.read_bytes())
+    content[int(place * len(content))] ^= 0x10
+    file.write_bytes(content)
+    assert np.array_equal(compute(model()), expected)
+    assert passes.runs == 2, "what is damaged is not used"
+    assert np.array_equal(compute(model()), expected)
+    assert passes.runs == 2, "and has been replaced"
+
+
+@pytest.mark.parametrize("left", [0, 10, 1000, -1])
+def test_half_a_program_is_made_again(cache: Path, passes: Passes, left: int) -> None:
+    expected = compute(model())
+    file = program(cache)
+    file.write_bytes(file.read_bytes()[:left])
+    assert np.array_equal(compute(model()), expected)
+    assert passes.runs == 2
+
+
+def test_a_program_under_a_wrong_name_is_not_used(cache: Path, passes: Passes) -> None:
+    compute(model())
+    first = program(cache)
+    compute(model(seed=1))
+    (second,) = set((cache / "programs").glob("*/*")) - {first}
+    second.write_bytes(first.read_bytes())
+    expected = compute(model(seed=1), backend="reference")
+    runs = passes.runs
+    assert np.allclose(compute(model(seed=1)), expected, rtol=1e-4)
+    assert passes.runs == runs + 1
+
+
+def test_without_its_library_a_program_is_made_again(cache: Path, passes: Passes) -> None:
+    expected = compute(model())
+    for file in cache.rglob("*.so"):
+        file.unlink()
+    assert np.array_equal(compute(model()), expected)
+    assert passes.runs == 2
+
+
+def test_a_cache_that_cannot_be_written_is_read(
+    cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = compute(model())
+    before = sorted(cache.rglob("*"))
+    monkeypatch.setattr(toolchain, "_writable", lambda path: False)
+    with pytest.warns(RuntimeWarning, match="cannot be written"):
+        toolchain._temporary.cache_clear()
+        assert np.array_equal(compute(model()), expected)
+        assert passes.runs == 1
+        compute(model(seed=1))
+    assert sorted(cache.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("POPGRAPH_DEBUG", "1"), ("POPGRAPH_CHECK", "1"), (program_cache.SWITCH, "0")],
+)
+def test_who_wants_to_see_passes_sees_them(
+    cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    compute(model())
+    monkeypatch.setenv(name, value)
+    compute(model())
+    assert passes.runs == 2
+
+
+def test_weights_that_stay_as_they_are_are_not_stored_again(cache: Path) -> None:
+    compute(model())
+    header = json.loads(program(cache).read_bytes().splitlines()[1])
+    literals = [slot["literal"] for slot in header["slots"] if slot["literal"]]
+    named = [literal for literal in literals if "key" in literal and "piece" not in literal]
+    assert [literal["shape"] for literal in named] == [[2, 8, 40]]
+
+
+class Foreign(Pass):
+    """A pass that this package does not have."""
+
+    name = "foreign"
+
+    def run(self, compilation: Compilation, module: object) -> None:
+        """Nothing."""
+
+
+def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(program_cache.SWITCH, "1")
+    module, _ = compiler.load(model())
+    sources = program_cache._sources.__wrapped__
+    monkeypatch.setattr(program_cache, "_STARTED", 1e12)
+    assert sources() is not None
+    monkeypatch.setattr(program_cache, "_sources", lambda: "the same")
+    assert program_cache.program_key(module, []) is not None
+    assert program_cache.program_key(module, [Foreign()]) is None
+    monkeypatch.setattr(program_cache, "_sources", sources)
+    assert program_cache.program_key(module, []) is not None
+    monkeypatch.setattr(program_cache, "_STARTED", 0.0)
+    assert program_cache.program_key(module, []) is None, "files are newer than the process"
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    for number in range(4):
+        file = tmp_path / "ab" / str(number)
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(bytes(100))
+        os.utime(file, (number, number))
+    program_cache.trim(tmp_path, 250)
+    assert sorted(file.name for file in tmp_path.glob("*/*")) == ["2", "3"]
+
+
+def test_a_checksum_notices_every_bit_and_the_order_of_blocks() -> None:
+    data = program_cache.aligned(3 * program_cache.BLOCK + 5)
+    data[:] = np.random.default_rng(0).integers(0, 256, data.size, np.uint8)
+    sums = {program_cache.checksum(data)}
+    for place in (0, program_cache.BLOCK, data.size - 1):
+        data[place] ^= 1
+        sums.add(program_cache.checksum(data))
+    first = data[: program_cache.BLOCK].copy()
+    data[: program_cache.BLOCK] = data[program_cache.BLOCK : 2 * program_cache.BLOCK]
+    data[program_cache.BLOCK : 2 * program_cache.BLOCK] = first
+    sums.add(program_cache.checksum(data))
+    assert len(sums) == 5
