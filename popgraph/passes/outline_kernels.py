@@ -49,7 +49,7 @@ class Functions:
         self._made: list[func.FuncOp] = []
 
     def add(self, kernel: KernelOp) -> str:
-        """Makes a function of a kernel's body; gives its name."""
+        """Makes a function of a kernel's body, which is taken from it; gives its name."""
         name = _unused(describe(kernel), self._taken)
         self._made.append(_function(kernel, name))
         return name
@@ -134,7 +134,7 @@ def _unused(wanted: str, taken: set[str]) -> str:
 
 
 def _function(kernel: KernelOp, name: str) -> func.FuncOp:
-    body = kernel.body.clone()
+    body = kernel.detach_region(kernel.body)
     body.block.add_op(func.ReturnOp())
     inputs = [argument.type for argument in body.block.args]
     function = func.FuncOp(name, (inputs, []), body, StringAttr("private"))

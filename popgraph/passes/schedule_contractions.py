@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
 
 from xdsl.dialects.builtin import Float64Type, ModuleOp, TensorType
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -17,6 +17,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_o
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
+from popgraph.passes.outline_kernels import structure_of
 from popgraph.passes.reduction_order import Order, orders
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_bytes, lane_type
@@ -69,12 +70,20 @@ class ScheduleContractions(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
+        chosen: dict[Hashable, Choice | None] = {}
+        constants = Constants()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 op = collapse(op)
-                choice = choose(op, self.vector_bytes, self.registers)
+                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                key = structure_of(op), fixed
+                if key not in chosen:
+                    chosen[key] = choose(op, fixed, self.vector_bytes, self.registers)
+                choice = chosen[key]
                 if choice is not None:
                     _apply(op, choice, packed)
+            for result in op.results:
+                constants.holds(result)
 
 
 @dataclass(frozen=True)
@@ -93,14 +102,20 @@ def replaced(choice: Choice, **fields: int) -> Choice:
     return replace(choice, schedule=ScheduleAttr.of(**fields))
 
 
-def choose(op: tile.ContractOp, vector_bytes: int, registers: int) -> Choice | None:
-    """The cheapest schedule by estimate; None when plain loops are as good."""
+def choose(
+    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+) -> Choice | None:
+    """
+    The cheapest schedule by estimate; None when plain loops are as good.
+
+    `fixed` tells which factors are known when the program is loaded.
+    """
     kind = lane_type([tensor(op.lhs).element_type])
     if kind is None or prod(op.sizes) < FEWEST or indexed_dims(op.finish.block):
         return None
     width = vector_bytes // lane_bytes(kind)
     estimates = [
-        Estimate(op, order, factor, dim, layout, width, registers)
+        Estimate(op, order, factor, fixed[factor], dim, layout, width, registers)
         for order in orders(op, TERMS)
         for factor in (0, 1)
         for dim in range(op.parallel_rank)
@@ -211,12 +226,14 @@ class Estimate:
         op: tile.ContractOp,
         order: Order,
         factor: int,
+        fixed: bool,
         dim: int,
         layout: tuple[LayoutAttr | None, int],
         width: int,
         registers: int,
     ) -> None:
         self.op, self.factor, self.dim, self.width = op, factor, dim, width
+        self.fixed = fixed
         self.order = order
         self.layout, self.vectors = layout
         self.registers = registers
@@ -282,7 +299,7 @@ class Estimate:
         dims = self.op.sizes[: self.op.parallel_rank]
         total *= prod(dims) / (extent * self.extent)
         value = (self.op.lhs, self.op.rhs)[self.factor]
-        if self.layout is not None and not is_constant(value):
+        if self.layout is not None and not self.fixed:
             rows_kept = self.forms[self.factor].stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
             total += prod(tensor(value).get_shape()) * cycles
@@ -351,18 +368,28 @@ class Estimate:
         return block * (1.0 if stride is not None and abs(stride) < LINE else 1.25)
 
 
-def is_constant(value: SSAValue) -> bool:
-    """Whether a value is known when the program is loaded."""
-    owner = value.owner
-    if isinstance(value, BlockArgument) or not isinstance(owner, Operation):
-        return False
-    if isinstance(owner, ConstantOp):
-        return True
-    return (
-        owner.name.startswith("tile.")
-        and bool(owner.operands)
-        and all(map(is_constant, owner.operands))
-    )
+class Constants:
+    """
+    Which values are known when the program is loaded?
+
+    To be asked in the order of the program: answers are remembered, and lead to the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, bool] = {}
+
+    def holds(self, value: SSAValue) -> bool:
+        if value not in self._known:
+            self._known[value] = self._find(value.owner)
+        return self._known[value]
+
+    def _find(self, owner: Operation | Block) -> bool:
+        if isinstance(owner, Block):
+            return False
+        if isinstance(owner, ConstantOp):
+            return True
+        operands = owner.operands
+        return owner.name.startswith("tile.") and bool(operands) and all(map(self.holds, operands))
 
 
 def _apply(

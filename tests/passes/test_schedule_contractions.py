@@ -50,7 +50,7 @@ def test_every_schedule(
         for factor in (0, 1)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(op, order, factor, dim, width)
-        for choice in Estimate(op, order, factor, dim, layout, width, 16).choices()
+        for choice in Estimate(op, order, factor, False, dim, layout, width, 16).choices()
     ]
     assume(choices)
     choice = data.draw(st.sampled_from(choices))

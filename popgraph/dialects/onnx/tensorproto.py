@@ -34,6 +34,11 @@ PAYLOAD = (
 """The fields that may hold the elements."""
 
 _TOLD_ELSEWHERE = ("dims", "data_type", "external_data")
+_HEADER = tuple(
+    field.name
+    for field in TensorProto.DESCRIPTOR.fields
+    if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD
+)
 IN_STORE = "popgraph.blob"
 """Of `external_data`: the key of a tensor whose file the importer has put in the store."""
 PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}
@@ -43,10 +48,7 @@ PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2"
 def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
     """The attribute; `ModelError` when the tensor is damaged."""
     check_tensor(proto)
-    header = TensorProto()
-    for field, value in proto.ListFields():
-        if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD:
-            _copy_field(header, field.name, value)
+    header = _header(proto)
     if proto.data_type == TensorProto.STRING:
         if len(proto.string_data) != prod(proto.dims):
             raise _wrong_count(proto)
@@ -68,6 +70,15 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
     return TensorAttr.of(elements, "exact", proto.SerializeToString())
 
 
+def _header(proto: TensorProto) -> TensorProto:
+    """All but the elements; they are not touched, for protobuf would copy them."""
+    header = TensorProto()
+    for name in _HEADER:
+        if _has(proto, name):
+            _copy_field(header, name, getattr(proto, name))
+    return header
+
+
 def _from_store(proto: TensorProto, store: WeightStore) -> BlobAttr:
     keys = {entry.key: entry.value for entry in proto.external_data}
     if IN_STORE not in keys:
@@ -80,7 +91,10 @@ def _from_store(proto: TensorProto, store: WeightStore) -> BlobAttr:
 
 
 def _has(proto: TensorProto, field: str) -> bool:
-    return proto.HasField(field) if field == "raw_data" else len(getattr(proto, field)) > 0
+    if field == "raw_data":
+        return bool(proto.HasField(field))  # to look at it is to copy it
+    value = getattr(proto, field)
+    return len(value) > 0 if hasattr(value, "extend") else bool(proto.HasField(field))
 
 
 def _copy_field(target: Any, name: str, value: Any) -> None:
