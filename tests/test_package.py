@@ -56,3 +56,16 @@ def test_wheel_runs_from_its_own_folder(wheel: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[2.0, 2.0, 2.0]"
+
+
+def test_stock_xdsl_opt_runs_its_own_passes_and_ours() -> None:
+    """Two passes of one name in the installed packages would end every xDSL tool at its start."""
+    module = "builtin.module { func.func @f() { func.return } }"
+    passes = "canonicalize,cse,dce,popgraph-canonicalize,popgraph-cse,popgraph-dce,expand"
+    arguments = ["", "-p", passes, "-f", "mlir"]
+    script = f"import sys; sys.argv = {arguments}; from xdsl.tools.xdsl_opt import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=module, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "func.func @f" in done.stdout
