@@ -37,6 +37,13 @@ MOST_INPUTS = 16
 ROW = 16
 """Work that is done once per so many elements costs next to nothing."""
 
+LONGEST_BODY = 64
+"""
+So many operations on one element hide the time of a load: one more that is fused saves nothing.
+
+Every fusion writes the body again, so without a limit chains would take the square of their length.
+"""
+
 COSTLY = (
     arith.DivfOp,
     arith.DivSIOp,
@@ -205,6 +212,8 @@ def may_inline(consumer: Consumer, reading: Reading, number: int) -> bool:
         return True
     if is_movement(producer):
         return value.has_one_use() or _keeps_order(producer)
+    if len(consumer.body.block.ops) + len(producer.body.block.ops) > LONGEST_BODY:
+        return False
     if _finishes_a_sum(producer) and not isinstance(consumer, tile.MapOp):
         return False
     return value.has_one_use() and _runs_no_more(producer, reading, number)

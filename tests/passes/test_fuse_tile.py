@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from xdsl.dialects import math
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType, f32
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.meaning import assert_same_meaning
@@ -17,7 +17,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.fuse_elementwise import FuseElementwise
+from popgraph.passes.fuse_elementwise import LONGEST_BODY, FuseElementwise
 from popgraph.passes.fuse_epilogue import FuseEpilogue
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.testing.structured import Body, expression, finish
@@ -238,3 +238,24 @@ def test_nothing_runs_more_often() -> None:
     wide = AffineMap.from_callable(lambda i, j, k: (i % 2, j, k))
     chain.mapped([chain.values[-1]], [wide], (8, 3, 4), "sum")
     assert check(chain.module(1), FuseElementwise()) == ["tile.map", "tile.map"]
+
+
+def test_long_chains_become_several_maps() -> None:
+    """Each fusion writes the body again, so one map of all would take the square of the length."""
+    chain = Chain([(2, 3, 4)])
+    identity = AffineMap.identity(3)
+    for _ in range(3 * LONGEST_BODY):
+        value = chain.values[-1]
+        body = Block(arg_types=[f32])
+        body.add_op(tanh := math.TanhOp(body.args[0]))
+        body.add_op(tile.YieldOp(tanh.result))
+        chain.add(tile.MapOp([value], [identity], (2, 3, 4), Region(body), [f32], []))
+    chain.graph.block.add_op(ReturnOp([chain.values[-1]], ["y"]))
+    module = ModuleOp([chain.graph])
+    before = module.clone()
+    FuseElementwise().run(Compilation(), module)
+    check_ir(module)
+    assert_same_meaning(before, module, WeightStore())
+    lengths = [len(op.body.block.ops) for op in module.walk() if isinstance(op, tile.MapOp)]
+    assert len(lengths) < 6
+    assert max(lengths) <= LONGEST_BODY
