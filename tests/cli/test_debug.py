@@ -8,6 +8,12 @@ from pathlib import Path
 import pytest
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
+from popgraph import compiler
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.builder.builder import Builder
+from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options
 from popgraph.support.debug import Observer, Settings, note_source, write_dump
 from popgraph.support.errors import PassError, PopgraphError
 
@@ -104,3 +110,23 @@ def test_c_is_shown_at_level_4(
     monkeypatch.setenv("POPGRAPH_DEBUG", "4")
     note_source("unit.c", "int x;\n")
     assert "int x;" in capsys.readouterr().err
+
+
+def test_trainings_are_checked_from_the_level_on_that_knows_their_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    checked = []
+
+    def compare(before: ModuleOp, after: ModuleOp, *others: object, **settings: object) -> None:
+        checked.append(compiler.level_of(before))
+        assert_same_meaning(before, after, *others, **settings)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiler, "assert_same_meaning", compare)
+    monkeypatch.setenv("POPGRAPH_CHECK", "1")
+    builder = Builder()
+    x = builder.addInputTensor(TensorInfo("FLOAT", [8, 4]), "x")
+    labels = builder.addInputTensor(TensorInfo("INT32", [8]), "labels")
+    loss = builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([x]), labels])
+    builder.addOutputTensor(loss)
+    compiler.lower(builder.module(), Compilation(builder.weights), Options())
+    assert set(checked) == {"graphcore", "tile"}

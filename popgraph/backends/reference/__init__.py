@@ -32,6 +32,15 @@ def evaluate(
     return run(module, inputs, weights, state)
 
 
+def can_evaluate(module: ModuleOp) -> bool:
+    """Whether `evaluate` knows every operator: those of ai.graphcore do one level lower."""
+    if not is_onnx(module):
+        return True
+    from popgraph.backends.reference.onnx_level import knows
+
+    return knows(module)
+
+
 def signature(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
     """The type of every input of a module."""
     if is_onnx(module):

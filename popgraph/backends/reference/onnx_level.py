@@ -32,6 +32,12 @@ Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
 
 
+def knows(module: ModuleOp) -> bool:
+    """Whether all operators are ONNX's own or the model's."""
+    functions = model_of(module).functions
+    return all(op.key in functions for op in module.walk() if isinstance(op, Custom))
+
+
 def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
     """
     The outputs of the module's graph for these inputs, by name.
