@@ -169,7 +169,7 @@ def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
 
 
 def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    path.write_text(f"{module}\n", "utf-8")
+    path.write_text(f"{module!s}\n", "utf-8")
 
 
 SAVERS: dict[str, Callable[[Path, Any, Any], None]] = {

@@ -104,4 +104,4 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
         where = f" -> {keep[name]}" if name in keep else ""
         typer.echo(f"{name}: {array.dtype}[{shape}]{where}")
         if not keep:
-            typer.echo(np.array2string(array, threshold=200, precision=6, prefix="  "))
+            typer.echo(np.array2string(array, threshold=200, precision=6))

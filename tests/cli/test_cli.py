@@ -375,7 +375,8 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
 
 def test_convert_to_ir(tmp_path: Path) -> None:
     call("convert", MLP, tmp_path / "m.mlir")
-    assert "onnx.Graph" in (tmp_path / "m.mlir").read_text()
+    again = call("print", tmp_path / "m.mlir").stdout
+    assert again == call("print", MLP).stdout == (tmp_path / "m.mlir").read_text()
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
@@ -477,3 +478,9 @@ def test_the_environment_shows_and_keeps_every_step(
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert any(name.endswith("_plan-memory.mlir") for name in kept)
     assert "main_0.c" in kept
+
+
+def test_the_rows_of_an_array_stand_below_each_other(tmp_path: Path) -> None:
+    (tmp_path / "t.pgraph").write_text("graph g(x: f32[2, 3]) -> y { y = Relu(x) }")
+    shown = call("run", tmp_path / "t.pgraph", "--random").stdout.splitlines()
+    assert [line.rfind("[") for line in shown[1:]] == [1, 1]
