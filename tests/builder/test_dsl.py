@@ -373,3 +373,8 @@ def test_an_added_loss_takes_a_name_that_is_free() -> None:
     module, name = add_loss(document.module, document.weights, "l1(loss)", {})
     assert name == "loss_1"
     assert model_of(module).graph.output_names == ("loss", "loss_1")
+
+
+def test_an_input_may_be_an_output() -> None:
+    document = parse("graph g(x: f32[2]) -> x { }", "t.pgraph")
+    assert model_of(document.module).graph.output_names == ("x",)

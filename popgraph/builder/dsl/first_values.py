@@ -116,8 +116,9 @@ def _initialised(
 ) -> Array:
     make = INITIALIZERS.get(name.text)
     if make is None:
-        close = get_close_matches(name.text, [*INITIALIZERS, LOAD], 1, 0.5)
-        hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(INITIALIZERS)}"
+        known = [*INITIALIZERS, LOAD]
+        close = get_close_matches(name.text, known, 1, 0.5)
+        hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(known)}"
         source.parse_error(name.span, f"there is no initialiser `{name.text}`", hint)
         raise Failed
     given = _bound(source, name, make, arguments)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.attributes import (
@@ -337,9 +337,15 @@ class GraphWriter:
         """The outputs of the graph; what the model declares of them, if it does."""
         found = [self.value(value) if isinstance(value, str) else value for value in values]
         self.outputs = list(
-            infos or [ValueInfoAttr.of(value_name(value), value.type) for value in found]
+            infos or [ValueInfoAttr.of(self._name_of(value), value.type) for value in found]
         )
         self.block.add_op(Yield(found))
+
+    def _name_of(self, value: SSAValue) -> str:
+        """As `value_name`, but for inputs, too, which get their graph at the end only."""
+        if isinstance(value, BlockArgument) and value.block is self.block:
+            return self.inputs[value.index].text
+        return value_name(value)
 
     def graph(self, value_infos: Sequence[ValueInfoAttr] = (), rest: bytes = b"") -> Graph:
         """The finished graph, for an attribute of a node."""
