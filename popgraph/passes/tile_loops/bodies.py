@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import Float32Type, Float64Type, TensorType, VectorType
+from xdsl.dialects.builtin import Float32Type, Float64Type, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from popgraph.dialects import tile
 from popgraph.passes.tile_loops.access import Place, element_index
 from popgraph.passes.tile_loops.vectors import in_lanes, lanes_of
-from popgraph.passes.tile_loops.writer import Writer
+from popgraph.passes.tile_loops.writer import Writer, vector_of
 
 LANEWISE: tuple[type[Operation], ...] = (
     arith.AddfOp,
@@ -115,7 +115,7 @@ def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> lis
         return [writer.once(tile.SelectOp(condition, lhs, rhs))]
     if lanes:
         operands = [in_lanes(writer, value, lanes) for value in operands]
-    types = [VectorType(old.type, [lanes]) if lanes else old.type for old in op.results]
+    types = [vector_of(old.type, lanes) if lanes else old.type for old in op.results]
     clone = type(op).create(
         operands=operands,
         result_types=types,

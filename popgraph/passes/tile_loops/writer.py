@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,12 @@ from popgraph.passes.tile_loops.index import Index
 
 Bound = int | SSAValue
 INDEX = IndexType()
+
+
+@functools.cache
+def vector_of(element: Attribute, lanes: int) -> VectorType:
+    """A type of vectors, made once: xDSL checks every attribute that is made."""
+    return VectorType(element, [lanes])
 
 
 @dataclass
@@ -190,7 +197,7 @@ class Writer:
         return self.shared(
             (vector.LoadOp, lanes),
             (memory, place),
-            lambda: vector.LoadOp(memory, [place], VectorType(kind, [lanes])),
+            lambda: vector.LoadOp(memory, [place], vector_of(kind, lanes)),
         )
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
@@ -198,7 +205,7 @@ class Writer:
 
     def vector_load(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
         assert isinstance(memory.type, MemRefType)
-        type_ = VectorType(memory.type.element_type, [lanes])
+        type_ = vector_of(memory.type.element_type, lanes)
         return self.add(vector.LoadOp(memory, [self.value(index)], type_))
 
     def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
@@ -220,14 +227,14 @@ class Writer:
         return self.shared(
             (vector.BroadcastOp, lanes),
             (scalar,),
-            lambda: vector.BroadcastOp(scalar, VectorType(scalar.type, [lanes])),
+            lambda: vector.BroadcastOp(scalar, vector_of(scalar.type, lanes)),
         )
 
     def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
         """A vector of these lanes of the first vector, and behind them those of the second."""
         assert isinstance(first.type, VectorType)
         mask = DenseArrayBase.from_list(i64, lanes)
-        type_ = VectorType(first.type.element_type, [len(lanes)])
+        type_ = vector_of(first.type.element_type, len(lanes))
         return self.once(vector.ShuffleOp(first, second, mask, result_type=type_))
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
