@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType, NoneAttr, VectorType, i1
 from xdsl.ir import Attribute
@@ -54,6 +55,7 @@ class Element:
         return 32 if self.kind == "bool" else self.bits
 
 
+@lru_cache(4096)
 def element(type_: Attribute) -> Element:
     """The element type behind a scalar, a vector or a memory type."""
     if isinstance(type_, VectorType | MemRefType):
@@ -91,6 +93,7 @@ def lanes(type_: Attribute) -> int | None:
     return shape[0]
 
 
+@lru_cache(4096)
 def value(type_: Attribute) -> str:
     """The C type of a variable that holds a value."""
     count = lanes(type_)
