@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c import build as build_c
 from popgraph.backends.c import build_again, program_key
 from popgraph.backends.c.target import host_target
@@ -56,9 +55,17 @@ def load(model: Model) -> tuple[ModuleOp, Compilation]:
             document = dsl.load(Path(model))
             return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".mlir":
-            return parse_ir(Path(model).read_text(), compilation, str(model)), compilation
+            return parse_ir(_text(Path(model)), compilation, str(model)), compilation
         case _:
             return import_model(model, compilation.weights), compilation
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ParseError(f"the file cannot be read: {reason}", str(path)) from error
 
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
@@ -198,7 +205,7 @@ class Runner:
         if self._static is not None:
             return self._static
         self._check_names(inputs)
-        shapes = {name: np.shape(array) for name, array in inputs.items()}
+        shapes = {name: as_array(name, array).shape for name, array in inputs.items()}
         signature = tuple(sorted(shapes.items()))
         program = self._programs.pop(signature, None) or self._build(shapes)
         self._programs[signature] = program

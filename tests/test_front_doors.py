@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.program.attributes import Array
+from popgraph.support.errors import ModelError, ParseError, RunError
 
 torch = pytest.importorskip("torch", reason="PyTorch is one of the three doors")
 
@@ -174,3 +176,19 @@ def test_c_equals_reference(text_file: Path) -> None:
     expected = popgraph.compile(text_file, backend="reference")(data())
     for name, array in run(data()).items():
         np.testing.assert_allclose(array, expected[name], rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("x", [[[1.0, 2.0], [3.0]], [[1.0], [2.0, 3.0]]])
+@pytest.mark.parametrize("rows", ["N", "2"])
+def test_lists_that_are_no_arrays_are_named(tmp_path: Path, rows: str, x: Any) -> None:
+    (tmp_path / "t.pgraph").write_text(f"graph g(x: f32[{rows}, 2]) -> y {{ y = Relu(x) }}")
+    run = popgraph.compile(tmp_path / "t.pgraph")
+    with pytest.raises(RunError, match="input 'x' is no array"):
+        run({"x": x})
+
+
+def test_what_is_no_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="NoneType is no kind of model"):
+        popgraph.compile(None)
+    with pytest.raises(ParseError, match="cannot be read"):
+        popgraph.compile(tmp_path / "nothing.mlir")

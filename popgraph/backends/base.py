@@ -5,10 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
+import numpy as np
+
 from popgraph.dialects.program.attributes import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.shapes import Shape, text
+
+
+def as_array(name: str, value: object) -> Array:
+    """What was given for an input, lists of numbers for example."""
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise RunError(f"input {name!r} is no array: {error}") from error
 
 
 class Executable(ABC):
@@ -53,5 +63,5 @@ class Executable(ABC):
             if array.dtype != dtype.numpy:
                 raise RunError(
                     f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
-                    hint=f"pass {name}.astype(np.{dtype.numpy})",
+                    hint=f"pass np.asarray({name}, np.{dtype.numpy})",
                 )

@@ -72,8 +72,13 @@ def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | No
             raise ModelError(
                 f"the model cannot be read: {error.strerror}", where, "check the path"
             ) from error
+    if not isinstance(model, bytes | bytearray | memoryview):
+        raise ModelError(
+            f"{type(model).__name__} is no kind of model",
+            hint="give a path, bytes, a ModelProto, a Builder or an IR module",
+        )
     try:
-        proto = ModelProto.FromString(model)
+        proto = ModelProto.FromString(bytes(model))
     except DecodeError as error:
         raise ModelError(
             "this is no ONNX model, or only a part of one",

@@ -82,7 +82,7 @@ def _is_typers(error: Exception) -> bool:
 
 
 def _debugging() -> bool:
-    return os.environ.get("POPGRAPH_DEBUG", "0") not in ("", "0")
+    return os.environ.get("POPGRAPH_DEBUG", "0") in ("1", "2", "3", "4")
 
 
 def _version(asked: bool) -> None:

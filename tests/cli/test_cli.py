@@ -133,6 +133,8 @@ def test_a_traceback_is_for_those_who_ask(tmp_path: Path) -> None:
     loud = script("print", str(tmp_path / "nothing.onnx"), POPGRAPH_DEBUG="1")
     assert loud.returncode == 1
     assert "Traceback" in loud.stderr
+    wrong = script("print", MLP, "--at", "graphcore", "--dim", "N=1", POPGRAPH_DEBUG="9")
+    assert wrong.stderr.splitlines()[0] == "error: POPGRAPH_DEBUG is '9'"
 
 
 def test_a_reader_that_leaves_early_is_no_mistake() -> None:

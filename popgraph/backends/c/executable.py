@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.base import Executable
+from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c import module as printer
 from popgraph.backends.c.library import Entry, load
 from popgraph.backends.c.module import PERSISTENT, THREADS, Layout, Slot, Table
@@ -131,7 +131,7 @@ class CExecutable(Executable):
 
     def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
         """An error for what does not fit; what only looks unusual passes."""
-        arrays = {key: np.asarray(value) for key, value in inputs.items()}
+        arrays = {key: as_array(key, value) for key, value in inputs.items()}
         self.check(arrays)
         return arrays[name]
 

@@ -118,7 +118,8 @@ def find_program(module: ModuleOp, name: str) -> ProgramOp:
     known = ", ".join(repr(program.sym_name.data) for program in programs) or "none"
     raise BackendError(
         f"the module has no tile.program {name!r}",
-        hint=f"run the passes up to plan-memory; programs here: {known}",
+        hint="run the passes up to plan-memory, without POPGRAPH_STOP_AFTER; "
+        f"programs here: {known}",
     )
 
 
