@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from popgraph.dialects.graphcore import TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.dialects.program.attributes import Array
@@ -19,6 +20,9 @@ from popgraph.support.shapes import prod
 
 SMALL_BYTES = 64 * 1024
 """Up to this size a literal costs less than the operation that would compute it."""
+
+LARGE_BYTES = 16 * 1024 * 1024
+"""Larger literals are not transposed: who reads one can do that on the way, NumPy takes seconds."""
 
 
 def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
@@ -34,6 +38,8 @@ def bytes_of(value: SSAValue) -> int:
 
 def may_fold(op: Operation, limit: int) -> bool:
     """Whether all operands are literals, and the results are small enough to be literals."""
+    if isinstance(op, TransposeOp) and bytes_of(op.result) > LARGE_BYTES:
+        return False
     return (
         isinstance(op, GraphcoreOp)
         and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)

@@ -152,3 +152,13 @@ def test_dce_keeps_updates_and_outputs_only() -> None:
     EliminateDeadCode().run(compilation, module)
     check_ir(module)
     assert left(graph) == ["pg.variable", "graphcore.add", "pg.update", "graphcore.sqrt"]
+
+
+@pytest.mark.parametrize(("columns", "folded"), [(1 << 10, True), ((1 << 22) + 1, False)])
+def test_large_literals_are_transposed_by_who_reads_them(columns: int, folded: bool) -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.TransposeOp(c(np.zeros((1, columns), np.float32)), perm=(1, 0))
+
+    module, graph, compilation = program(build)
+    FoldConstants().run(compilation, module)
+    assert left(graph) == ["pg.constant", *([] if folded else ["graphcore.transpose"])]
