@@ -24,11 +24,12 @@ from popgraph.dialects.program import (
     VariableOp,
     YieldOp,
 )
-from popgraph.dialects.tile import BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
+from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.program import memory_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.copies import Copies
+from popgraph.passes.joins import is_join, places
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
@@ -71,7 +72,9 @@ class Storage:
     last: int = BEFORE
     readers: list[int] = field(default_factory=list)
     shares: Storage | None = None
-    """The storage whose memory this one has taken over in place."""
+    """The storage whose memory this one has taken over in place, or is a part of."""
+    start: int = 0
+    """The byte of that storage where this one begins."""
 
     @property
     def root(self) -> Storage:
@@ -79,6 +82,16 @@ class Storage:
         while storage.shares is not None:
             storage = storage.shares
         return storage
+
+    @property
+    def place(self) -> int:
+        """Where in its space it begins."""
+        return self.offset if self.shares is None else self.shares.place + self.start
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is one of several pieces of another storage."""
+        return self.shares is not None and self.shares.size > self.size
 
     def read(self, time: int) -> None:
         self.readers.append(time)
@@ -97,8 +110,14 @@ class Copy:
 def size_of(type_: Attribute) -> int:
     """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
     assert isinstance(type_, TensorType)
-    size = prod(physical_shape(type_)) * dtypes.from_ir(type_.element_type).numpy.itemsize
+    size = prod(physical_shape(type_)) * bytes_of(type_)
     return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def bytes_of(type_: Attribute) -> int:
+    """The bytes of one element."""
+    assert isinstance(type_, TensorType)
+    return dtypes.from_ir(type_.element_type).numpy.itemsize
 
 
 class _Section:
@@ -123,6 +142,15 @@ class _Section:
             storage = Storage("arena", size_of(result.type), first=time, last=time)
             self.storages.append(storage)
             yield result, storage
+
+    def join(self, pieces: Sequence[tuple[Storage, int]], size: int) -> Storage:
+        """Storage with these pieces in it, each at a byte; it lives as long as any of them."""
+        first = min(piece.first for piece, _ in pieces)
+        whole = Storage("arena", size, first=first, last=max(piece.last for piece, _ in pieces))
+        for piece, start in pieces:
+            piece.shares, piece.start = whole, start
+        self.storages.append(whole)
+        return whole
 
     def intervals(self) -> list[tuple[Storage, Interval]]:
         """What the arena has to hold."""
@@ -189,6 +217,8 @@ class _Planner:
                 for operand in op.inputs:
                     self._storage[operand].read(section.end)
                 self._storage.update(section.results(op))
+            case AssembleOp() if is_join(op):
+                self._storage[op.output] = self._join(op, section)
             case PrepareOp():
                 self._place_prepared(op)
             case ReturnOp() | UpdateOp() | YieldOp():
@@ -199,6 +229,14 @@ class _Planner:
                     hint="plan-memory takes launches, views, constants and variables; run "
                     "outline-kernels first",
                 )
+
+    def _join(self, op: AssembleOp, section: _Section) -> Storage:
+        """The pieces of a concatenation are computed where they stand in the whole."""
+        pieces = []
+        for piece, start in zip(op.pieces, places(op), strict=True):
+            assert start is not None, "a join has its pieces in runs"
+            pieces.append((self._storage[piece], start * bytes_of(piece.type)))
+        return section.join(pieces, size_of(op.output.type))
 
     def _place_prepared(self, op: PrepareOp) -> None:
         """What a `pg.prepare` gives stays in memory of its own."""
@@ -272,6 +310,8 @@ class _Planner:
         operands = [self._storage[operand].root for operand in launch.inputs]
         numbers = launch.inplace.data
         for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+            if self._storage[launch.inputs[i]].is_part:
+                continue
             if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
                 yield operands[i], self._storage[launch.outputs[j]]
 
@@ -333,15 +373,15 @@ class _Buffers:
     def of(self, storage: Storage, type_: Attribute) -> SSAValue:
         """The memory of a storage under a type."""
         assert isinstance(type_, MemRefType)
-        storage = storage.root
+        place, storage = storage.place, storage.root
         constant = storage.literal if storage.space == "constant" else None
-        key = (storage.space, storage.offset, storage.label, constant, type_)
+        key = (storage.space, place, storage.label, constant, type_)
         found = self._known.get(key)
         if found is None:
             op = BufferOp(
                 storage.space,
                 type_,
-                offset=storage.offset,
+                offset=place,
                 label=storage.label,
                 literal=storage.literal,
             )

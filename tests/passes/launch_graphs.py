@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, scf
-from xdsl.dialects.builtin import IndexType, ModuleOp, TensorType, f32
+from xdsl.dialects.builtin import FloatAttr, IndexType, ModuleOp, TensorType, f32
 from xdsl.ir import Block, SSAValue
 
 from popgraph.dialects.program import (
@@ -20,7 +20,7 @@ from popgraph.dialects.program import (
     VariableOp,
     WeightStore,
 )
-from popgraph.dialects.tile import KernelOp, ViewOp
+from popgraph.dialects.tile import AssembleOp, KernelOp, ViewOp
 
 SIZES = (4, 40)
 VARIABLES = ("u", "v", "w")
@@ -44,8 +44,11 @@ class Plan:
     updates: tuple[tuple[str, int], ...]
 
 
-KINDS = ("add", "add_in_place", "reverse", "negate_in_place", "view", "grow", "both")
-"""`grow` goes from one size to the other; `both` has two results."""
+KINDS = ("add", "add_in_place", "reverse", "negate_in_place", "view", "grow", "both", "join")
+"""
+`grow` goes from one size to the other; `both` has two results; `join` is a concatenation and the
+difference of its halves.
+"""
 
 
 @st.composite
@@ -112,6 +115,13 @@ def _element(
         source_size = memories[0].type.get_shape()[0]  # type: ignore[attr-defined]
         place = arith.RemSIOp(i, _index(source_size))
         memref.StoreOp.get(memref.LoadOp.get(memories[0], [place]), target, [i])
+    elif kind == "fold":
+        half = target.type.get_shape()[0]  # type: ignore[attr-defined]
+        low, high = (
+            memref.LoadOp.get(memories[0], [place])
+            for place in (i, arith.AddiOp(i, _index(half)).result)
+        )
+        memref.StoreOp.get(arith.SubfOp(low, high), target, [i])
     else:
         a, b = (memref.LoadOp.get(memory, [i]) for memory in memories[:2])
         if kind == "both":
@@ -154,6 +164,12 @@ def _step(step: Step, values: dict[int, list[SSAValue]]) -> None:
     if step.kind == "grow":
         other = SIZES[1] if step.size == SIZES[0] else SIZES[0]
         values[other] += kernel("grow", [first], other).outputs
+        return
+    if step.kind == "join":
+        pieces = [ViewOp(value, [step.size]).output for value in (first, second)]
+        both, zero = tensor(2 * step.size, flat=True), FloatAttr(0.0, f32)
+        whole = AssembleOp(pieces, [[0], [step.size]], [[1], [1]], zero, both).output
+        known.extend(kernel("fold", [whole], step.size).outputs)
         return
     inputs = [first] if step.kind in ("reverse", "negate_in_place") else [first, second]
     known.extend(kernel(step.kind, inputs, step.size).outputs)

@@ -14,7 +14,7 @@ from popgraph.backends.c import build
 from popgraph.backends.reference import evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning, random_inputs
 from popgraph.dialects.check import check_ir
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes import plan_memory
 from popgraph.passes.base import Compilation
@@ -22,6 +22,7 @@ from popgraph.passes.hoist_constants import HoistConstants
 from popgraph.passes.outline_kernels import OutlineKernels
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.plan_memory import PlanMemory
+from popgraph.passes.tile_loops import TileLoops
 from popgraph.support.errors import PassError
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 
@@ -31,6 +32,7 @@ def outlined(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp]:
     module = module_of(plan, compilation.weights)
     if hoist:
         HoistConstants().run(compilation, module)
+    TileLoops().run(compilation, module)
     OutlineKernels().run(compilation, module)
     return compilation, module
 
@@ -73,6 +75,59 @@ def test_random_graphs_keep_their_meaning(plan: Plan, hoist: bool) -> None:
     again = after.clone()
     PlanMemory().run(compilation, again)
     assert str(again) == str(after)
+
+
+def test_pieces_are_computed_where_they_stand_in_the_whole() -> None:
+    """Both halves of a concatenation, one of which is read elsewhere too, without a copy."""
+    plan = Plan(
+        (
+            Step("reverse", 40, (0, 0)),
+            Step("add", 40, (0, 0)),
+            Step("join", 40, (2, 3)),
+            Step("add", 40, (2, 4)),
+        ),
+        ((1, 5),),
+        (),
+    )
+    _, before, after = planned(plan)
+    assert_same_meaning(before, after, WeightStore(), steps=1)
+    (_, (_, first)), (_, (*_, second)), (_, (whole, _)), (_, (again, *_)) = calls(after)
+    start = int(first.removeprefix("arena "))
+    assert second == f"arena {start + 160}"
+    assert whole == again == first
+
+
+def test_a_whole_is_there_before_its_first_piece() -> None:
+    """What runs between two pieces does not use the memory of the first."""
+    between = [Step("reverse", 40, (at, 0)) for at in (0, 3, 4, 5)]
+    plan = Plan((Step("reverse", 40, (0, 0)), *between, Step("join", 40, (2, 6))), ((1, 7),), ())
+    _, before, after = planned(plan)
+    assert_same_meaning(before, after, WeightStore(), steps=1)
+    assert len(calls(after)) == len(plan.steps), "nothing is copied"
+
+
+def test_a_piece_is_not_given_away() -> None:
+    """The last reader of a piece may not take over its memory: the whole is larger."""
+    steps = (*[Step("reverse", 40, (0, 0))] * 2, Step("join", 40, (2, 3)))
+    plan = Plan((*steps, Step("negate_in_place", 40, (2, 0))), ((1, 4), (1, 5)), ())
+    _, before, after = planned(plan)
+    assert_same_meaning(before, after, WeightStore(), steps=1)
+
+
+@pytest.mark.parametrize("other", ["output", "join", "variable", "input"])
+def test_pieces_with_another_place_are_copied(other: str) -> None:
+    """What the caller gets, or another concatenation has, or was there before, stays there."""
+    steps = (Step("reverse", 4, (0, 0)), Step("negate_in_place", 4, (0, 0)))
+    picks = (0, 6) if other == "input" else (5, 6)
+    joins = (Step("join", 4, picks),) * (2 if other == "join" else 1)
+    plan = Plan(
+        (*steps, *joins),
+        ((0, -1), *([(0, 5)] if other == "output" else [])),
+        (("u", 5),) if other == "variable" else (),
+    )
+    _, before, after = planned(plan)
+    assert_same_meaning(before, after, WeightStore(), steps=2)
+    assert len(calls(after)) > len(plan.steps), "something is copied"
 
 
 @given(plans(most=20))

@@ -11,6 +11,7 @@ from xdsl.ir import Operation
 
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.joins import is_join
 from popgraph.passes.outline_kernels import Functions, put_in_place_of, structure_of
 from popgraph.passes.tile_loops.assemble import assemble_kernel
 from popgraph.passes.tile_loops.bodies import indexed_dims
@@ -61,7 +62,8 @@ class TileLoops(Pass):
     Write out the loops of every structured operation: each becomes a `tile.kernel`.
 
     Of operations that are equal but for their operands the loops are written once, as a function
-    that each of them launches. `vector_bytes` is the size of the target's vectors.
+    that each of them launches. Concatenations whose pieces can be computed in place stay: they are
+    work for plan-memory. `vector_bytes` is the size of the target's vectors.
     """
 
     name = "tile-loops"
@@ -69,7 +71,9 @@ class TileLoops(Pass):
     vector_bytes: int = 64
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        found = [(op, structure_of(op)) for op in module.walk() if isinstance(op, STRUCTURED)]
+        work = [op for op in module.walk() if isinstance(op, STRUCTURED)]
+        joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
+        found = [(op, structure_of(op)) for op in work if op not in joins]
         counts = Counter(key for _, key in found)
         functions = Functions(module)
         written: dict[Hashable, Shared] = {}
