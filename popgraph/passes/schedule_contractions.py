@@ -51,6 +51,12 @@ PAGES = 32
 LINE = 16
 """Elements of a cache line."""
 
+NEAR = 32 * 1024
+"""So many bytes of a panel stay in the first cache while all rows go by."""
+
+FILL = 24
+"""Bytes that come from the second cache in a cycle."""
+
 FEWEST = 4096
 """Contractions of fewer multiplications stay plain loops."""
 
@@ -315,7 +321,7 @@ class Estimate:
             far += loads if self._is_far(vectors) else 0.0
             loads *= 2  # They cross cache lines.
         loads += self._scalar_loads(rows, scalars, block)
-        step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
+        step = max(work / 2, loads / 2, 4.0, self._fill(columns)) + 0.5 + far * FAR_CYCLES
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
@@ -327,6 +333,14 @@ class Estimate:
                 near = rows is not None and form.stride(rows.last) == 1
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
         return cycles
+
+    def _fill(self, columns: int) -> float:
+        """Cycles in which the vectors of one step arrive, when a panel is too long to stay near."""
+        line = self.width * lane_bytes(tensor(self.op.lhs).element_type)
+        if self.terms * columns * line <= NEAR:
+            return 0.0
+        lines = columns if self.layout is not None else columns + 1  # They begin anywhere.
+        return lines * line / FILL
 
     def _innermost(self) -> int | None:
         """The innermost reduction."""
