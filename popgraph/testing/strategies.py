@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from operator import gt
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -36,7 +37,7 @@ UNARY = (
     "ThresholdedRelu",
 )
 """The last two are what ONNX itself defines by others."""
-BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "PRelu")
+BINARY = ("Add", "Sub", "Mul", "Div", "Max", "Min", "Pow")
 REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin")
 
 
@@ -98,16 +99,18 @@ def trimmed(shape: Shape, drop: int) -> Shape:
 
 
 def bias(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    """One number per channel (of images the second axis, else the last), added or multiplied."""
+    """One number per channel (of images the second axis, else the last), added, say."""
     shape = shapes[source]
     axis = 1 if len(shape) == 4 else len(shape) - 1
     kept = tuple(size if at == axis else 1 for at, size in enumerate(shape))
-    op = draw(st.sampled_from(["Add", "Mul", "Sub"]))
+    op = draw(st.sampled_from(["Add", "Mul", "Sub", "PRelu"]))
     return Node(op, (source, draw(constants(kept, dtype)))), shape
 
 
 def activation(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
-    return Node(draw(st.sampled_from(["Relu", "Tanh", "Neg"])), (source,)), shapes[source]
+    op = draw(st.sampled_from(["Relu", "Tanh", "Neg", "PRelu"]))
+    slope = (Constant((), dtype, fill=0.25),) if op == "PRelu" else ()
+    return Node(op, (source, *slope)), shapes[source]
 
 
 def residual(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
@@ -154,7 +157,9 @@ def matmul(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
     shape = shapes[source]
     if len(shape) < 2:
         return None
-    columns = draw(st.integers(1, 5))
+    columns = draw(st.integers(1, 5) | st.just(shape[-2]))
+    if prod(shape[:-1]) * columns > LIMIT:
+        return None
     weight = Constant((shape[-1], columns), dtype, seed=draw(st.integers(0, 3)))
     return Node("MatMul", (source, weight)), (*shape[:-1], columns)
 
@@ -220,7 +225,8 @@ def windows(
         window_output(size, kernel[i], strides[i], dilations[i], pads[i], pads[i + len(axes)])
         for i, size in enumerate(axes)
     )
-    if min(sizes) < 1:
+    alone = padding_below_kernel and any(map(gt, dilations, axes))
+    if min(sizes) < 1 or alone:  # a window that sees nothing but padding has no maximum
         return None
     attributes: tuple[tuple[str, object], ...] = (("strides", strides), ("pads", pads))
     if dilation:
@@ -230,7 +236,8 @@ def windows(
 
 def transpose(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     shape = shapes[source]
-    perm = draw(st.permutations(range(len(shape))))
+    axes = range(len(shape))
+    perm = draw(st.permutations(axes) | st.just(axes[::-1]))
     return Node("Transpose", (source,), (("perm", list(perm)),)), tuple(shape[i] for i in perm)
 
 
@@ -248,7 +255,7 @@ def window_slice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> 
     if not shape:
         return None
     axis = draw(st.integers(0, len(shape) - 1))
-    start = draw(st.integers(0, shape[axis] - 1))
+    start = draw(st.just(0) | st.integers(0, shape[axis] - 1))
     end = draw(st.integers(start + 1, shape[axis]))
     step = draw(st.integers(1, 2))
     size = -(-(end - start) // step)
@@ -262,7 +269,9 @@ def pad(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | No
     result = tuple(d + pads[i] + pads[i + len(shape)] for i, d in enumerate(shape))
     if not shape or prod(result) > LIMIT:
         return None
-    return Node("Pad", (source, vector(*pads), Constant((), dtype, fill=0.5))), result
+    return Node(
+        "Pad", (source, vector(*pads), Constant((), dtype, fill=draw(st.sampled_from([0.5, 2.0]))))
+    ), result
 
 
 def concat(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -405,16 +414,22 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
     for _ in range(wanted):
         if len(nodes) >= wanted:
             break
-        if nodes and draw(st.integers(0, 5)) == 0:
+        if nodes and draw(st.integers(0, 3)) == 0:
             _append(nodes, shapes, twin(draw, nodes, shapes))
             continue
-        source = draw(st.just(len(shapes) - 1) | st.integers(0, len(shapes) - 1))
-        for template in draw(chains(shapes[source])):
-            if _append(nodes, shapes, template(draw, shapes, source, dtype)):
-                source = len(shapes) - 1
+        first = draw(st.just(len(shapes) - 1) | st.integers(0, len(shapes) - 1))
+        chain = draw(chains(shapes[first]))
+        for _ in range(draw(st.sampled_from([1, 1, 2]))):  # siblings read the same value
+            source = first
+            for template in chain:
+                if _append(nodes, shapes, template(draw, shapes, source, dtype)):
+                    source = len(shapes) - 1
     if not nodes:
         _append(nodes, shapes, (Node("Relu", (0,)), shapes[0]))
-    outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=3))
+    outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=2))
+    read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
+    unread = set(range(len(inputs), len(shapes))) - read
+    outputs |= {number for number in sorted(unread) if draw(st.integers(0, 3))}
     return Network(tuple(inputs), tuple(nodes), dtype, tuple(sorted(outputs))), shapes
 
 
@@ -428,7 +443,7 @@ def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:
 
 def twin(draw: DrawFn, nodes: list[Node], shapes: list[Shape]) -> Step:
     """An earlier node again: on another value, with its operands turned, or reading elsewhere."""
-    number = draw(st.integers(0, len(nodes) - 1))
+    number = draw(st.just(len(nodes) - 1) | st.integers(0, len(nodes) - 1))
     node, first = nodes[number], nodes[number].operands[0]
     shape = shapes[len(shapes) - len(nodes) + number]
     if node.op in BINARY and len(set(_shapes_of(node, shapes))) == 1 and draw(st.booleans()):

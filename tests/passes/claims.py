@@ -43,7 +43,9 @@ def forget_types(module: ModuleOp) -> None:
 
 
 def assert_all_typed(module: ModuleOp) -> None:
-    """Every value has a shape of numbers."""
+    """Every value has a shape of numbers, and so has what the graph declares of it."""
+    for info in model_of(module).graph.outputs:
+        assert static_shape(info.type) is not None, f"output {info.text} is {info.type}"
     for op in model_of(module).graph.walk():
         for result in op.results:
             assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"

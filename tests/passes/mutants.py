@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from typing import Any
@@ -13,7 +14,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
-from popgraph.dialects.program import UpdateOp
+from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.passes.pack_intervals import Interval
 from popgraph.passes.tile_loops.panels import Column
 
@@ -35,11 +36,15 @@ class Mutant:
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
 
-    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def planted(self) -> Iterator[None]:
+        """The bug is there while this is open."""
         module, _, path = self.target.partition(":")
         *owners, name = path.split(".")
         owner = resolve_name(":".join([module, ".".join(owners)]) if owners else module)
-        monkeypatch.setattr(owner, name, self.wrong(getattr(owner, name)))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(owner, name, self.wrong(getattr(owner, name)))
+            yield
 
 
 def nothing(original: Any) -> Any:
@@ -78,8 +83,7 @@ def inputs_turned(original: Any) -> Any:
 def attributes_lost(original: Any) -> Any:
     def body_of_call(function: Any, call: Any) -> Any:
         bare = call.clone()
-        for name in function.defaults:
-            bare.properties.pop(name, None)
+        bare.properties.pop("alpha", None)
         return original(function, bare)
 
     return body_of_call
@@ -166,17 +170,8 @@ def no_mean(original: Any) -> Any:
 # fold-constants, canonicalize, expand
 
 
-def as_it_lies(original: Any) -> Any:
-    """Elements are taken in the order of memory."""
-
-    def as_array(array: Any, dtype: Any) -> Any:
-        return original(np.ravel(array, order="K").reshape(np.shape(array)), dtype)
-
-    return as_array
-
-
-def properties_forgotten(original: Any) -> Any:
-    """What has been folded is found again by the operation's name and operands."""
+def types_for_values(original: Any) -> Any:
+    """Elements are found again by shape and element type."""
     known: dict[Any, Any] = {}
 
     def evaluate(value: Any, weights: Any) -> Any:
@@ -257,11 +252,10 @@ def updates_die(original: Any) -> Any:
     return lambda op: isinstance(op, UpdateOp) or original(op)
 
 
-def first_reader_decides(original: Any) -> Any:
+def first_output_only(original: Any) -> Any:
     def propagate(self: Any, op: Any) -> None:
-        uses = [next(iter(result.uses), None) for result in op.results]
-        alive = any(use is not None and self.is_live(use.operation) for use in uses)
-        if not op.results or op.regions or alive:
+        uses = [use for result in op.results for use in result.uses]
+        if not uses or any(not isinstance(u.operation, ReturnOp) or not u.index for u in uses):
             original(self, op)
 
     return propagate
@@ -509,15 +503,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fold-constants",
-        "a transposed array is stored as it lies",
-        f"{PASSES}.fold_constants:as_array",
-        as_it_lies,
-    ),
-    Mutant(
-        "fold-constants",
         "constants of one type are taken for each other",
         f"{PASSES}.fold_constants:constant_array",
-        properties_forgotten,
+        types_for_values,
     ),
     Mutant(
         "canonicalize",
@@ -564,9 +552,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "dce",
-        "the first reader decides",
+        "only the first output lives",
         "xdsl.transforms.dead_code_elimination:LiveSet.propagate_op_liveness",
-        first_reader_decides,
+        first_output_only,
     ),
     Mutant(
         "graphcore-to-tile",
