@@ -66,9 +66,7 @@ class Profile:
             for call, single in zip(_calls(program), singles, strict=True)
         ]
         self.total = 2**62
-        self._executable = CExecutable(
-            program, layout, (prepare, self._run), compilation.weights, 1
-        )
+        self._executable = CExecutable(layout.table, (prepare, self._run), compilation.weights, 1)
 
     def _run(self, memory: int) -> None:
         self.total = min(self.total, _time(self._whole, memory))

@@ -321,7 +321,8 @@ class Estimate:
             far += loads if self._is_far(vectors) else 0.0
             loads *= 2  # They cross cache lines.
         loads += self._scalar_loads(rows, scalars, block)
-        step = max(work / 2, loads / 2, 4.0, self._fill(columns)) + 0.5 + far * FAR_CYCLES
+        step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
+        step = max(step, self._fill(columns))
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.module import print_kernel
+from popgraph.dialects.tile import PrefetchOp
 from popgraph.passes.copies import copy_function
 from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
@@ -203,6 +204,16 @@ def test_a_shuffle_picks_lanes_of_two_vectors() -> None:
     x = np.arange(6, dtype=np.float32)
     found = run([MemRefType(f32, [6]), MemRefType(f32, [4])], body, {"x": x})
     assert found.tolist() == [1, 5, 2, 0]
+
+
+def test_a_prefetch_changes_nothing_even_behind_the_end() -> None:
+    def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
+        for place in (0, 2, 10**9):
+            PrefetchOp(x, index(place))
+        memref.StoreOp.get(memref.LoadOp.get(x, [index(1)]), y, [index(0)])
+
+    x = np.array([1, 2], np.float32)
+    assert run([MemRefType(f32, [2]), MemRefType(f32, [1])], body, {"x": x}).tolist() == [2]
 
 
 def test_broadcasting_keeps_the_sign_of_zero() -> None:

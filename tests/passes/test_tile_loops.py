@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from xdsl.dialects.builtin import TensorType, f32
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.backends.reference import evaluate
+from popgraph.backends.reference.bodies import Scope, Step
+from popgraph.backends.reference.kernels import KERNEL
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import KernelOp
+from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.tile_loops import TileLoops, chunking, sums
+from popgraph.passes.tile_loops import TileLoops, chunking, contract, sums
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -127,6 +133,40 @@ def test_selections_run_on_vectors() -> None:
     names = [op.name for op in kernel.walk()]
     assert names.count("tile.compare") == names.count("tile.select") == 1
     assert "arith.cmpf" not in names
+
+
+@pytest.mark.parametrize(("rows", "asks"), [(40, True), (14, False), (1000, False)])
+def test_the_next_panel_is_asked_for(
+    rows: int, asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of rows share the lines of the next panel; one block, or many, ask for nothing."""
+    monkeypatch.setattr(contract, "LONG", 0)
+    asked: set[int] = set()
+
+    def recorded(op: PrefetchOp, scope: Scope) -> Step:
+        place = scope.place(op.index)
+        return lambda frame: asked.add(frame[place])
+
+    monkeypatch.setitem(KERNEL, PrefetchOp, recorded)
+    lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
+    before = ContractSpec("f32", (rows, 96, 24), 2, lhs, rhs).module()
+    after = before.clone()
+    (product,) = (op for op in after.walk() if isinstance(op, ContractOp))
+    layout = AffineMap.from_callable(lambda n, k: (n // 32, k, n % 32))
+    type_ = TensorType(f32, [96, 24], LayoutAttr.of(layout, [3, 24, 32]))
+    pack = PackOp(product.rhs, type_)
+    Rewriter.insert_op(pack, InsertPoint.before(product))
+    product.operands[1] = pack.output
+    product.properties["schedule"] = ScheduleAttr.of(
+        vector=1, vectors=2, rows=0, block=14, chunk=256, width=16
+    )
+    TileLoops(64).run(Compilation(), after)
+    assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
+    panel = 24 * 32
+    lines = {index // 16 for index in asked}
+    wanted = set(range(panel // 16, 3 * panel // 16))
+    assert len(lines & wanted) >= 0.9 * len(wanted) if asks else not lines
+    assert min(asked, default=panel) >= panel
 
 
 @pytest.mark.parametrize("windows", [4, 16, 21, 71])

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.c import literals, types
 from popgraph.backends.c.expressions import expression
+from popgraph.dialects.tile import PrefetchOp
 from popgraph.support.errors import UnsupportedError
 
 STACK_BYTES = 256 * 1024
@@ -211,6 +212,14 @@ def _vector_store(body: Body, op: Operation) -> None:
     body.line(f"{_vector_memory(body, op.vector.type, op.base, op.indices)} = {stored};")
 
 
+def _prefetch(body: Body, op: Operation) -> None:
+    """Through an integer: C knows no pointers beyond the end of an array."""
+    assert isinstance(op, PrefetchOp) and isinstance(op.memory.type, MemRefType)
+    base, index = body.name(op.memory), body.name(op.index)
+    address = f"(uintptr_t){base} + (uintptr_t)({index}) * sizeof *{base}"
+    body.line(f"__builtin_prefetch((const void *)({address}), 0, 2);")
+
+
 _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     arith.ConstantOp: _constant,
     scf.ForOp: _for,
@@ -222,4 +231,5 @@ _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     memref.StoreOp: _store,
     vector.LoadOp: _vector_load,
     vector.StoreOp: _vector_store,
+    PrefetchOp: _prefetch,
 }

@@ -20,6 +20,7 @@ from popgraph.backends.reference.bodies import (
 )
 from popgraph.backends.reference.memory import numpy_dtype, unwritten
 from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile import PrefetchOp
 from popgraph.support.shapes import Shape
 
 
@@ -234,6 +235,15 @@ def shuffle_step(op: vector.ShuffleOp, scope: Scope) -> Step:
     return step
 
 
+def prefetch_step(op: PrefetchOp, scope: Scope) -> Step:
+    index = scope.place(op.index)
+
+    def step(frame: Frame) -> None:
+        assert frame[index] >= 0, f"memory begins at 0: {op}"
+
+    return step
+
+
 KERNEL: Vocabulary = {
     scf.ForOp: for_step,
     scf.IfOp: if_step,
@@ -246,5 +256,6 @@ KERNEL: Vocabulary = {
     vector.ExtractOp: extract_step,
     vector.InsertOp: insert_step,
     vector.ShuffleOp: shuffle_step,
+    PrefetchOp: prefetch_step,
 }
 """What kernels hold besides scalar operations."""

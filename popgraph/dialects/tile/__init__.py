@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.lanes import CompareOp, SelectOp
+from popgraph.dialects.tile.lanes import CompareOp, PrefetchOp, SelectOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
 from popgraph.dialects.tile.structured import (
     AssembleOp,
@@ -29,6 +29,7 @@ TILE = Dialect(
         BufferOp,
         CallOp,
         CompareOp,
+        PrefetchOp,
         ContractOp,
         ElementOp,
         IndexOp,
@@ -53,6 +54,7 @@ __all__ = [
     "BufferOp",
     "CallOp",
     "CompareOp",
+    "PrefetchOp",
     "ContractOp",
     "ElementOp",
     "IndexOp",

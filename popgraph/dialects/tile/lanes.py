@@ -1,10 +1,18 @@
-"""What do the stock dialects lack on vectors? Lanes that decide for themselves."""
+"""What do the stock dialects lack in kernels? Lanes that decide for themselves, and prefetches."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from xdsl.dialects.builtin import AnyFloatConstr, IntegerAttr, VectorType, i1, i64
+from xdsl.dialects.builtin import (
+    AnyFloatConstr,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    VectorType,
+    i1,
+    i64,
+)
 from xdsl.ir import Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -70,3 +78,20 @@ class SelectOp(IRDLOperation):
     def verify_(self) -> None:
         if self.condition.type != mask_type(self.lhs):
             raise VerifyException("a condition has a boolean per lane")
+
+
+@irdl_op_definition
+class PrefetchOp(IRDLOperation):
+    """
+    Asks for an element of a memory that will be read later. It changes nothing.
+
+    The element may be behind the end of the memory: then nothing has to come.
+    """
+
+    name = "tile.prefetch"
+    memory = operand_def(MemRefType)
+    index = operand_def(IndexType)
+    assembly_format = "$memory `[` $index `]` attr-dict `:` type($memory)"
+
+    def __init__(self, memory: SSAValue, index: SSAValue) -> None:
+        super().__init__(operands=[memory, index])

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
@@ -44,6 +44,12 @@ from popgraph.support.shapes import prod
 LANE_WORK = 8
 """So many multiplications count as much as touching one element."""
 
+
+FEW = 16
+"""A panel that more blocks of rows use has long arrived when it is read again."""
+
+LONG = 16 * 1024
+"""Elements of a panel that are worth asking for."""
 
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
@@ -284,6 +290,7 @@ class ContractLoops:
             return zeros
 
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            self._ask_for_next_panel()
             return [
                 self._added(row, column, old)
                 for (row, column), old in zip(block, sums, strict=True)
@@ -313,6 +320,41 @@ class ContractLoops:
 
         run(self.place, runs[:at], chunks)
         return self._saved(block, total)
+
+    def _ask_for_next_panel(self) -> None:
+        """
+        A line of the next panel, in every step, so that it has arrived when this panel is done.
+
+        Each block of rows asks for its share. Only for panels that few blocks use: they are read
+        faster than they come by themselves.
+        """
+        panel = next((access for access in self.factors if self._is_packed(access.form)), None)
+        if panel is None or self.rows is None:
+            return
+        lanes = self.schedule.lanes
+        extents = [group.extent for group in (*self.after, self.rows)]
+        blocks = prod(extents[:-1]) * -(-extents[-1] // self.schedule.block.data)
+        inner = range(self.parallel, len(self.sizes))
+        steps = prod(self.sizes[dim] for dim in inner)
+        if not 2 <= blocks <= FEW or steps * lanes < LONG:
+            return
+        share, index = -(-lanes // blocks), Index(steps * lanes)
+        for dim in (*[dim for group in self.before for dim in group.dims], self.panel):
+            index += self.place.where[dim].scaled(panel.form.stride(dim) or 0)
+        for dim in inner:
+            index += self.place.where[dim].scaled((panel.form.stride(dim) or 0) // lanes * share)
+        weight = steps * lanes // prod(extents)
+        for group, count in zip(reversed((*self.after, self.rows)), reversed(extents), strict=True):
+            index += self.place.where[group.last].scaled(weight)
+            weight *= count
+        self.writer.prefetch(panel.memory, index)
+
+    def _is_packed(self, form: Linear) -> bool:
+        """Whether panels of a factor stand one after the other, their lanes side by side."""
+        steps = prod(self.sizes[self.parallel :])
+        return (
+            form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
+        )
 
     def _added(self, row: int, column: Column, old: SSAValue) -> SSAValue:
         lanes = _lanes(column)

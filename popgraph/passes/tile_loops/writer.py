@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from popgraph.dialects import tile
 from popgraph.passes.tile_loops.index import Index
 
 Bound = int | SSAValue
@@ -199,6 +200,9 @@ class Writer:
             (memory, place),
             lambda: vector.LoadOp(memory, [place], vector_of(kind, lanes)),
         )
+
+    def prefetch(self, memory: SSAValue, index: Index) -> None:
+        self.do(tile.PrefetchOp(memory, self.value(index)))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(memref.StoreOp.get(value, memory, [self.value(index)]))
