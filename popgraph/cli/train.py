@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -196,7 +197,7 @@ def _train(
                 results = executable.run({name: array[chosen] for name, array in arrays.items()})
                 total += float(results[loss].astype(np.float64).mean())
                 advance(f"epoch {epoch}/{epochs}  loss {total / (step + 1):.5f}")
-            typer.echo(f"epoch {epoch}/{epochs}  loss {total / steps:.5f}")
+            print(f"epoch {epoch}/{epochs}  loss {total / steps:.5f}")
 
 
 @contextmanager
@@ -222,6 +223,9 @@ def _progress(steps: int) -> Iterator[Callable[[str], None]]:
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
+    screen = Console(stderr=True)
+    shared = sys.stdout.isatty()
+    with Progress(*columns, console=screen, transient=True, redirect_stdout=shared) as progress:
         task = progress.add_task("", total=steps)
         yield lambda text: progress.update(task, advance=1, description=text)

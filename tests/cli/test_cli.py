@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -486,3 +487,23 @@ def test_the_rows_of_an_array_stand_below_each_other(tmp_path: Path) -> None:
     (tmp_path / "t.pgraph").write_text("graph g(x: f32[2, 3]) -> y { y = Relu(x) }")
     shown = call("run", tmp_path / "t.pgraph", "--random").stdout.splitlines()
     assert [line.rfind("[") for line in shown[1:]] == [1, 1]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_the_lines_of_epochs_stand_above_the_bar(folder: Path) -> None:
+    import pty
+
+    main, other = pty.openpty()
+    code = "import sys; from popgraph.cli import main; main()"
+    arguments = ["train", MLP, f"x={folder / 'x.npy'}", f"labels={folder / 'labels.npy'}"]
+    options = ["--backend", "reference", "--optimizer", "SGD(0.1)", "--loss", "nll(y, labels)"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments, *options], stdout=other, stderr=other
+    ) as process:
+        assert process.wait(60) == 0
+    os.close(other)
+    shown = os.read(main, 1 << 16).decode()
+    os.close(main)
+    assert "epoch 1/1" in shown
+    assert ":--\x1b[0mepoch" not in shown.replace(" ", "")
+    assert ":--epoch" not in shown.replace(" ", "")
