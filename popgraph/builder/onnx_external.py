@@ -72,7 +72,9 @@ class ExternalData:
                 "export the model again together with its data",
             )
         state = path.stat()
-        marks = (path, state.st_mtime_ns, state.st_size, offset, shape, row.name)
+        # Which content a file has is told by its inode, too: rewriting it changes one of these.
+        times = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns)
+        marks = (path, *times, state.st_size, offset, shape, row.name)
         key = hashlib.sha256(repr(marks).encode()).hexdigest()
         self.store.defer(key, shape, row.numpy, _mapping(path, offset, shape, row.numpy))
         del tensor.external_data[:]

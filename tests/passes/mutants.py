@@ -236,18 +236,6 @@ def without_properties(original: Any) -> Any:
     return Info
 
 
-def commuting(original: Any) -> Any:
-    class Info(original):  # type: ignore[misc]
-        def __hash__(self) -> int:
-            properties = sum(map(hash, self.op.properties.items()))
-            return hash((self.name, properties, frozenset(self.op.operands), self.op.result_types))
-
-        def __eq__(self, other: object) -> bool:
-            return hash(self) == hash(other)
-
-    return Info
-
-
 def updates_die(original: Any) -> Any:
     return lambda op: isinstance(op, UpdateOp) or original(op)
 
@@ -330,21 +318,6 @@ def any_order(original: Any) -> Any:
     return is_identity
 
 
-def parts_joined(original: Any) -> Any:
-    """Loops are joined though an operand has more elements than they go over."""
-
-    def pair(self: Any, dim: int, sizes: Any) -> Any:
-        shape = self.shape
-        at = {str(result): place for place, result in enumerate(self.results)}.get(f"d{dim}")
-        if at is not None and at + 1 < len(shape):
-            self.shape = (*shape[:at], *sizes[dim : dim + 2], *shape[at + 2 :])
-        found = original(self, dim, sizes)
-        self.shape = shape
-        return found
-
-    return pair
-
-
 def lanes_of_other(original: Any) -> Any:
     """One packed factor serves all contractions, whatever layouts they want."""
 
@@ -356,13 +329,6 @@ def lanes_of_other(original: Any) -> Any:
 
 def first_operand_decides(original: Any) -> Any:
     return lambda op: original(op)[:1]
-
-
-def variables_known(original: Any) -> Any:
-    class Nothing:
-        """Of which there is none."""
-
-    return Nothing
 
 
 def one_lane_less(original: Any) -> Any:
@@ -385,14 +351,6 @@ def no_properties(original: Any) -> Any:
     def operation(op: Any, numbers: Any) -> Any:
         key = original(op, numbers)
         return (*key[:2], *key[3:])
-
-    return operation
-
-
-def no_operands(original: Any) -> Any:
-    def operation(op: Any, numbers: Any) -> Any:
-        key = original(op, numbers)
-        return (key[0], *key[2:])
 
     return operation
 
@@ -538,12 +496,6 @@ MUTANTS: tuple[Mutant, ...] = (
         without_properties,
     ),
     Mutant(
-        "cse",
-        "all operations commute",
-        "xdsl.transforms.common_subexpression_elimination:OperationInfo",
-        commuting,
-    ),
-    Mutant(
         "dce",
         "updates have no effect",
         "xdsl.transforms.dead_code_elimination:would_be_trivially_dead",
@@ -600,12 +552,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "schedule-contractions",
-        "loops over parts of an operand are joined",
-        f"{PASSES}.collapse_contractions:Operand.pair",
-        parts_joined,
-    ),
-    Mutant(
-        "schedule-contractions",
         "panels of another width than the schedule's",
         f"{PASSES}.schedule_contractions:panel_layout",
         lanes_of_other,
@@ -615,13 +561,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first operand decides",
         f"{PASSES}.hoist_constants:_reads",
         first_operand_decides,
-    ),
-    Mutant(
-        "hoist-constants",
-        "variables never change",
-        f"{PASSES}.hoist_constants:VariableOp",
-        variables_known,
-        training=True,
     ),
     Mutant(
         "tile-loops",
@@ -652,12 +591,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "constants are not part of a kernel's structure",
         f"{PASSES}.outline_kernels:_operation",
         no_properties,
-    ),
-    Mutant(
-        "outline-kernels",
-        "nor is who reads what",
-        f"{PASSES}.outline_kernels:_operation",
-        no_operands,
     ),
     Mutant(
         "plan-memory",
