@@ -117,8 +117,10 @@ def residual(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step
     """With another value of the same shape, or a constant, on either side."""
     shape = shapes[source]
     same = [other for other in range(source) if shapes[other] == shape]
-    other: int | Constant = draw(st.sampled_from(same) if same else constants(shape, dtype))
-    operands = draw(st.permutations([source, other]))
+    others: SearchStrategy[int | Constant] = (
+        st.sampled_from(same) if same else constants(shape, dtype)
+    )
+    operands = draw(st.permutations([source, draw(others)]))
     return Node(draw(st.sampled_from(["Sub", "Add", "Mul"])), tuple(operands)), shape
 
 
@@ -467,7 +469,7 @@ def _shapes_of(node: Node, shapes: list[Shape]) -> list[Shape]:
 def _shifted(draw: DrawFn, node: Node, shape: Shape) -> tuple[int | Constant | None, ...]:
     """The operands of a slice of the same size that begins elsewhere."""
     source, *bounds = node.operands
-    (start,), (end,), (axis,), _ = [bound.values for bound in bounds]  # type: ignore[union-attr]
+    start, end, axis = (bound.values[0] for bound in bounds[:3])  # type: ignore[union-attr,index]
     begin = draw(st.integers(0, shape[axis] - (end - start)))
     return (source, vector(begin), vector(begin + end - start), *bounds[2:])
 
