@@ -66,6 +66,9 @@ def command(
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
         )
+    if output is not None and not output.parent.is_dir():  # said before hours of training
+        folder = str(output.parent)
+        raise typer.BadParameter(f"there is no folder {folder!r}", param_hint="--output")
     task = _task(model, arrays, loss, optimizer)
     samples = _samples(arrays)
     executable = task.build(arrays, min(batch, samples), backend.value, threads)

@@ -359,6 +359,13 @@ def test_what_is_wrong_with_a_training_is_said(
     assert message in call("train", model, *data(folder), *given, code=1).output
 
 
+def test_a_folder_that_is_not_there_is_said_before_training(folder: Path) -> None:
+    target = folder / "nowhere" / "trained.onnx"
+    result = call("train", MLP, *data(folder), "-o", target, code=2)
+    assert "there is no folder" in result.output
+    assert not losses(result.stdout)
+
+
 def test_arrays_of_different_lengths(folder: Path) -> None:
     np.save(folder / "labels.npy", np.zeros(7, np.int32))
     message = "error: the arrays have different numbers of samples (x: 300, labels: 7)"
