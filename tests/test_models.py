@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, numpy_helper
 import popgraph
 from popgraph.dialects.program.attributes import Array
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from models import FOLDER, NAMES, light, logits, with_random_weights
 
 
