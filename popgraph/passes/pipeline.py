@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from popgraph.passes.add_optimizer import AddOptimizer
+from popgraph.passes.assign_layouts import AssignLayouts
 from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Pass
 from popgraph.passes.canonicalize import Canonicalize
@@ -145,6 +146,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", GraphcoreToTile, "from what to how: kinds become index maps", to="tile"),
     Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
+    Step("tile", AssignLayouts, "a schedule depends on what stands side by side", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),

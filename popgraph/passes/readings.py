@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr, UnknownLoc
+from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -152,6 +152,19 @@ def is_movement(op: tile.MapOp) -> bool:
         and isinstance(end, tile.YieldOp)
         and list(end.values) == list(block.args)
     )
+
+
+def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.MapOp:
+    """A map that only reads from elsewhere."""
+    kind = element(value)
+    body = Block(arg_types=[kind])
+    body.add_op(tile.YieldOp(body.args[0]))
+    return tile.MapOp([value], [map_], shape, Region(body), [kind])
+
+
+def retype(value: SSAValue, type_: TensorType[Attribute]) -> None:
+    """Gives a value a type that its operation computes as well: another order or layout."""
+    value._type = type_  # xDSL's own way makes a new value, which nobody who knows the old one has
 
 
 def through_view(view: tile.ViewOp, map_: AffineMap, sizes: Shape) -> AffineMap | None:

@@ -551,6 +551,19 @@ MUTANTS: tuple[Mutant, ...] = (
         any_order,
     ),
     Mutant(
+        "assign-layouts",
+        "a view of axes in another order stays a view",
+        f"{PASSES}.assign_layouts:_same",
+        always,
+    ),
+    Mutant(
+        "assign-layouts",
+        "a view of axes in another order stays a view, in training",
+        f"{PASSES}.assign_layouts:_same",
+        always,
+        training=True,
+    ),
+    Mutant(
         "schedule-contractions",
         "panels of another width than the schedule's",
         f"{PASSES}.schedule_contractions:panel_layout",
