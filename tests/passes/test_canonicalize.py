@@ -17,7 +17,7 @@ from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
-from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, scaling
+from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, powers, scaling
 from popgraph.support import dtypes
 
 SPECIAL = np.array([[0.0, -0.0, np.nan], [np.inf, -np.inf, -1.5]], np.float32)
@@ -72,7 +72,24 @@ def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]
         "1 / x is not x": (lambda x, c: gc.DivOp(c(1.0), x), ["div"]),
         "x ^ 1": (lambda x, c: gc.PowOp(x, c(1.0)), []),
         "x ^ 2": (lambda x, c: gc.PowOp(x, c(2.0)), ["mul"]),
-        "x ^ 3": (lambda x, c: gc.PowOp(x, c(3.0)), ["pow"]),
+        "x ^ 3": (lambda x, c: gc.PowOp(x, c(3.0)), ["mul", "mul"]),
+        "x ^ -1": (lambda x, c: gc.PowOp(x, c(-1.0)), ["reciprocal"]),
+        "x ^ 4 would lose bits": (lambda x, c: gc.PowOp(x, c(4.0)), ["pow"]),
+        "x ^ 0.5 has no sign at -0 and -inf": (lambda x, c: gc.PowOp(x, c(0.5)), ["pow"]),
+        "relu keeps -0": (lambda x, c: gc.PowOp(gc.ReluOp(x), c(0.5)), ["relu", "pow"]),
+        "a square has a root": (
+            lambda x, c: gc.PowOp(gc.AddOp(gc.MulOp(x, x), c(1.0)), c(0.5)),
+            ["mul", "add", "sqrt"],
+        ),
+        "a square with -0 has no root": (
+            lambda x, c: gc.PowOp(gc.MulOp(gc.MulOp(x, x), c(-0.0)), c(0.5)),
+            ["mul", "mul", "pow"],
+        ),
+        "|x| ^ 0.5": (lambda x, c: gc.PowOp(gc.AbsOp(x), c(0.5)), ["abs", "sqrt"]),
+        "|x| ^ -1.5 overflows later": (
+            lambda x, c: gc.PowOp(gc.AbsOp(x), c(-1.5)),
+            ["abs", "pow"],
+        ),
         "x + -0 that broadcasts": (
             lambda x, c: gc.AddOp(x, c(np.full((2, 2, 3), -0.0, np.float32))),
             ["broadcast"],
@@ -178,6 +195,39 @@ def test_rule(name: str) -> None:
 IMAGE = np.random.default_rng(0).normal(size=(2, 3, 5, 5)).astype(np.float32)
 KERNEL = np.random.default_rng(1).normal(size=(4, 3, 3, 3)).astype(np.float32)
 OPTIONS = {"strides": (1, 1), "dilations": (1, 1), "pads": (1, 1, 1, 1), "groups": 1}
+EXTREMES = np.array([1e-45, 1e-38, 3e-20, 0.7, 1.9, 4e19, 3e38, np.inf, 0, np.nan], np.float32)
+
+
+@pytest.mark.parametrize("exponent", [*powers.FROM_ZERO, *powers.EVERYWHERE])
+def test_powers_keep_their_accuracy(exponent: float) -> None:
+    """Against the correctly rounded result, from the smallest number to the largest."""
+    drawn = np.exp2(np.random.default_rng(0).uniform(-126, 128, 100_000)).astype(np.float32)
+    x = np.concatenate([EXTREMES, drawn])
+    left, _, after = canonicalized(lambda x, c: gc.PowOp(gc.AbsOp(x), c(exponent)), x)
+    assert "pow" not in left
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), exponent)
+        wanted = exact.astype(np.float32)
+        normal = np.isfinite(wanted) & (wanted > np.finfo(np.float32).tiny)
+        error = np.abs(after - exact)[normal] / np.spacing(wanted[normal])
+    assert error.max() < 3.8
+    np.testing.assert_array_equal(np.isinf(after), np.isinf(wanted))
+    np.testing.assert_array_equal(np.isnan(after), np.isnan(wanted))
+
+
+def test_roots_of_what_may_be_negative_are_left_alone() -> None:
+    def build(x: SSAValue, c: Literal) -> Operand:
+        return gc.PowOp(gc.AddOp(gc.MulOp(x, x), x), c(0.5))
+
+    assert canonicalized(build)[0] == ["mul", "add", "pow"]
+
+
+def test_powers_of_half_precision_are_left_alone() -> None:
+    """Every operation of a chain would round to half precision."""
+    x = np.ones(3, np.float16)
+    assert canonicalized(lambda x, c: gc.PowOp(gc.AbsOp(x), c(0.75)), x)[0] == ["abs", "pow"]
+
+
 NUMBERS = [np.random.default_rng(seed).uniform(0.5, 2, 4).astype(np.float32) for seed in range(4)]
 
 

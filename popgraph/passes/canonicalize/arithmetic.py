@@ -78,19 +78,6 @@ class DropCast(Rule[CastOp]):
         return op.x if tensor_of(op.x) == tensor_of(op.result) else None
 
 
-class MultiplySquare(Rule[PowOp]):
-    """
-    x ^ 2  ->  x * x
-    """
-
-    ROOTS = (PowOp,)
-
-    def rewrite(self, op: PowOp) -> Operand | None:
-        if not self.is_all(op.rhs, 2.0) or shape_of(op.lhs) != shape_of(op.result):
-            return None
-        return MulOp(op.lhs, op.lhs)
-
-
 class MultiplyByReciprocal(Rule[DivOp]):
     """
     x / c  ->  x * (1 / c)
@@ -180,7 +167,6 @@ RULES = (
     DropNeutral,
     DropPair,
     DropCast,
-    MultiplySquare,
     MultiplyByReciprocal,
     JoinLimits,
     ChooseKnown,
