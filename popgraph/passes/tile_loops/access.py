@@ -28,10 +28,11 @@ from popgraph.support.shapes import Shape, prod
 
 @dataclass(frozen=True)
 class Access:
-    """A piece of memory and where in it the element of a domain index stands."""
+    """A piece of memory, from `start` on, and where in it the element of a domain index stands."""
 
     memory: SSAValue
     form: Linear
+    start: Index = field(default_factory=Index)
 
 
 def tensor(value: SSAValue) -> TensorType[Attribute]:
@@ -127,7 +128,7 @@ class Place:
         return _place(self.writer, form, self.where, self.sizes)
 
     def of(self, access: Access) -> tuple[SSAValue, Index]:
-        return access.memory, self.index(access.form)
+        return access.memory, access.start + self.index(access.form)
 
 
 def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shape) -> Index:
@@ -173,11 +174,11 @@ class Span:
 
 
 def spans(
-    writer: Writer, groups: Sequence[Group], cut: Split | None, chunk: SSAValue
+    writer: Writer, groups: Sequence[Group], cut: Split | None, chunk: SSAValue | None
 ) -> list[Span]:
     """What of each loop the current chunk runs."""
     result = [Span(0, group.extent) for group in groups]
-    if cut is not None:
+    if cut is not None and chunk is not None:
         extent = groups[cut.position].extent
         start = Index.of(chunk, cut.size)
         if cut.count * cut.size == extent:

@@ -1,12 +1,10 @@
-"""How does a contraction with a schedule become a register-blocked micro-kernel?"""
+"""Which loops are around the micro-kernel of a contraction with a schedule?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 
-from xdsl.dialects import arith, vector
+from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -25,9 +23,11 @@ from popgraph.passes.tile_loops.access import (
     spans,
     tensor,
 )
-from popgraph.passes.tile_loops.bodies import inline, lane_type, works_on_lanes
+from popgraph.passes.tile_loops.bodies import lane_type, works_on_lanes
 from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.panels import (
     Column,
     balanced,
@@ -36,14 +36,13 @@ from popgraph.passes.tile_loops.panels import (
     split_sizes,
     whole_panel,
 )
-from popgraph.passes.tile_loops.sums import chunk_of_terms, chunk_span
-from popgraph.passes.tile_loops.vectors import Run, in_lanes, run
+from popgraph.passes.tile_loops.tiles import Grid, Tile
+from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
 
 LANE_WORK = 8
 """So many multiplications count as much as touching one element."""
-
 
 FEW = 16
 """A panel that more blocks of rows use has long arrived when it is read again."""
@@ -53,23 +52,6 @@ LONG = 16 * 1024
 
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
-
-
-@dataclass(frozen=True)
-class Tile:
-    """What one micro-kernel computes: a number of rows of some vectors."""
-
-    rows: int
-    columns: tuple[Column, ...]
-
-    def __iter__(self) -> Iterator[tuple[int, Column]]:
-        """All (row, column), row by row."""
-        return ((row, column) for row in range(self.rows) for column in self.columns)
-
-    @property
-    def lanes(self) -> tuple[int, int]:
-        """The first lane and the end of those that are results."""
-        return self.columns[0].offset, self.columns[-1].offset + self.columns[-1].valid
 
 
 class ContractLoops:
@@ -149,23 +131,51 @@ class ContractLoops:
             [tensor(value) for value in op.outputs],
             self.cut.count if self.cut else 1,
         )
-        self.writer = Writer(kernel.body.block)
-        self.place = Place(self.writer, self.sizes)
+        writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        found = [Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)]
-        last = 2 + len(op.extras)
-        self.factors, self.extras, self.targets = found[:2], found[2:last], found[last:]
-        clear_gaps(self.writer, op.outputs, memories[last:])
-        if 0 not in op.sizes[: op.parallel_rank]:
-            self._nest(chunk)
+        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :])
+        self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 
-    def _nest(self, chunk: SSAValue) -> None:
+    def write(
+        self,
+        writer: Writer,
+        places: Sequence[tuple[SSAValue, Index]],
+        chunk: SSAValue | None = None,
+    ) -> None:
+        """
+        Writes the loops where `writer` stands: all of them, or those of one chunk.
+
+        For each factor, extra and result in turn, `places` tells which memory it is in and from
+        where on.
+        """
+        if 0 in self.op.sizes[: self.op.parallel_rank]:
+            return
+        self.writer = writer
+        self.place = Place(writer, self.sizes)
+        found = [
+            Access(memory, form, start)
+            for (memory, start), form in zip(places, self.forms, strict=True)
+        ]
+        last = 2 + len(self.op.extras)
+        factors, extras, targets = found[:2], found[2:last], found[last:]
+        row, width = self.rows.last if self.rows else None, self.schedule.lanes
+        grid = Grid(self.place, row, self.lane, width, self.kind)
+        self.packed = next((access for access in factors if self._is_packed(access.form)), None)
+        self.micro = MicroKernel(
+            grid, factors, self.inner, self.schedule.chunk.data, self._ask_for_next_panel
+        )
+        finish = self.op.finish.block
+        self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
+        self._nest(chunk)
+
+    def _nest(self, chunk: SSAValue | None) -> None:
         loops = self.loops
-        parts = spans(self.writer, loops, self.cut, chunk)
+        cut = self.cut if chunk is not None else None
+        parts = spans(self.writer, loops, cut, chunk)
         at = len(self.before)
-        if self.cut is not None and self.cut.position == at:
-            parts[at] = self._dynamic(parts[at], self.cut, chunk)
+        if cut is not None and chunk is not None and cut.position == at:
+            parts[at] = self._dynamic(parts[at], cut, chunk)
         before = list(map(Run, loops[:at], parts[:at]))
         end = at + 1 + len(self.after)
         after = list(map(Run, self.after, parts[at + 1 : end]))
@@ -259,67 +269,8 @@ class ContractLoops:
                 self.place.bind(self.rows, part.base + Index.of(loop.counter))
                 self._tile(Tile(size, tuple(columns)))
 
-    # The micro-kernel
-
-    @contextmanager
-    def _at(self, row: int, lane: int | Index) -> Iterator[None]:
-        """One row and lane of the current tile."""
-        shift = lane if isinstance(lane, Index) else Index(lane)
-        before = dict(self.place.where)
-        if self.rows is not None:
-            self.place.where[self.rows.last] += row
-        self.place.where[self.lane] = shift
-        yield
-        self.place.where = before
-
     def _tile(self, block: Tile) -> None:
-        sums = self._sums(block)
-        if self.finish_in_lanes:
-            self._finish_lanes(block, sums)
-        else:
-            self._finish_elements(block, sums)
-
-    def _zeros(self, block: Tile) -> list[SSAValue]:
-        nothing = self.writer.number(0, self.kind)
-        return [in_lanes(self.writer, nothing, _lanes(column)) for _, column in block]
-
-    def _sums(self, block: Tile) -> list[SSAValue]:
-        """The accumulators after the reduction; short sums are added into local memory."""
-        zeros = self._zeros(block)
-        if 0 in self.sizes[self.parallel :]:
-            return zeros
-
-        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            self._ask_for_next_panel()
-            return [
-                self._added(row, column, old)
-                for (row, column), old in zip(block, sums, strict=True)
-            ]
-
-        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
-        terms = self.schedule.chunk.data
-        extents = [group.extent for group in self.inner]
-        cut = chunk_of_terms(extents, 1, terms) if terms else None
-        if cut is None:
-            return run(self.place, runs, step, zeros)
-        at, size = cut
-        total = self._local(block)
-        self._save(block, zeros, total)
-
-        def chunks(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            with self.writer.loop(0, -(-extents[at] // size)) as loop:
-                part = chunk_span(self.writer, loop.counter, extents[at], size)
-                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
-                sums = run(self.place, rest, step, zeros)
-                old = self._saved(block, total)
-                added = [
-                    self.writer.add(arith.AddfOp(*pair)) for pair in zip(old, sums, strict=True)
-                ]
-                self._save(block, added, total)
-            return carried
-
-        run(self.place, runs[:at], chunks)
-        return self._saved(block, total)
+        self.epilogue.finish(block, self.micro.sums(block))
 
     def _ask_for_next_panel(self) -> None:
         """
@@ -328,7 +279,7 @@ class ContractLoops:
         Each block of rows asks for its share. Only for panels that few blocks use: they are read
         faster than they come by themselves.
         """
-        panel = next((access for access in self.factors if self._is_packed(access.form)), None)
+        panel = self.packed
         if panel is None or self.rows is None:
             return
         lanes = self.schedule.lanes
@@ -347,7 +298,7 @@ class ContractLoops:
         for group, count in zip(reversed((*self.after, self.rows)), reversed(extents), strict=True):
             index += self.place.where[group.last].scaled(weight)
             weight *= count
-        self.writer.prefetch(panel.memory, index)
+        self.writer.prefetch(panel.memory, panel.start + index)
 
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""
@@ -355,126 +306,3 @@ class ContractLoops:
         return (
             form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
         )
-
-    def _added(self, row: int, column: Column, old: SSAValue) -> SSAValue:
-        lanes = _lanes(column)
-        with self._at(row, column.offset):
-            lhs, rhs = (self._factor(access, lanes) for access in self.factors)
-        if lanes:
-            return self.writer.add(vector.FMAOp(lhs, rhs, old))
-        product = self.writer.add(arith.MulfOp(lhs, rhs))
-        return self.writer.add(arith.AddfOp(old, product))
-
-    def _factor(self, access: Access, lanes: int) -> SSAValue:
-        """A factor for all lanes; what several rows or vectors need is loaded once."""
-        memory, index = self.place.of(access)
-        if lanes and self._contiguous(access):
-            return self.writer.vector_load_input(memory, index, lanes)
-        return in_lanes(self.writer, self.writer.load_input(memory, index), lanes)
-
-    # Local memory: a row of lanes for every row of a tile
-
-    def _local(self, block: Tile) -> SSAValue:
-        return self.writer.alloca(self.kind, block.rows * self.schedule.lanes)
-
-    def _slot(self, row: int, lane: int | Index) -> Index:
-        start = Index(row * self.schedule.lanes)
-        return start + lane
-
-    def _save(self, block: Tile, values: Sequence[SSAValue], memory: SSAValue) -> None:
-        for (row, column), value in zip(block, values, strict=True):
-            self.writer.put(value, memory, self._slot(row, column.offset))
-
-    def _saved(self, block: Tile, memory: SSAValue) -> list[SSAValue]:
-        return [self._at_slot(memory, row, column) for row, column in block]
-
-    def _at_slot(self, memory: SSAValue, row: int, column: Column) -> SSAValue:
-        return self.writer.get(memory, self._slot(row, column.offset), _lanes(column))
-
-    # Results
-
-    def _finish_lanes(self, block: Tile, sums: Sequence[SSAValue]) -> None:
-        """The finish on vectors; what is not contiguous goes through local memory."""
-        gathered = [self._gathered(block, access) for access in self.extras]
-        locals_ = [self._deferred(block, target) for target in self.targets]
-        for (row, column), total in zip(block, sums, strict=True):
-            with self._at(row, column.offset):
-                extras = [
-                    self._extra(access, memory, row, column)
-                    for access, memory in zip(self.extras, gathered, strict=True)
-                ]
-                results = inline(self.place, self.op.finish.block, [total, *extras])
-                for value, target, local in zip(results, self.targets, locals_, strict=True):
-                    value = in_lanes(self.writer, value, _lanes(column))
-                    if local is None or (column.whole and self._contiguous(target)):
-                        self.writer.put(value, *self.place.of(target))
-                    else:
-                        self.writer.put(value, local, self._slot(row, column.offset))
-        for target, local in zip(self.targets, locals_, strict=True):
-            if local is not None:
-                self._scatter(block, target, local)
-
-    def _contiguous(self, access: Access) -> bool:
-        return access.form.stride(self.lane) == 1
-
-    def _deferred(self, block: Tile, target: Access) -> SSAValue | None:
-        """Local memory for a result that vectors cannot store."""
-        if self._contiguous(target) and all(column.whole for column in block.columns):
-            return None
-        return self._local(block)
-
-    def _extra(
-        self, access: Access, gathered: SSAValue | None, row: int, column: Column
-    ) -> SSAValue:
-        """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
-        if gathered is not None:
-            return self._at_slot(gathered, row, column)
-        memory, index = self.place.of(access)
-        return self.writer.get(memory, index, _lanes(column) if self._contiguous(access) else 0)
-
-    def _gathered(self, block: Tile, access: Access) -> SSAValue | None:
-        """Local memory with the lanes of an extra operand that vectors cannot load."""
-        if access.form.stride(self.lane) == 0:
-            return None
-        if self._contiguous(access) and all(column.whole for column in block.columns):
-            return None
-        local = self._local(block)
-        with self._lane_loop(block.lanes) as lane:
-            for row in range(block.rows):
-                with self._at(row, lane):
-                    value = self.writer.load(*self.place.of(access))
-                self.writer.store(value, local, self._slot(row, lane))
-        return local
-
-    @contextmanager
-    def _lane_loop(self, lanes: tuple[int, int]) -> Iterator[Index]:
-        with self.writer.loop(*lanes) as loop:
-            yield Index.of(loop.counter)
-
-    def _scatter(self, block: Tile, target: Access, local: SSAValue) -> None:
-        """From local memory to where the lanes of a result stand."""
-        first, end = block.lanes
-        if self._contiguous(target):
-            first = next(column.offset for column in block.columns if not column.whole)
-        with self._lane_loop((first, end)) as lane:
-            for row in range(block.rows):
-                value = self.writer.load(local, self._slot(row, lane))
-                with self._at(row, lane):
-                    self.writer.store(value, *self.place.of(target))
-
-    def _finish_elements(self, block: Tile, sums: Sequence[SSAValue]) -> None:
-        """The finish one element at a time."""
-        local = self._local(block)
-        self._save(block, sums, local)
-        with self._lane_loop(block.lanes) as lane:
-            for row in range(block.rows):
-                total = self.writer.load(local, self._slot(row, lane))
-                with self._at(row, lane):
-                    extras = [self.writer.load(*self.place.of(access)) for access in self.extras]
-                    results = inline(self.place, self.op.finish.block, [total, *extras])
-                    for value, target in zip(results, self.targets, strict=True):
-                        self.writer.store(value, *self.place.of(target))
-
-
-def _lanes(column: Column) -> int:
-    return column.lanes if column.lanes > 1 else 0

@@ -1,0 +1,114 @@
+"""What becomes of the sums of a tile? They are finished and stored, by vectors where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, SSAValue
+
+from popgraph.passes.tile_loops.access import Access
+from popgraph.passes.tile_loops.bodies import inline
+from popgraph.passes.tile_loops.panels import Column
+from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
+from popgraph.passes.tile_loops.vectors import in_lanes
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """
+    The finish of a contraction: `targets = body(sum, extras...)`.
+
+    `in_lanes` tells whether the body works on vectors.
+    """
+
+    grid: Grid
+    body: Block
+    extras: Sequence[Access]
+    targets: Sequence[Access]
+    in_lanes: bool
+
+    def finish(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+        if self.in_lanes:
+            self._by_vectors(tile, sums)
+        else:
+            self._by_elements(tile, sums)
+
+    def _by_vectors(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+        """The finish on vectors; what is not contiguous goes through local memory."""
+        grid = self.grid
+        gathered = [self._gathered(tile, access) for access in self.extras]
+        locals_ = [self._deferred(tile, target) for target in self.targets]
+        for (row, column), total in zip(tile, sums, strict=True):
+            with grid.at(row, column.offset):
+                extras = [
+                    self._extra(access, memory, row, column)
+                    for access, memory in zip(self.extras, gathered, strict=True)
+                ]
+                results = inline(grid.place, self.body, [total, *extras])
+                for value, target, local in zip(results, self.targets, locals_, strict=True):
+                    value = in_lanes(grid.writer, value, lanes_in(column))
+                    if local is None or (column.whole and grid.contiguous(target)):
+                        grid.writer.put(value, *grid.place.of(target))
+                    else:
+                        grid.writer.put(value, local, grid.slot(row, column.offset))
+        for target, local in zip(self.targets, locals_, strict=True):
+            if local is not None:
+                self._scatter(tile, target, local)
+
+    def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
+        """Local memory for a result that vectors cannot store."""
+        if self.grid.contiguous(target) and all(column.whole for column in tile.columns):
+            return None
+        return self.grid.local_for(tile, target)
+
+    def _extra(
+        self, access: Access, gathered: SSAValue | None, row: int, column: Column
+    ) -> SSAValue:
+        """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
+        grid = self.grid
+        if gathered is not None:
+            return grid.saved_at(gathered, row, column)
+        memory, index = grid.place.of(access)
+        return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
+
+    def _gathered(self, tile: Tile, access: Access) -> SSAValue | None:
+        """Local memory with the lanes of an extra operand that vectors cannot load."""
+        grid = self.grid
+        if access.form.stride(grid.lane) == 0:
+            return None
+        if grid.contiguous(access) and all(column.whole for column in tile.columns):
+            return None
+        local = grid.local_for(tile, access)
+        with grid.each_lane(tile.lanes) as lane:
+            for row in range(tile.rows):
+                with grid.at(row, lane):
+                    value = grid.writer.load(*grid.place.of(access))
+                grid.writer.store(value, local, grid.slot(row, lane))
+        return local
+
+    def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
+        """From local memory to where the lanes of a result stand."""
+        grid = self.grid
+        first, end = tile.lanes
+        if grid.contiguous(target):
+            first = next(column.offset for column in tile.columns if not column.whole)
+        with grid.each_lane((first, end)) as lane:
+            for row in range(tile.rows):
+                value = grid.writer.load(local, grid.slot(row, lane))
+                with grid.at(row, lane):
+                    grid.writer.store(value, *grid.place.of(target))
+
+    def _by_elements(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+        """The finish one element at a time."""
+        grid = self.grid
+        local = grid.local(tile, grid.kind)
+        grid.save(tile, sums, local)
+        with grid.each_lane(tile.lanes) as lane:
+            for row in range(tile.rows):
+                total = grid.writer.load(local, grid.slot(row, lane))
+                with grid.at(row, lane):
+                    extras = [grid.writer.load(*grid.place.of(access)) for access in self.extras]
+                    results = inline(grid.place, self.body, [total, *extras])
+                    for value, target in zip(results, self.targets, strict=True):
+                        grid.writer.store(value, *grid.place.of(target))

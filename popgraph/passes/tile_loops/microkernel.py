@@ -1,0 +1,88 @@
+"""How are the sums of a tile kept in registers while the reduction loops run?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import arith, vector
+from xdsl.ir import SSAValue
+
+from popgraph.passes.tile_loops.access import Access, Group, Span
+from popgraph.passes.tile_loops.panels import Column
+from popgraph.passes.tile_loops.sums import chunk_of_terms, chunk_span
+from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
+from popgraph.passes.tile_loops.vectors import Run, in_lanes, run
+
+
+@dataclass(frozen=True)
+class MicroKernel:
+    """
+    Sums of products for all rows and vectors of a tile, one accumulator each.
+
+    `inner` are the reduction loops, `terms` how many terms are summed before the sum joins the
+    total (0: all of them); `each_step` writes what else every step of the reduction does.
+    """
+
+    grid: Grid
+    factors: Sequence[Access]
+    inner: Sequence[Group]
+    terms: int
+    each_step: Callable[[], None] = lambda: None
+
+    def zeros(self, tile: Tile) -> list[SSAValue]:
+        writer = self.grid.writer
+        nothing = writer.number(0, self.grid.kind)
+        return [in_lanes(writer, nothing, lanes_in(column)) for _, column in tile]
+
+    def sums(self, tile: Tile) -> list[SSAValue]:
+        """The accumulators after the reduction; short sums are added into local memory."""
+
+        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            self.each_step()
+            return [
+                self._added(row, column, old) for (row, column), old in zip(tile, sums, strict=True)
+            ]
+
+        zeros = self.zeros(tile)
+        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
+        extents = [group.extent for group in self.inner]
+        if 0 in extents:
+            return zeros
+        cut = chunk_of_terms(extents, 1, self.terms) if self.terms else None
+        if cut is None:
+            return run(self.grid.place, runs, step, zeros)
+        at, size = cut
+        grid, writer = self.grid, self.grid.writer
+        total = grid.local(tile, grid.kind)
+        grid.save(tile, zeros, total)
+
+        def chunks(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            with writer.loop(0, -(-extents[at] // size)) as loop:
+                part = chunk_span(writer, loop.counter, extents[at], size)
+                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
+                sums = run(grid.place, rest, step, zeros)
+                old = grid.saved(tile, total)
+                added = [writer.add(arith.AddfOp(*pair)) for pair in zip(old, sums, strict=True)]
+                grid.save(tile, added, total)
+            return carried
+
+        run(grid.place, runs[:at], chunks)
+        return grid.saved(tile, total)
+
+    def _added(self, row: int, column: Column, old: SSAValue) -> SSAValue:
+        writer, lanes = self.grid.writer, lanes_in(column)
+        with self.grid.at(row, column.offset):
+            lhs, rhs = (self._factor(access, lanes) for access in self.factors)
+        if lanes:
+            return writer.add(vector.FMAOp(lhs, rhs, old))
+        product = writer.add(arith.MulfOp(lhs, rhs))
+        return writer.add(arith.AddfOp(old, product))
+
+    def _factor(self, access: Access, lanes: int) -> SSAValue:
+        """A factor for all lanes; what several rows or vectors need is loaded once."""
+        writer = self.grid.writer
+        memory, index = self.grid.place.of(access)
+        if lanes and self.grid.contiguous(access):
+            return writer.vector_load_input(memory, index, lanes)
+        return in_lanes(writer, writer.load_input(memory, index), lanes)
