@@ -1,0 +1,319 @@
+"""How fast is a step of training, next to PyTorch's? Minima of interleaved runs, one table."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from popgraph.backends.base import Executable
+from popgraph.builder.dsl import add_loss
+from popgraph.compiler import build, load
+from popgraph.dialects.onnx.types import tensor_type
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.pipeline import Options, Training
+from popgraph.support import dtypes
+
+LEARNING_RATE = 0.01
+ROUNDS = 15
+
+
+class AlexNet(nn.Module):
+    """Five convolutions and three large products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            *(nn.Conv2d(3, 64, 11, 4, 2), nn.ReLU(), nn.MaxPool2d(3, 2)),
+            *(nn.Conv2d(64, 192, 5, padding=2), nn.ReLU(), nn.MaxPool2d(3, 2)),
+            *(nn.Conv2d(192, 384, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(384, 256, 3, padding=1), nn.ReLU()),
+            *(nn.Conv2d(256, 256, 3, padding=1), nn.ReLU(), nn.MaxPool2d(3, 2)),
+        )
+        self.classes = nn.Sequential(
+            *(nn.Linear(256 * 36, 4096), nn.ReLU()),
+            *(nn.Linear(4096, 4096), nn.ReLU()),
+            nn.Linear(4096, 1000),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.classes(self.features(x).flatten(1))
+        return found
+
+
+class Residual(nn.Module):
+    """relu(x + two normalized convolutions of x)."""
+
+    def __init__(self, channels: int, filters: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels, filters, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(filters),
+            nn.ReLU(),
+            nn.Conv2d(filters, filters, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(filters),
+        )
+        self.past: nn.Module = nn.Identity()
+        if stride != 1 or channels != filters:
+            narrow = nn.Conv2d(channels, filters, 1, stride, bias=False)
+            self.past = nn.Sequential(narrow, nn.BatchNorm2d(filters))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(self.body(x) + self.past(x))
+
+
+class ResNet18(nn.Module):
+    """Eight residual blocks of two convolutions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        stem = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.stem = nn.Sequential(stem, nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        blocks: list[nn.Module] = []
+        channels = 64
+        for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            blocks += [Residual(channels, filters, stride), Residual(filters, filters, 1)]
+            channels = filters
+        self.blocks = nn.Sequential(*blocks)
+        self.classes = nn.Linear(512, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.classes(self.blocks(self.stem(x)).mean((2, 3)))
+        return found
+
+
+class Attention(nn.Module):
+    """Every position looks at all others, by several heads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.projections = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        parts = self.projections(x).split(width, 2)
+        query, key, value = (
+            part.reshape(batch, length, self.heads, self.size).transpose(1, 2) for part in parts
+        )
+        scores = (query @ key.transpose(2, 3)) * self.size**-0.5
+        mixed = functional.softmax(scores, -1) @ value
+        found: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return found
+
+
+class EncoderLayer(nn.Module):
+    """Attention and two products, each added to what it read, and normalized."""
+
+    def __init__(self, width: int, heads: int, inner: int) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.products = nn.Sequential(nn.Linear(width, inner), nn.ReLU(), nn.Linear(inner, width))
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.first(x + self.attention(x))
+        found: Tensor = self.second(x + self.products(x))
+        return found
+
+
+class Transformer(nn.Module):
+    """Four encoder layers of width 256."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = [EncoderLayer(256, 4, 1024) for _ in range(4)]
+        self.layers = nn.Sequential(nn.Linear(64, 256), *layers)
+        self.classes = nn.Linear(256, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.classes(self.layers(x).mean(1))
+        return found
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def lenet() -> nn.Module:
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU()),
+        *(nn.Linear(120, 84), nn.ReLU()),
+        nn.Linear(84, 10),
+    )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, the shape of its input, and how many classes it tells apart."""
+
+    network: Callable[[], nn.Module]
+    shape: tuple[int, ...]
+    classes: int
+
+
+CASES = {
+    "mlp": Case(mlp, (32, 784), 10),
+    "lenet": Case(lenet, (32, 1, 28, 28), 10),
+    "transformer": Case(Transformer, (8, 64, 64), 10),
+    "resnet18": Case(ResNet18, (4, 3, 224, 224), 1000),
+    "alexnet": Case(AlexNet, (4, 3, 224, 224), 1000),
+}
+
+
+class Trained:
+    """One network, one batch, and the steps of both that train it."""
+
+    def __init__(self, name: str) -> None:
+        torch.manual_seed(0)
+        self.case = CASES[name]
+        self.network = self.case.network()
+        self.x = torch.randn(self.case.shape)
+        self.labels = torch.randint(0, self.case.classes, self.case.shape[:1])
+
+    def exported(self) -> onnx.ModelProto:
+        """The network as ONNX, with its input `x` and its output `y`."""
+        file = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                self.network,
+                (self.x,),
+                file,
+                dynamo=False,
+                training=torch.onnx.TrainingMode.TRAINING,
+                do_constant_folding=False,
+                input_names=["x"],
+                output_names=["y"],
+            )
+        return onnx.load_from_string(file.getvalue())
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        return {"x": self.x.numpy(), "labels": self.labels.numpy().astype(np.int32)}
+
+    def task(self) -> tuple[object, object, Options]:
+        """The exported network with its loss, its weights, and how it is to be trained."""
+        module, compilation = load(self.exported())
+        labels = tensor_type(dtypes.from_numpy(np.dtype(np.int32)), self.case.shape[:1])
+        loss = "nll(Softmax(y), labels)"
+        module, name = add_loss(module, compilation.weights, loss, {"labels": labels})
+        training = Training(name, SGD(learning_rate=Scalar(LEARNING_RATE)))
+        return module, compilation, Options(training=training)
+
+    def ours(self) -> Executable:
+        module, compilation, options = self.task()
+        return build(module, compilation, options)  # type: ignore[arg-type]
+
+    def theirs(self, compiled: bool) -> Callable[[], float]:
+        """A step of PyTorch, eager or compiled."""
+        optimizer = torch.optim.SGD(self.network.parameters(), lr=LEARNING_RATE)
+
+        def loss_of(x: Tensor, labels: Tensor) -> Tensor:
+            return functional.cross_entropy(self.network(x), labels)
+
+        loss_function = torch.compile(loss_of) if compiled else loss_of
+
+        def step() -> float:
+            optimizer.zero_grad(set_to_none=True)
+            loss = loss_function(self.x, self.labels)
+            loss.backward()
+            optimizer.step()
+            return float(loss.item())
+
+        return step
+
+
+def interleaved(calls: list[Callable[[], object]], rounds: int) -> list[float]:
+    """The fastest of `rounds` interleaved runs of every call, in thread-CPU seconds."""
+    fastest = [float("inf")] * len(calls)
+    for _ in range(rounds):
+        for number, call in enumerate(calls):
+            start = time.thread_time()
+            call()
+            fastest[number] = min(fastest[number], time.thread_time() - start)
+    return fastest
+
+
+def first_call(call: Callable[[], object]) -> float:
+    """Seconds on the clock: compilers do not work in this thread only."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def losses(trained: Trained, executable: Executable, steps: int) -> float:
+    """How far the losses of the first steps of both are apart, relative to the first."""
+    step = trained.theirs(False)
+    pairs = []
+    for _ in range(steps):
+        (found,) = [
+            float(value) for value in executable.run(trained.arrays).values() if not value.shape
+        ]
+        pairs.append((found, step()))
+    return max(abs(ours - theirs) for ours, theirs in pairs) / abs(pairs[0][1])
+
+
+def measure(name: str, rounds: int, compiled: bool) -> str:
+    """One row: the times, the ratio to the best of PyTorch, and how far losses are apart."""
+    trained = Trained(name)
+    start = time.perf_counter()
+    executable = trained.ours()
+    executable_time = time.perf_counter() - start
+    difference = losses(trained, executable, 3)
+    arrays = trained.arrays
+    calls: list[Callable[[], object]] = [lambda: executable.run(arrays), trained.theirs(False)]
+    compile_time = float("nan")
+    if compiled:
+        fast = trained.theirs(True)
+        try:
+            compile_time = first_call(fast)
+            calls.append(fast)
+        except Exception as error:  # its compiler wants headers that not every machine has
+            print(f"torch.compile does not work here: {type(error).__name__}")
+    for call in calls:
+        call()
+    ours, eager, *rest = interleaved(calls, rounds)
+    best = min(eager, *rest) if rest else eager
+    faster = f"{rest[0] * 1e3:.3f}" if rest else "-"
+    return (
+        f"| {name} | {ours * 1e3:.3f} | {eager * 1e3:.3f} | {faster} | {best / ours:.2f} "
+        f"| {executable_time:.1f} | {compile_time:.1f} | {difference:.1e} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=list(CASES), help=", ".join(CASES))
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each")
+    parser.add_argument("--compile", action="store_true", help="torch.compile as well")
+    arguments = parser.parse_args()
+    cache = tempfile.mkdtemp()
+    os.environ["POPGRAPH_CACHE_DIR"] = cache
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    torch.set_num_threads(1)
+    print("| network | PopGraph ms | eager ms | compiled ms | ratio | cold s | theirs s | losses |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in arguments.networks:
+        print(measure(name, arguments.rounds, arguments.compile), flush=True)
+    shutil.rmtree(cache)
+
+
+if __name__ == "__main__":
+    main()
