@@ -19,6 +19,8 @@ COMMANDS = (
     "run",
     "train",
     "convert",
+    "bench",
+    "profile",
     "emit",
     "opt",
     "passes",

@@ -1,0 +1,117 @@
+"""How long does each call of a program take? Every call alone, in order, on the real memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.backends.c import module as printer
+from popgraph.backends.c.executable import CExecutable
+from popgraph.backends.c.library import Entry, load
+from popgraph.backends.c.toolchain import library
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.lifetimes import calls
+
+UNKNOWN = 2**62
+PARTS = 2
+"""As many compilers work at once."""
+
+
+@dataclass
+class Timing:
+    """The fastest time of something, in nanoseconds."""
+
+    entry: Entry
+    best: int = UNKNOWN
+
+    def measure(self, clock: Callable[[], int], memory: int) -> None:
+        start = clock()
+        self.entry(memory)
+        self.best = min(self.best, clock() - start)
+
+
+class Profile:
+    """
+    A program whose calls can be run one by one, each on the memory that the last one left.
+
+    Each call is a function of its own in a second library, so that programs that nobody profiles
+    carry no clock. With one thread the clock is the thread's own; else it is the wall's.
+    """
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, threads: int = 1, name: str = "main"
+    ) -> None:
+        program = printer.find_program(module, name)
+        layout = printer.Layout(program)
+        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+        self.calls = calls(program)
+        singles = [_only(program, call, number) for number, call in enumerate(self.calls)]
+        singles.append(_only(program, None, len(singles)))
+        kernels = printer.print_kernels(module)
+        unit = printer.program_unit(program, layout, kernels)
+        text = unit.text + "".join(map(_visible, singles))
+        text += "".join(printer.print_program(single, layout) for single in singles)
+        groups = printer.split(kernels, PARTS)
+        path = library([replace(unit, text=text), *map(printer.kernel_unit, groups)])
+        prepare, whole = load(path, name)
+        self._whole = Timing(whole)
+        *self._timings, self._empty = [
+            Timing(load(path, single.sym_name.data)[1]) for single in singles
+        ]
+        self.executable = CExecutable(layout.table, (prepare, self._run), weights, threads)
+
+    def _run(self, memory: int) -> None:
+        for timing in (self._whole, self._empty, *self._timings):
+            timing.measure(self._clock, memory)
+
+    def measure(self, inputs: Mapping[str, Array], rounds: int) -> None:
+        """Runs the program `rounds` times as a whole and as often call by call."""
+        for _ in range(rounds):
+            self.executable.run(inputs)
+
+    @property
+    def total(self) -> int:
+        """The fastest time of the whole program, in nanoseconds."""
+        return self._less(self._whole)
+
+    @property
+    def times(self) -> list[int]:
+        """The fastest time of each call, in nanoseconds."""
+        return [self._less(timing) for timing in self._timings]
+
+    def _less(self, timing: Timing) -> int:
+        """Without what it costs to call nothing and to look at the clock."""
+        return max(0, timing.best - self._empty.best)
+
+
+def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
+    """A program with this call alone, on the memory of the whole one."""
+    sizes = (program.arena, program.persistent, program.lower_bound)
+    name = f"{program.sym_name.data}_call_{number}"
+    single = ProgramOp(name, *(attribute.value.data for attribute in sizes))
+    if call is None:
+        return single
+    copies: dict[SSAValue, SSAValue] = {}
+    for argument in dict.fromkeys(call.arguments):
+        assert isinstance(argument.owner, BufferOp)
+        buffer = argument.owner.clone()
+        single.body.block.add_op(buffer)
+        copies[argument] = buffer.memory
+    arguments = [copies[argument] for argument in call.arguments]
+    single.body.block.add_op(CallOp(call.callee.string_value(), arguments, call.chunks))
+    single.location = program.location
+    return single
+
+
+def _visible(program: ProgramOp) -> str:
+    name = program.sym_name.data
+    return "".join(
+        f'__attribute__((visibility("default"))) void {name}_{ending}(void *const *memory);\n'
+        for ending in ("prepare", "run")
+    )

@@ -1,0 +1,88 @@
+"""How much arithmetic can this machine do at most? A loop of multiply-adds alone, measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from popgraph import compiler
+from popgraph.backends.c import build, host_target
+from popgraph.passes.base import Compilation
+
+TURNS = 50_000
+
+KERNEL = """
+func.func private @multiply_add(%chunk: index, %factors: {factors}, %sums: {sums}) {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %turns = arith.constant {turns} : index
+  %lanes = arith.constant {lanes} : index
+  %factor = vector.load %factors[%zero] : {factors}, {vector}
+  %addend = vector.load %factors[%lanes] : {factors}, {vector}
+  {starts}
+  {results} = scf.for %turn = %zero to %turns step %one iter_args({carried}) -> ({types}) {{
+    {multiply_adds}
+    scf.yield {following} : {types}
+  }}
+  {total}
+  %place = arith.muli %chunk, %lanes : index
+  vector.store {last}, %sums[%place] : {sums}, {vector}
+  func.return
+}}
+tile.program @main arena 0 : i64 persistent 0 : i64 lower_bound 0 : i64 prepare {{
+^bb0:
+}} body {{
+  %factors = tile.buffer "input" at 0 : i64 named <"factors"> : {factors}
+  %sums = tile.buffer "output" at 0 : i64 named <"sums"> : {sums}
+  tile.call @multiply_add chunks {chunks} : i64(%factors, %sums) : {factors}, {sums}
+}}
+"""
+"""
+A program whose one kernel carries vectors through a loop. The factors come out of memory: the
+compiler knows nothing of them.
+"""
+
+
+def peak(threads: int) -> tuple[Callable[[], object], int]:
+    """Something to call, and how many floating-point operations (f32) a call does."""
+    target = host_target()
+    lanes = target.vector_bytes // 4
+    # Enough sums to keep all units busy whatever the delay, few enough to stay in registers.
+    sums = 3 * target.registers // 4
+    compilation = Compilation()
+    module = compiler.parse_ir(program(lanes, sums, threads), compilation, "peak")
+    executable = build(module, compilation.weights, threads=threads)
+    factors = np.full(2 * lanes, 0.5, np.float32)
+    return lambda: executable.run({"factors": factors}), 2 * lanes * sums * TURNS * threads
+
+
+def program(lanes: int, sums: int, chunks: int) -> str:
+    """The text of the program for vectors of so many lanes; each chunk runs the whole loop."""
+    numbers, vector = range(sums), f"vector<{lanes}xf32>"
+
+    def each(form: str, separator: str = ", ", first: int = 0) -> str:
+        return separator.join(form.replace("#", str(i)) for i in numbers[first:])
+
+    starts = "\n".join(
+        f"%start{i} = arith.constant {i / 8} : f32\n"
+        f"%first{i} = vector.broadcast %start{i} : f32 to {vector}"
+        for i in numbers
+    )
+    totals = [f"%total{i} = arith.addf %total{i - 1}, %last{i} : {vector}" for i in numbers[1:]]
+    return KERNEL.format(
+        factors=f"memref<{2 * lanes}xf32>",
+        sums=f"memref<{chunks * lanes}xf32>",
+        vector=vector,
+        turns=TURNS,
+        lanes=lanes,
+        chunks=chunks,
+        starts=starts,
+        results=each("%last#"),
+        carried=each("%sum# = %first#"),
+        types=each(vector),
+        multiply_adds=each(f"%next# = vector.fma %sum#, %factor, %addend : {vector}", "\n"),
+        following=each("%next#"),
+        total="\n".join([f"%total0 = arith.addf %last0, %last0 : {vector}", *totals]),
+        last=f"%total{sums - 1}",
+    )

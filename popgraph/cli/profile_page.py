@@ -1,0 +1,114 @@
+"""How does a profile look? One page without scripts: bars of time, a curve of memory, a table."""
+
+from __future__ import annotations
+
+from html import escape
+
+from popgraph.cli.profile import COLUMNS, Report, cells, megabytes, memory_summary, summary
+
+WIDTH, CURVE, BAR = 960, 200, 22
+BARS = 30
+"""So many of the longest calls get a bar."""
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #222; background: #fff }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
+svg { width: 100%; height: auto; font: 12px system-ui, sans-serif }
+table { border-collapse: collapse; width: 100%; font-size: 13px }
+td, th { padding: 2px 8px; border-bottom: 1px solid #ddd; text-align: left }
+td:nth-child(-n+5), th:nth-child(-n+5) { text-align: right; font-variant-numeric: tabular-nums }
+.bar { fill: #4a7ebb } .area { fill: #cfe0f3; stroke: #4a7ebb } .bound { stroke: #b33 }
+.note { fill: #555 }
+@media (prefers-color-scheme: dark) {
+  body { color: #ddd; background: #1b1b1b } td, th { border-color: #444 } text { fill: #ddd }
+  .area { fill: #2b3e55 } .note { fill: #aaa }
+}
+"""
+
+
+def page(found: Report) -> str:
+    """The whole page as one HTML text."""
+    title = escape(f"Profile of {found.model}")
+    return "\n".join(
+        [
+            "<!doctype html>",
+            f'<html lang="en"><meta charset="utf-8"><title>{title}</title>',
+            f"<style>{STYLE}</style>",
+            f"<h1>{title}</h1>",
+            f"<p>{escape(summary(found))}.</p>",
+            "<h2>Time by call, the longest first</h2>",
+            bars(found),
+            "<h2>Arena in use, call by call</h2>",
+            f"<p>{escape(memory_summary(found))}.</p>",
+            curve(found),
+            "<h2>All calls in order</h2>",
+            table(found),
+            "</html>",
+            "",
+        ]
+    )
+
+
+def svg(height: float, parts: list[str], label: str) -> str:
+    opening = f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape(label)}">'
+    return "\n".join([opening, *parts, "</svg>"])
+
+
+def bars(found: Report) -> str:
+    """One bar per call, with the user's name for it where there is one."""
+    shown = found.longest()[:BARS]
+    longest = max((call.microseconds for call in shown), default=0) or 1
+    parts = []
+    for number, call in enumerate(shown):
+        top, long = number * BAR, 420 * call.microseconds / longest
+        name = call.source or call.kernel
+        short = name if len(name) <= 52 else f"{name[:51]}…"
+        parts.append(
+            f"<g><title>{escape(f'{call.kernel} {call.source}')}</title>"
+            f'<text x="340" y="{top + 15}" text-anchor="end">{escape(short)}</text>'
+            f'<rect class="bar" x="350" y="{top + 3}" width="{long:.1f}" height="{BAR - 6}"/>'
+            f'<text class="note" x="{356 + long:.1f}" y="{top + 15}">'
+            f"{call.microseconds:.1f} us, {call.share:.1%}</text></g>"
+        )
+    return svg(BAR * len(shown), parts, "time of each call")
+
+
+def curve(found: Report) -> str:
+    """The bytes in use at each call, and the size of the arena above."""
+    if not found.arena:
+        return "<p>No call leaves anything in the arena.</p>"
+    step = WIDTH / len(found.calls)
+    height = 0.9 * CURVE / found.arena
+    points = [f"0,{CURVE}"]
+    for number, call in enumerate(found.calls):
+        level = CURVE - call.in_use * height
+        points += [f"{number * step:.2f},{level:.2f}", f"{(number + 1) * step:.2f},{level:.2f}"]
+    points.append(f"{WIDTH},{CURVE}")
+    top = CURVE - found.arena * height
+    hints = [
+        f'<rect x="{number * step:.2f}" y="0" width="{step:.2f}" height="{CURVE}" '
+        f'fill="transparent"><title>{escape(f"{number}: {call.source or call.kernel}")}, '
+        f"{megabytes(call.in_use)}</title></rect>"
+        for number, call in enumerate(found.calls)
+    ]
+    return svg(
+        CURVE + 2,
+        [
+            f'<polygon class="area" points="{" ".join(points)}"/>',
+            f'<line class="bound" x1="0" x2="{WIDTH}" y1="{top:.2f}" y2="{top:.2f}"/>',
+            f'<text class="note" x="4" y="{top - 5:.2f}">arena {megabytes(found.arena)}</text>',
+            *hints,
+        ],
+        "memory in use at each call",
+    )
+
+
+def table(found: Report) -> str:
+    lines = [_row("th", ("", *COLUMNS))]
+    lines += [_row("td", (str(i), *cells(call))) for i, call in enumerate(found.calls)]
+    return "\n".join(["<table>", *lines, "</table>"])
+
+
+def _row(tag: str, row: tuple[str, ...]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"

@@ -1,0 +1,95 @@
+"""How is something timed fairly? Interleaved rounds on the same cores, and the fastest counts."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.shapes import Shape
+
+SHORTEST = 2e-4
+"""Seconds: whatever is shorter is called several times between two looks at the clock."""
+
+
+@dataclass
+class Contestant:
+    """Something to call again and again, and what it took, in seconds per call."""
+
+    name: str
+    call: Callable[[], object]
+    many: bool = False
+    """It computes in threads of its own even when it may use one only."""
+    repeats: int = 1
+    samples: list[float] = field(default_factory=list)
+
+    @property
+    def best(self) -> float:
+        return min(self.samples)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.samples)
+
+    def sample(self, clock: Callable[[], float]) -> float:
+        call, repeats = self.call, self.repeats
+        start = clock()
+        for _ in range(repeats):
+            call()
+        return (clock() - start) / repeats
+
+    def prepare(self, clock: Callable[[], float]) -> None:
+        """Warms up, and finds how many calls make a sample long enough for the clock."""
+        self.sample(clock)
+        while self.repeats < 4096 and self.sample(clock) * self.repeats < SHORTEST:
+            self.repeats *= 2
+
+
+def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rounds: int) -> None:
+    """
+    Samples all contestants in turn: at least `rounds` times, and until `seconds` are over.
+
+    With one thread the clock is that of the calling thread (of the process for those who compute
+    elsewhere): what other programs do to the machine is mostly not in it. With more it is the
+    wall's.
+    """
+    clocks = [clock_of(each, threads) for each in contestants]
+    for each, clock in zip(contestants, clocks, strict=True):
+        each.prepare(clock)
+    end, done = time.perf_counter() + seconds, 0
+    while done < rounds or time.perf_counter() < end:
+        for each, clock in zip(contestants, clocks, strict=True):
+            each.samples.append(each.sample(clock))
+        done += 1
+
+
+def clock_of(contestant: Contestant, threads: int) -> Callable[[], float]:
+    if threads > 1:
+        return time.perf_counter
+    return time.process_time if contestant.many else time.thread_time
+
+
+def pin(threads: int) -> None:
+    """Keeps this process, and the threads that it will start, on as many cores as it may use."""
+    if hasattr(os, "sched_setaffinity"):
+        allowed = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, allowed[:threads])
+
+
+def made_up(types: Mapping[str, tuple[DType, Shape]], seed: int = 0) -> dict[str, Array]:
+    """Random inputs: normal floats, and whole numbers small enough to be an index or a label."""
+    generator = np.random.default_rng(seed)
+    return {name: _random(generator, *type_) for name, type_ in types.items()}
+
+
+def _random(generator: np.random.Generator, dtype: DType, shape: Shape) -> Array:
+    if dtype.is_float:
+        return generator.standard_normal(shape).astype(dtype.numpy)
+    limit = 2 if dtype.name == "bool" else 4
+    return generator.integers(0, limit, shape).astype(dtype.numpy)

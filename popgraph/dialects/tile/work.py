@@ -1,0 +1,300 @@
+"""How much does a kernel do? Arithmetic, loads and stores, counted in its loops without a run."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects import arith, func, math, memref, scf, vector
+from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+
+from popgraph.dialects.tile.program import CallOp
+from popgraph.dialects.tile.structured import ContractOp
+from popgraph.support.shapes import prod
+
+Numbers: TypeAlias = dict[SSAValue, int]
+"""The index values that are known where the count stands."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is executed: scalar floating-point operations (an fma is two), and bytes."""
+
+    flops: int = 0
+    loaded: int = 0
+    stored: int = 0
+    instructions: int = 0
+    """Operations on floats and memory, a vector counting as one."""
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.flops + other.flops,
+            self.loaded + other.loaded,
+            self.stored + other.stored,
+            self.instructions + other.instructions,
+        )
+
+    def __mul__(self, times: int) -> Work:
+        return Work(
+            self.flops * times,
+            self.loaded * times,
+            self.stored * times,
+            self.instructions * times,
+        )
+
+
+NOTHING = Work()
+
+_FLOPS: dict[type[Operation], int] = {
+    arith.AddfOp: 1,
+    arith.SubfOp: 1,
+    arith.MulfOp: 1,
+    arith.DivfOp: 1,
+    arith.MaximumfOp: 1,
+    arith.MinimumfOp: 1,
+    math.FmaOp: 2,
+    vector.FMAOp: 2,
+}
+"""Floating-point operations per lane; every other function of `math` counts as one."""
+
+_INDICES: dict[type[Operation], Callable[[int, int], int]] = {
+    arith.AddiOp: operator.add,
+    arith.SubiOp: operator.sub,
+    arith.MuliOp: operator.mul,
+    arith.DivUIOp: operator.floordiv,
+    arith.DivSIOp: operator.floordiv,
+    arith.RemUIOp: operator.mod,
+    arith.RemSIOp: operator.mod,
+    arith.MinSIOp: min,
+    arith.MinUIOp: min,
+    arith.MaxSIOp: max,
+    arith.MaxUIOp: max,
+    arith.AndIOp: operator.and_,
+    arith.OrIOp: operator.or_,
+}
+"""The arithmetic of loop bounds; indices are not negative where they are divided."""
+
+_COMPARISONS: tuple[Callable[[int, int], bool], ...] = (
+    operator.eq,
+    operator.ne,
+    *(operator.lt, operator.le, operator.gt, operator.ge),
+    *(operator.lt, operator.le, operator.gt, operator.ge),
+)
+"""By the number of `arith.cmpi`'s predicate."""
+
+
+def lanes(type_: Attribute) -> int:
+    return prod(type_.get_shape()) if isinstance(type_, VectorType) else 1
+
+
+def size(type_: Attribute) -> int:
+    """The bytes of a scalar, a vector or a memory."""
+    if isinstance(type_, VectorType | MemRefType):
+        return prod(type_.get_shape()) * size(type_.element_type)
+    bits = getattr(type_, "bitwidth", 64)  # an index is a word
+    return max(1, bits // 8)
+
+
+def _is_float(type_: Attribute) -> bool:
+    return isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat)
+
+
+def flops_of(op: Operation) -> int:
+    """What one operation adds, all lanes together."""
+    if not op.results or not _is_float(op.results[0].type):
+        return 0
+    known = _FLOPS.get(type(op))
+    if known is None:
+        known = 1 if op.name.startswith("math.") else 0
+    return known * lanes(op.results[0].type)
+
+
+def work_of(op: Operation) -> Work:
+    """What one operation without regions does."""
+    match op:
+        case memref.LoadOp() | vector.LoadOp():
+            return Work(loaded=size(op.results[0].type), instructions=1)
+        case memref.StoreOp():
+            return Work(stored=size(op.value.type), instructions=1)
+        case vector.StoreOp():
+            return Work(stored=size(op.vector.type), instructions=1)
+    flops = flops_of(op)
+    return Work(flops=flops, instructions=1) if flops else NOTHING
+
+
+class Counter:
+    """Counts the kernels of a module; equal counts are made once."""
+
+    def __init__(self, module: ModuleOp) -> None:
+        self._functions = {
+            op.sym_name.data: op
+            for op in module.ops
+            if isinstance(op, func.FuncOp) and op.body.blocks
+        }
+        self._known: dict[tuple[str, int], Work] = {}
+
+    def call(self, op: CallOp) -> Work:
+        """What a call does, all its chunks."""
+        name, chunks = op.callee.string_value(), op.chunks.value.data
+        if (name, chunks) not in self._known:
+            self._known[name, chunks] = self._kernel(self._functions[name], chunks)
+        return self._known[name, chunks]
+
+    def calls(self, ops: Iterable[Operation]) -> Work:
+        """What a section of a program does."""
+        return sum((self.call(op) for op in ops if isinstance(op, CallOp)), NOTHING)
+
+    def function(self, name: str) -> func.FuncOp:
+        return self._functions[name]
+
+    def _kernel(self, function: func.FuncOp, chunks: int) -> Work:
+        body = function.body.block
+        chunk = body.args[0]
+        counted = _Body(body, self._functions)
+        if chunk not in counted.steering:
+            return counted.work({}) * chunks
+        return sum((counted.work({chunk: number}) for number in range(chunks)), NOTHING)
+
+
+class _Body:
+    """A block of a kernel: what runs once, and what runs as often as indices say."""
+
+    def __init__(self, block: Block, functions: Mapping[str, func.FuncOp]) -> None:
+        self._functions = functions
+        self._plain = NOTHING
+        self._numbers: list[Operation] = []
+        self._nested: list[tuple[Operation, list[_Body]]] = []
+        for op in block.ops:
+            bodies = [_Body(inner, functions) for region in op.regions for inner in region.blocks]
+            if bodies or isinstance(op, func.CallOp):
+                self._nested.append((op, bodies))
+            else:
+                self._plain += work_of(op)
+        self.steering = self._steering(block)
+        """The values that decide how often something in here runs."""
+
+    def _steering(self, block: Block) -> set[SSAValue]:
+        wanted: set[SSAValue] = set()
+        for op, bodies in self._nested:
+            wanted.update(v for v in op.operands if isinstance(v.type, IndexType) or _is_bit(v))
+            for body in bodies:
+                wanted |= body.steering
+        for op in reversed(list(block.ops)):
+            if not op.regions and any(result in wanted for result in op.results):
+                self._numbers.insert(0, op)
+                wanted.update(op.operands)
+        return wanted
+
+    def work(self, known: Numbers) -> Work:
+        """One run of the block."""
+        numbers = dict(known)
+        for op in self._numbers:
+            value = evaluated(op, numbers)
+            if value is not None:
+                numbers[op.results[0]] = value
+        total = self._plain
+        for op, bodies in self._nested:
+            total += self._nested_work(op, bodies, numbers)
+        return total
+
+    def _nested_work(self, op: Operation, bodies: list[_Body], numbers: Numbers) -> Work:
+        match op:
+            case scf.ForOp():
+                return _loop(op, bodies[0], numbers)
+            case scf.IfOp():
+                return _branch(op, bodies, numbers)
+            case func.CallOp():
+                body = self._functions[op.callee.string_value()].body.block
+                given = zip(body.args, op.operands, strict=True)
+                inner: Numbers = {argument: numbers[v] for argument, v in given if v in numbers}
+                return _Body(body, self._functions).work(inner)
+        raise AssertionError(f"{op.name} has no count")
+
+
+def _is_bit(value: SSAValue) -> bool:
+    return getattr(value.type, "bitwidth", 0) == 1
+
+
+def _loop(op: scf.ForOp, body: _Body, numbers: Numbers) -> Work:
+    """A loop whose bounds nobody knows before the run counts as one turn."""
+    first, end, step = (numbers.get(value) for value in (op.lb, op.ub, op.step))
+    if first is None or end is None or not step:
+        return body.work(numbers)
+    turns = range(first, end, step)
+    index = op.body.block.args[0]
+    if index not in body.steering:
+        return body.work(numbers) * len(turns) if turns else NOTHING
+    return sum((body.work(numbers | {index: turn}) for turn in turns), NOTHING)
+
+
+def _branch(op: scf.IfOp, bodies: list[_Body], numbers: Numbers) -> Work:
+    """A condition on data counts as the longer branch."""
+    works = [body.work(numbers) for body in bodies]
+    condition = numbers.get(op.cond)
+    if condition is None:
+        return max(works, key=lambda work: work.instructions)
+    place = 0 if condition else 1
+    return works[place] if place < len(works) else NOTHING
+
+
+def evaluated(op: Operation, numbers: Numbers) -> int | None:
+    """The value of index arithmetic, if its operands are known."""
+    if isinstance(op, arith.ConstantOp):
+        return op.value.value.data if isinstance(op.value, IntegerAttr) else None
+    values = [numbers.get(operand) for operand in op.operands]
+    if None in values:
+        return None
+    known = [value for value in values if value is not None]
+    match op:
+        case arith.CmpiOp():
+            return int(_COMPARISONS[op.predicate.value.data](*known))
+        case arith.SelectOp():
+            return known[1] if known[0] else known[2]
+        case arith.IndexCastOp():
+            return known[0]
+    function = _INDICES.get(type(op))
+    if function is None or (function in (operator.floordiv, operator.mod) and not known[1]):
+        return None
+    return function(*known)
+
+
+def contraction_flops(module: ModuleOp) -> int:
+    """
+    What the sums of products of a model cost as they are written: 2 for every term.
+
+    Asked of the module as `graphcore-to-tile` leaves it, this is the number by which all
+    implementations are compared, whatever they save.
+    """
+    return sum(2 * prod(op.sizes) for op in module.walk() if isinstance(op, ContractOp))
+
+
+def written(function: func.FuncOp) -> frozenset[int]:
+    """Which memories of a kernel, counted without the chunk number, it writes to."""
+    found = set()
+    for op in function.walk():
+        match op:
+            case memref.StoreOp():
+                target = op.memref
+            case vector.StoreOp():
+                target = op.base
+            case func.CallOp():  # what is handed on may be written
+                found.update(_places(function, op.operands))
+                continue
+            case _:
+                continue
+        found.update(_places(function, [target]))
+    return frozenset(found)
+
+
+def _places(function: func.FuncOp, values: Iterable[SSAValue]) -> list[int]:
+    block = function.body.block
+    return [
+        value.index - 1
+        for value in values
+        if isinstance(value, BlockArgument)
+        and value.block is block
+        and isinstance(value.type, MemRefType)
+    ]

@@ -1,0 +1,75 @@
+"""Does `popgraph profile` show every kernel, with its user's name, and the memory at its time?"""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from popgraph.backends.c.profile import Profile
+from popgraph.cli import app, timing
+from popgraph.cli.print import options
+from popgraph.compiler import compile, load, lower
+from popgraph.passes.infer_shapes import specialise
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+LENET = str(EXAMPLES / "lenet.pgraph")
+
+
+@pytest.fixture(autouse=True)
+def _unpinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests stay on the cores that they are on."""
+    monkeypatch.setattr(timing, "pin", lambda threads: None)
+
+
+class Page(HTMLParser):
+    """What a page holds: the tags, and whatever it would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.fetched += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
+    files = tmp_path / "p.json", tmp_path / "p.html"
+    arguments = ["--dim", "N=1", "--rounds", "2", "--rows", "3"]
+    result = CliRunner().invoke(
+        app,
+        ["profile", LENET, *arguments, "--json", str(files[0]), "--html", str(files[1])],
+    )
+    assert result.exit_code == 0, result.output
+    found = json.loads(files[0].read_text())
+    calls = found["calls"]
+    assert sum(call["share"] for call in calls) == pytest.approx(1)
+    assert max(call["in_use"] for call in calls) == found["largest_live_set"] <= found["arena"]
+    assert any(call["source"] == "c1/1  lenet.pgraph:18" for call in calls)
+    longest = max(calls, key=lambda call: call["microseconds"])
+    assert longest["kernel"] in result.output
+    assert f"... and {len(calls) - 3} more calls" in result.output
+    page = Page()
+    page.feed(files[1].read_text())
+    assert not page.fetched and "script" not in page.tags
+    assert page.tags.count("svg") == 2 and page.tags.count("tr") == len(calls) + 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_profiled_program_computes_the_same(threads: int) -> None:
+    module, compilation = load(LENET)
+    specialise(module, {"x": (2, 1, 28, 28)}, compilation.weights)
+    lower(module, compilation, options())
+    profile = Profile(module, compilation.weights, threads)
+    inputs = timing.made_up(profile.executable.inputs)
+    expected = compile(LENET, threads=threads)(inputs)
+    for name, values in profile.executable.run(inputs).items():
+        np.testing.assert_array_equal(values, expected[name])
+    assert len(profile.times) == len(profile.calls) > 5
+    assert profile.total > 0 and all(0 <= time <= profile.total * 10 for time in profile.times)

@@ -1,0 +1,142 @@
+"""Is the work of kernels counted as a run would count it, and memory as the plan counts it?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.compiler import load, lower, parse_ir
+from popgraph.dialects.tile import CallOp, ProgramOp
+from popgraph.dialects.tile.lifetimes import bytes_in_use, bytes_touched, calls
+from popgraph.dialects.tile.work import Counter, Work, contraction_flops, written
+from popgraph.passes.base import Compilation
+from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.pipeline import Options
+from popgraph.testing import Network, build_network, networks
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def parsed(text: str) -> ModuleOp:
+    return parse_ir(text, Compilation())
+
+
+def call(body: str, chunks: int = 1) -> Work:
+    """The work of a call of a kernel on one memory of 64 floats."""
+    module = parsed(f"""
+func.func private @kernel(%chunk: index, %x: memref<64xf32>) {{
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %four = arith.constant 4 : index
+  %ten = arith.constant 10 : index
+  {body}
+  func.return
+}}
+tile.program @main arena 0 : i64 persistent 0 : i64 lower_bound 0 : i64 prepare {{
+^bb0:
+}} body {{
+  %x = tile.buffer "input" at 0 : i64 named <"x"> : memref<64xf32>
+  tile.call @kernel chunks {chunks} : i64(%x) : memref<64xf32>
+}}""")
+    (program,) = (op for op in module.ops if isinstance(op, ProgramOp))
+    (only,) = calls(program)
+    return Counter(module).call(only)
+
+
+def test_a_vector_counts_all_its_lanes() -> None:
+    found = call("""
+  %v = vector.load %x[%zero] : memref<64xf32>, vector<16xf32>
+  %w = vector.fma %v, %v, %v : vector<16xf32>
+  %y = math.exp %w : vector<16xf32>
+  vector.store %y, %x[%zero] : memref<64xf32>, vector<16xf32>""")
+    assert found == Work(flops=48, loaded=64, stored=64, instructions=4)
+
+
+def test_loops_multiply() -> None:
+    found = call("""
+  scf.for %i = %zero to %ten step %four {
+    scf.for %j = %zero to %four step %one {
+      %v = memref.load %x[%j] : memref<64xf32>
+      %w = arith.addf %v, %v : f32
+    }
+  }""")
+    assert found == Work(flops=12, loaded=48, instructions=24)
+
+
+def test_bounds_may_follow_other_loops_and_the_chunk() -> None:
+    found = call(
+        """
+  %first = arith.muli %chunk, %four : index
+  %after = arith.addi %first, %four : index
+  %last = arith.minsi %after, %ten : index
+  scf.for %i = %first to %last step %one {
+    scf.for %j = %zero to %i step %one {
+      %v = memref.load %x[%j] : memref<64xf32>
+    }
+  }""",
+        chunks=3,
+    )
+    assert found.loaded == 4 * sum(range(10))
+
+
+def test_a_branch_counts_when_it_is_taken() -> None:
+    found = call("""
+  scf.for %i = %zero to %ten step %one {
+    %small = arith.cmpi slt, %i, %four : index
+    scf.if %small {
+      %v = memref.load %x[%i] : memref<64xf32>
+    }
+  }""")
+    assert found.loaded == 4 * 4
+
+
+def planned(module: ModuleOp, compilation: Compilation) -> tuple[ModuleOp, ProgramOp]:
+    lower(module, compilation, replace(Options(), vector_bytes=32, registers=16))
+    (program,) = (op for op in module.ops if isinstance(op, ProgramOp))
+    return module, program
+
+
+@given(networks())
+def test_the_fullest_moment_is_what_the_plan_calls_its_bound(network: Network) -> None:
+    compilation = Compilation()
+    module, program = planned(build_network(network, compilation.weights), compilation)
+    if program.prepare.block.is_empty:
+        used = bytes_in_use(program, Counter(module))
+        assert max(used, default=0) == program.lower_bound.value.data
+
+
+def test_a_network_does_what_its_products_ask_for() -> None:
+    module, compilation = load(EXAMPLES / "mlp.pgraph")
+    specialise(module, {"x": (1, 64)}, compilation.weights)
+    lower(module, compilation, Options(), until="graphcore-to-tile")
+    assert contraction_flops(module) == 2 * (64 * 32 + 32 * 10)
+    module, program = planned(module, compilation)
+    work = Counter(module).calls(program.body.block.ops)
+    assert contraction_flops(module) == 0
+    assert 2 * (64 * 32 + 32 * 10) <= work.flops <= 2.1 * (64 * 32 + 32 * 10)
+
+
+def test_only_results_are_written_and_buffers_count_once() -> None:
+    module, compilation = load(EXAMPLES / "mlp.pgraph")
+    specialise(module, {"x": (1, 64)}, compilation.weights)
+    module, program = planned(module, compilation)
+    first = next(op for op in program.body.block.ops if isinstance(op, CallOp))
+    (function,) = (
+        op
+        for op in module.ops
+        if isinstance(op, func.FuncOp) and op.sym_name.data == first.callee.string_value()
+    )
+    assert written(function) == {len(first.arguments) - 1}
+    owners = [value.owner for value in first.arguments]
+    assert bytes_touched(owners) == 4 * (64 + 64 * 32 + 32 + 32)
+    assert bytes_touched(owners + owners) == bytes_touched(owners)
+
+
+def test_what_no_kernel_is_has_no_count() -> None:
+    with pytest.raises(KeyError):
+        Counter(parsed("builtin.module {}")).function("kernel")
