@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed, is_identity, linear
+from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.readings import (
     Reading,
@@ -43,25 +44,6 @@ So many operations on one element hide the time of a load: one more that is fuse
 
 Every fusion writes the body again, so without a limit chains would take the square of their length.
 """
-
-COSTLY = (
-    arith.DivfOp,
-    arith.DivSIOp,
-    arith.RemSIOp,
-    math.ExpOp,
-    math.ExpM1Op,
-    math.LogOp,
-    math.Log1pOp,
-    math.SqrtOp,
-    math.SinOp,
-    math.CosOp,
-    math.TanOp,
-    math.AtanOp,
-    math.TanhOp,
-    math.ErfOp,
-    math.PowFOp,
-)
-"""What must not be computed twice."""
 
 Consumer = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.ScatterOp
 
@@ -243,7 +225,7 @@ def _asks_for_index(producer: tile.MapOp) -> bool:
 
 
 def _is_costly(producer: tile.MapOp) -> bool:
-    return any(isinstance(op, COSTLY) for op in producer.body.block.ops)
+    return any(map(is_costly, producer.body.block.ops))
 
 
 def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int) -> bool:

@@ -14,13 +14,14 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, IntsAttr
 from popgraph.dialects.tile.affine import Linear, linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, layout_of
+from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.outline_kernels import structure_of
 from popgraph.passes.reduction_order import Order, orders
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
-from popgraph.passes.tile_loops.bodies import indexed_dims, lane_bytes, lane_type
+from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
 from popgraph.passes.tile_loops.panels import balanced, last_panel
 from popgraph.support.shapes import prod
 

@@ -25,9 +25,10 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation
 
-from popgraph.backends.c import expressions
+from popgraph.backends.c import conversions, expressions
 from popgraph.backends.reference.memory import numpy_dtype
 from popgraph.backends.reference.scalars import PLAIN, TYPED, function_of
+from popgraph.dialects.tile.scalars import SCALARS
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 
@@ -52,9 +53,17 @@ def results(op: Operation, *columns: Any) -> list[Any]:
 
 
 def test_everything_that_c_computes_is_known() -> None:
-    tables = (expressions.FLOAT, expressions.INT, expressions.CONVERT)
+    tables = (expressions.FLOAT, expressions.INT, conversions.CONVERSIONS)
     wanted = {name for table in tables for name in table}
     assert wanted <= {op.name for op in (*PLAIN, *TYPED)}
+
+
+def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
+    """The table of scalars is the one list; what both backends compute follows it."""
+    assert set(SCALARS) <= {*PLAIN, *TYPED}
+    elsewhere = {"arith.select", "arith.bitcast", "arith.cmpf", "arith.cmpi"}
+    tables = (expressions.FLOAT, expressions.INT, conversions.CONVERSIONS, elsewhere)
+    assert {op.name for op in SCALARS} <= {name for table in tables for name in table}
 
 
 def test_float32_is_not_computed_in_double() -> None:

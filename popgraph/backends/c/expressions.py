@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.backends.c import types
+from popgraph.backends.c.conversions import cast, conversion, converted, narrowed, widened
 from popgraph.backends.c.types import Element
 from popgraph.support.errors import UnsupportedError
 
@@ -42,8 +43,17 @@ def _choice(condition: str, mask: str) -> Row:
     return Row(f"{condition} ? {{a}} : {{b}}", _BLEND.replace("{mask}", mask))
 
 
-def _libm(name: str) -> Row:
-    return Row(f"{name}{{f}}({{a}})")
+def _function(name: str, arguments: str = "{a}") -> Row:
+    return Row(f"{name}{{f}}({arguments})")
+
+
+def _near(name: str) -> Row:
+    """A function that vectors compute for small arguments, libm for the others."""
+    near, far = f"popgraph_near_{name}{{f}}", f"{name}{{f}}"
+    return Row(
+        f"(POPGRAPH_IS_NEAR({{a}}) ? {near}({{a}}) : {far}({{a}}))",
+        f"POPGRAPH_NEAR_LANES({{T}}, {{E}}, {{n}}, {near}, {far}, {{a}})",
+    )
 
 
 FLOAT: Mapping[str, Row] = {
@@ -60,23 +70,23 @@ FLOAT: Mapping[str, Row] = {
         "({a} <= {b} || {a} != {a})", "({M})({a} <= {b}) | ({M})({a} != {a})"
     ),
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
-    "math.atan": _libm("atan"),
-    "math.ceil": _libm("ceil"),
-    "math.cos": _libm("cos"),
-    "math.erf": _libm("popgraph_erf"),
-    "math.exp": _libm("popgraph_exp"),
-    "math.expm1": _libm("expm1"),
-    "math.floor": _libm("floor"),
-    "math.fma": Row("fma{f}({a}, {b}, {c})"),
-    "math.log": _libm("popgraph_log"),
-    "math.log1p": _libm("log1p"),
-    "math.powf": Row("pow{f}({a}, {b})"),
+    "math.atan": _function("popgraph_atan"),
+    "math.ceil": _function("ceil"),
+    "math.cos": _near("cos"),
+    "math.erf": _function("popgraph_erf"),
+    "math.exp": _function("popgraph_exp"),
+    "math.expm1": _function("popgraph_expm1"),
+    "math.floor": _function("floor"),
+    "math.fma": _function("fma", "{a}, {b}, {c}"),
+    "math.log": _function("popgraph_log"),
+    "math.log1p": _function("popgraph_log1p"),
+    "math.powf": _function("popgraph_pow", "{a}, {b}"),
     # The rounding mode is never changed, so this is to the nearest, ties to even.
-    "math.roundeven": _libm("rint"),
-    "math.sin": _libm("sin"),
-    "math.sqrt": _libm("sqrt"),
-    "math.tan": _libm("tan"),
-    "math.tanh": _libm("popgraph_tanh"),
+    "math.roundeven": _function("rint"),
+    "math.sin": _near("sin"),
+    "math.sqrt": _function("sqrt"),
+    "math.tan": _near("tan"),
+    "math.tanh": _function("popgraph_tanh"),
     # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
     "vector.fma": _same("{a} * {b} + {c}"),
 }
@@ -101,14 +111,26 @@ INT: Mapping[str, Row] = {
     "arith.ori": _same("({T})({a} | {b})"),
     "arith.xori": _same("({T})({a} ^ {b})"),
     # A shift by the width or more empties the number (it would be undefined in C).
-    "arith.shli": Row("({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0"),
-    "arith.shrui": Row("({W}){b} < {bits} ? ({T})(({W}){a} >> ({W}){b}) : 0"),
-    "arith.shrsi": Row("({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))"),
+    "arith.shli": Row(
+        "({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0",
+        "({T})((({M}){a} << (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+    ),
+    "arith.shrui": Row(
+        "({W}){b} < {bits} ? ({T})(({W}){a} >> ({W}){b}) : 0",
+        "({T})((({M}){a} >> (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+    ),
+    "arith.shrsi": Row(
+        "({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))",
+        "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & {bits} - 1)",
+    ),
     "arith.maxsi": _choice("{a} > {b}", "({M})({a} > {b})"),
     "arith.minsi": _choice("{a} < {b}", "({M})({a} < {b})"),
     "arith.maxui": _choice("({W}){a} > ({W}){b}", "({M})(({W}){a} > ({W}){b})"),
     "arith.minui": _choice("({W}){a} < ({W}){b}", "({M})(({W}){a} < ({W}){b})"),
-    "math.absi": Row("{a} < 0 ? ({T})(0 - ({U}){a}) : {a}"),
+    "math.absi": Row(
+        "{a} < 0 ? ({T})(0 - ({U}){a}) : {a}",
+        "({T})((({M}){a} ^ ({M})({a} < 0)) - ({M})({a} < 0))",
+    ),
 }
 
 INDEX: Mapping[str, Row] = {
@@ -167,24 +189,6 @@ CMPI: Sequence[Row] = (
 )
 """By the number of the predicate: eq ne slt sle sgt sge ult ule ugt uge."""
 
-CONVERT: Mapping[str, str] = {
-    "arith.index_cast": "({T}){a}",
-    "arith.sitofp": "({T}){a}",
-    "arith.uitofp": "({T})({W}){a}",
-    # As a C cast does: what does not fit the integer is whatever the machine makes of it.
-    "arith.fptosi": "({T}){a}",
-    "arith.fptoui": "({T}){a}",
-    "arith.extf": "({T}){a}",
-    "arith.truncf": "({T}){a}",
-    "arith.extsi": "({T}){a}",
-    "arith.extui": "({T})({W}){a}",
-    "arith.trunci": "({T}){a}",
-}
-"""From one element type to another."""
-
-_SIGNED_CONVERSIONS = frozenset({"arith.index_cast", "arith.sitofp", "arith.extsi"})
-"""Those that take a boolean for a number of one bit with a sign: true is -1."""
-
 _TABLES: Mapping[str, Mapping[str, Row]] = {
     "float": FLOAT,
     "half": FLOAT,
@@ -199,8 +203,9 @@ def expression(op: Operation, operands: Sequence[str]) -> str:
     special = _SPECIAL.get(op.name)
     if special is not None:
         return special(op, operands)
-    if op.name in CONVERT:
-        return _by_lanes(op, operands, lambda names: _converted(op, names))
+    name = conversion(op)
+    if name is not None:
+        return converted(name, op.operands[0].type, op.results[0].type, *operands)
     row = find(op)
     whole = isinstance(op.operands[0].type, VectorType) and _element(op).kind != "half"
     if whole and row.vector is not None:
@@ -213,7 +218,8 @@ def find(op: Operation) -> Row:
     if op.name in ("arith.cmpf", "arith.cmpi", "tile.compare"):
         predicate = op.properties["predicate"]
         assert isinstance(predicate, IntegerAttr)
-        return (CMPI if op.name == "arith.cmpi" else CMPF)[predicate.value.data]
+        floats = _element(op).kind in ("float", "half")
+        return (CMPF if floats else CMPI)[predicate.value.data]
     if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
         return FLOAT_AND_NUMBER[op.name]
     row = _TABLES.get(_element(op).kind, {}).get(op.name)
@@ -241,8 +247,8 @@ def _computed(op: Operation, row: Row, operands: Sequence[str]) -> str:
     found, result = _element(op), types.element(op.results[0].type)
     width = f"u{found.bits}"
     if found.kind == "half":
-        operands = [f"{found.name}_to_f32({operand})" for operand in operands]
-    if found.kind == "bool" and op.name == "arith.cmpi":
+        operands = [widened(found, operand, None) for operand in operands]
+    if found.kind == "bool" and op.name.endswith((".cmpi", ".compare")):
         operands, width = [f"(-(i32){operand})" for operand in operands], "u32"
     computed = row.scalar.format_map(
         {
@@ -254,24 +260,7 @@ def _computed(op: Operation, row: Row, operands: Sequence[str]) -> str:
             "bits": found.bits,
         }
     )
-    return f"f32_to_{result.name}({computed})" if result.kind == "half" else computed
-
-
-def _converted(op: Operation, operands: Sequence[str]) -> str:
-    """One element of one type to one of another."""
-    found, result = _element(op), types.element(op.results[0].type)
-    (operand,) = operands
-    width = f"u{found.bits}"
-    if found.name == "bf16":
-        operand = f"bf16_to_f32({operand})"
-    if found.kind == "bool":
-        sign = "-" if op.name in _SIGNED_CONVERSIONS else ""
-        operand, width = f"({sign}(i32){operand})", "u32"
-    if result.kind == "bool":
-        return f"({operand} & 1)"
-    target = "f32" if result.name == "bf16" else result.name
-    computed = CONVERT[op.name].format_map({"a": operand, "T": target, "W": width})
-    return f"f32_to_bf16({computed})" if result.name == "bf16" else computed
+    return narrowed(result, computed, None) if result.kind == "half" else computed
 
 
 def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
@@ -279,8 +268,15 @@ def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
     type_ = op.operands[0].type
     found, count = types.element(type_), types.lanes(type_)
     unsigned = f"u{found.lane_bits}x{count}"
-    names = dict(zip("abc", operands, strict=False))
-    return {**names, "T": types.value(type_), "U": unsigned, "W": unsigned, "M": unsigned}
+    return {
+        **dict(zip("abc", operands, strict=False)),
+        "T": types.value(type_),
+        **dict.fromkeys("UWM", unsigned),
+        "E": found.lanes_name,
+        "n": str(count),
+        "f": "" if found.bits == 64 else "f",
+        "bits": str(found.bits),
+    }
 
 
 def _as_mask(op: Operation, computed: str) -> str:
@@ -288,11 +284,8 @@ def _as_mask(op: Operation, computed: str) -> str:
     result = op.results[0].type
     if not op.name.startswith(("arith.cmp", "tile.compare")):
         return computed
-    name, count = types.value(result), types.lanes(result)
-    found = _element(op)
-    if found.lane_bits == 32:
-        return f"({name})({computed})"
-    return f"__builtin_convertvector((i{found.lane_bits}x{count})({computed}), {name})"
+    count, lane = types.lanes(result), f"i{_element(op).lane_bits}"
+    return cast(f"(({lane}x{count})({computed}))", lane, "i32", count)
 
 
 def _by_lanes(
@@ -327,8 +320,7 @@ def _select(op: Operation, operands: Sequence[str]) -> str:
         return f"{condition} ? {chosen} : {other}"
     type_ = op.results[0].type
     bits = types.element(type_).lane_bits
-    if bits != 32:
-        condition = f"__builtin_convertvector({condition}, i{bits}x{count})"
+    condition = cast(condition, "i32", f"i{bits}", count)
     fields = {"a": chosen, "b": other, "T": types.value(type_), "M": f"u{bits}x{count}"}
     return _BLEND.replace("{mask}", f"(u{bits}x{count}){condition}").format_map(fields)
 
@@ -348,10 +340,10 @@ def _broadcast(op: Operation, operands: Sequence[str]) -> str:
     target = types.value(op.results[0].type)
     if found.kind == "bool":
         return f"(-(i32){operand}) - ({target}){{0}}"
-    if found.kind == "float":
-        # Not a sum: it would lose the sign of -0.
-        return f"{operand} - ({target}){{0}}"
-    return f"({target}){{{', '.join([operand] * (count or 1))}}}"
+    if found.kind == "none":
+        return f"({target}){{{', '.join([operand] * (count or 1))}}}"
+    # Not a sum: it would lose the sign of -0.
+    return f"({found.name}){operand} - ({target}){{0}}"
 
 
 def _extract(op: Operation, operands: Sequence[str]) -> str:

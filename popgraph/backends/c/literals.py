@@ -34,9 +34,7 @@ def literal(attribute: Attribute, type_: Attribute) -> str:
 def _number(value: float | int, found: Element, type_: Attribute) -> str:
     if found.kind == "half":
         rounded = np.array(value).astype(dtypes.from_ir(type_).numpy)
-        if found.name == "bf16":
-            return f"{int(rounded.view(np.uint16)):#06x}"
-        return f"((f16){_float(float(rounded), 'f')})"
+        return f"{int(rounded.view(np.uint16)):#06x}"
     if found.kind == "float":
         return _float(float(value), "f" if found.bits == 32 else "")
     if found.kind == "bool":

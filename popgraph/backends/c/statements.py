@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import MemRefType, VectorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.c import literals, types
+from popgraph.backends.c.conversions import cast
 from popgraph.backends.c.expressions import expression
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.support.errors import UnsupportedError
@@ -199,7 +200,8 @@ def _vector_load(body: Body, op: Operation) -> None:
     assert isinstance(op, vector.LoadOp)
     text = _vector_memory(body, op.result.type, op.base, op.indices)
     if types.element(op.result.type).kind == "bool":
-        text = f"__builtin_convertvector({text} != 0, {types.value(op.result.type)})"
+        count = types.lanes(op.result.type)
+        text = cast(f"((i8x{count})({text} != 0))", "i8", "i32", count)
     body.define(op.result, text)
 
 
@@ -207,8 +209,7 @@ def _vector_store(body: Body, op: Operation) -> None:
     assert isinstance(op, vector.StoreOp)
     stored = body.name(op.vector)
     if types.element(op.vector.type).kind == "bool":
-        bytes_ = f"u8x{types.lanes(op.vector.type)}"
-        stored = f"__builtin_convertvector({stored} & 1, {bytes_})"
+        stored = cast(f"({stored} & 1)", "i32", "u8", types.lanes(op.vector.type))
     body.line(f"{_vector_memory(body, op.vector.type, op.base, op.indices)} = {stored};")
 
 

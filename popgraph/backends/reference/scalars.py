@@ -9,10 +9,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects import arith, math, vector
+from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Operation
 
 from popgraph.backends.reference.memory import literal_value, numpy_dtype
 from popgraph.dialects import tile
+from popgraph.support import dtypes
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -158,12 +160,26 @@ _FLOAT: tuple[Function, ...] = (
 """By predicate number: false, oeq, ogt, oge, olt, ole, one, ord, ueq, ... une, uno, true."""
 
 
-def compare_integers(op: arith.CmpiOp) -> Function:
+def compare_integers(op: arith.CmpiOp | tile.CompareOp) -> Function:
     number = op.predicate.value.data
     if number < len(_SIGNED):
         return _SIGNED[number]
     compare = _SIGNED[number - 4]  # ult follows sge, as slt follows ne
     return lambda lhs, rhs: compare(unsigned(lhs), unsigned(rhs))
+
+
+def compare_lanes(op: tile.CompareOp) -> Function:
+    """As the stock comparison of such elements does."""
+    assert isinstance(op.lhs.type, VectorType)
+    if dtypes.from_ir(op.lhs.type.element_type).is_float:
+        return _FLOAT[op.predicate.value.data]
+    return compare_integers(op)
+
+
+def convert_lanes(op: tile.ConvertOp) -> Function:
+    """As the stock conversion of that name does."""
+    (kind,) = (kind for kind in TYPED if kind.name == op.conversion.data)
+    return TYPED[kind](op)
 
 
 def result_dtype(op: Operation) -> np.dtype[np.generic]:
@@ -226,7 +242,8 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.ConstantOp: constant,
     arith.CmpiOp: compare_integers,
     arith.CmpfOp: lambda op: _FLOAT[op.predicate.value.data],
-    tile.CompareOp: lambda op: _FLOAT[op.predicate.value.data],
+    tile.CompareOp: compare_lanes,
+    tile.ConvertOp: convert_lanes,
     arith.IndexCastOp: to_result,
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,

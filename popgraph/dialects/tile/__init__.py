@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.lanes import CompareOp, PrefetchOp, SelectOp
+from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
 from popgraph.dialects.tile.structured import (
     AssembleOp,
@@ -31,6 +31,7 @@ TILE = Dialect(
         CompareOp,
         PrefetchOp,
         ContractOp,
+        ConvertOp,
         ElementOp,
         IndexOp,
         KernelOp,
@@ -56,6 +57,7 @@ __all__ = [
     "CompareOp",
     "PrefetchOp",
     "ContractOp",
+    "ConvertOp",
     "ElementOp",
     "IndexOp",
     "KernelOp",

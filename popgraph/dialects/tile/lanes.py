@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
-    AnyFloatConstr,
     IndexType,
     IntegerAttr,
     MemRefType,
+    StringAttr,
     VectorType,
     i1,
     i64,
 )
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
     IRDLOperation,
@@ -28,6 +29,12 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 
+@functools.cache
+def vector_of(element: Attribute, lanes: int) -> VectorType:
+    """A type of vectors, made once: xDSL checks every attribute that is made."""
+    return VectorType(element, [lanes])
+
+
 def mask_type(value: SSAValue) -> VectorType:
     """A boolean for every lane of a vector."""
     assert isinstance(value.type, VectorType)
@@ -36,9 +43,9 @@ def mask_type(value: SSAValue) -> VectorType:
 
 @irdl_op_definition
 class CompareOp(IRDLOperation):
-    """`arith.cmpf` on vectors, lane by lane; the predicates have the same numbers."""
+    """`arith.cmpf` or `arith.cmpi` on vectors, lane by lane, with the numbers of its predicates."""
 
-    T: ClassVar = VarConstraint("T", VectorType.constr(AnyFloatConstr))
+    T: ClassVar = VarConstraint("T", VectorType.constr(AnyAttr()))
     name = "tile.compare"
     predicate = prop_def(IntegerAttr)
     lhs = operand_def(T)
@@ -78,6 +85,38 @@ class SelectOp(IRDLOperation):
     def verify_(self) -> None:
         if self.condition.type != mask_type(self.lhs):
             raise VerifyException("a condition has a boolean per lane")
+
+
+CONVERSIONS = frozenset(
+    f"arith.{name}"
+    for name in ("index_cast", "sitofp", "uitofp", "fptosi", "fptoui", "extsi", "extui", "trunci")
+)
+"""The stock conversions that have no form for vectors."""
+
+
+@irdl_op_definition
+class ConvertOp(IRDLOperation):
+    """A stock conversion, here named, on vectors: `tile.convert "arith.sitofp"`, lane by lane."""
+
+    name = "tile.convert"
+    conversion = prop_def(StringAttr)
+    operand = operand_def(VectorType)
+    result = result_def(VectorType)
+    traits = traits_def(Pure())
+    assembly_format = "$conversion $operand attr-dict `:` type($operand) `->` type($result)"
+
+    def __init__(self, conversion: str, operand: SSAValue, result: VectorType) -> None:
+        super().__init__(
+            operands=[operand],
+            properties={"conversion": StringAttr(conversion)},
+            result_types=[result],
+        )
+
+    def verify_(self) -> None:
+        if self.conversion.data not in CONVERSIONS:
+            raise VerifyException(f"{self.conversion} is no conversion")
+        if mask_type(self.operand) != mask_type(self.result):
+            raise VerifyException("a conversion keeps the number of lanes")
 
 
 @irdl_op_definition

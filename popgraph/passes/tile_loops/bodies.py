@@ -4,47 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects import arith, math
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, Float64Type, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
 from popgraph.passes.tile_loops.access import Place, element_index
 from popgraph.passes.tile_loops.vectors import in_lanes, lanes_of
-from popgraph.passes.tile_loops.writer import Writer, vector_of
-
-LANEWISE: tuple[type[Operation], ...] = (
-    arith.AddfOp,
-    arith.SubfOp,
-    arith.MulfOp,
-    arith.DivfOp,
-    arith.NegfOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
-    math.AbsFOp,
-    math.ExpOp,
-    math.ExpM1Op,
-    math.LogOp,
-    math.Log1pOp,
-    math.SqrtOp,
-    math.SinOp,
-    math.CosOp,
-    math.TanOp,
-    math.AtanOp,
-    math.TanhOp,
-    math.ErfOp,
-    math.PowFOp,
-    math.FloorOp,
-    math.CeilOp,
-    math.RoundEvenOp,
-    math.FmaOp,
-)
-"""What works on vectors as on scalars."""
+from popgraph.passes.tile_loops.writer import INDEX, Writer
 
 
 def lane_type(types: Sequence[Attribute]) -> Attribute | None:
-    """The one float type that vectors of these are made of, if there is one."""
+    """The one float type that sums of products on vectors are made of, if there is one."""
     kinds = set(types)
     if len(kinds) != 1:
         return None
@@ -52,24 +25,28 @@ def lane_type(types: Sequence[Attribute]) -> Attribute | None:
     return kind if isinstance(kind, Float32Type | Float64Type) else None
 
 
-def lane_bytes(kind: Attribute) -> int:
-    return 8 if isinstance(kind, Float64Type) else 4
+def widest_lane(types: Sequence[Attribute], *bodies: Block, along: int | None = None) -> int:
+    """
+    The size of the widest lane, in bytes, when these elements go through these bodies as vectors.
+
+    0 when something in them has no form for vectors, as the index of the dimension that vectors
+    run `along`.
+    """
+    sizes = {lane_bytes(kind) for kind in types}
+    for body in bodies:
+        if along in indexed_dims(body):
+            return 0
+        for op in body.ops:
+            if not _works_on_lanes(op):
+                return 0
+            # What is an index is the same for all lanes.
+            kinds = {result.type for result in op.results} - {INDEX}
+            sizes.update(map(lane_bytes, kinds))
+    return 0 if 0 in sizes else max(sizes, default=0)
 
 
-def works_on_lanes(block: Block, kind: Attribute) -> bool:
-    """Whether every operation of a body works on vectors of `kind`."""
-    return all(_works_on_lanes(op, kind) for op in block.ops)
-
-
-def _works_on_lanes(op: Operation, kind: Attribute) -> bool:
-    match op:
-        case tile.YieldOp():
-            return True
-        case arith.CmpfOp():
-            return op.lhs.type == kind
-        case arith.ConstantOp() | arith.SelectOp():
-            return op.results[0].type == kind
-    return isinstance(op, LANEWISE) and op.results[0].type == kind
+def _works_on_lanes(op: Operation) -> bool:
+    return isinstance(op, tile.YieldOp | tile.IndexOp | arith.ConstantOp) or type(op) in SCALARS
 
 
 def indexed_dims(block: Block) -> frozenset[int]:
@@ -100,34 +77,22 @@ def inline(place: Place, block: Block, arguments: Sequence[SSAValue]) -> list[SS
                 index = element_index(writer, type_, indices)
                 values[op.result] = writer.load_input(memory, index)
             case _:
-                for old, new in zip(op.results, _written(writer, op, operands), strict=True):
-                    values[old] = new
+                (result,) = op.results
+                values[result] = _written(writer, op, operands)
     raise AssertionError("a body ends with tile.yield")
 
 
-def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> list[SSAValue]:
+def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
     lanes = max(map(lanes_of, operands), default=0)
-    if lanes and isinstance(op, arith.CmpfOp):
-        lhs, rhs = (in_lanes(writer, value, lanes) for value in operands)
-        return [writer.once(tile.CompareOp(op.predicate.value.data, lhs, rhs))]
-    if lanes and isinstance(op, arith.SelectOp):
-        condition, lhs, rhs = (in_lanes(writer, value, lanes) for value in operands)
-        return [writer.once(tile.SelectOp(condition, lhs, rhs))]
     if lanes:
-        operands = [in_lanes(writer, value, lanes) for value in operands]
-    types = [vector_of(old.type, lanes) if lanes else old.type for old in op.results]
-    clone = type(op).create(
-        operands=operands,
-        result_types=types,
-        properties=op.properties.copy(),
-        attributes=op.attributes.copy(),
-    )
-    if len(types) == 1 and is_side_effect_free(clone) and not isinstance(clone, _TRAPPING):
-        return [writer.once(clone)]
-    writer.do(clone)
-    for result in clone.results:
-        writer.depths[result] = len(writer.levels) - 1
-    return list(clone.results)
-
-
-_TRAPPING = (arith.DivSIOp, arith.DivUIOp, arith.RemSIOp, arith.RemUIOp)
+        made = on_lanes(op, [in_lanes(writer, value, lanes) for value in operands], lanes)
+    else:
+        made = type(op).create(
+            operands=operands,
+            result_types=[result.type for result in op.results],
+            properties=op.properties.copy(),
+            attributes=op.attributes.copy(),
+        )
+    if is_side_effect_free(made) and not is_trapping(op):
+        return writer.once(made)
+    return writer.add(made)

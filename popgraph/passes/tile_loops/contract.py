@@ -23,7 +23,7 @@ from popgraph.passes.tile_loops.access import (
     spans,
     tensor,
 )
-from popgraph.passes.tile_loops.bodies import lane_type, works_on_lanes
+from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
 from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.index import Index
@@ -72,9 +72,9 @@ class ContractLoops:
             offset(tensor(value), split_map(map_, dim, lanes), self.sizes)
             for value, map_ in zip(values, maps, strict=True)
         ]
-        kind = lane_type([element(value) for value in values])
         self.kind = element(op.lhs)
-        self.finish_in_lanes = kind is not None and works_on_lanes(op.finish.block, kind)
+        kinds = [element(value) for value in values]
+        self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
         self._check()
         self._group()
         self.cut = self._cut()

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import Linear
+from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
-from popgraph.passes.tile_loops.bodies import lane_bytes, lane_type
 from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
@@ -42,7 +42,7 @@ def shared_out(
     write what belongs to the next one, or to nobody.
     """
     inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
-    width = vector_bytes // lane_bytes(kind)
+    width = vector_bytes // (lane_bytes(kind) or vector_bytes)
     steps = [width if dim == inner else 1 for dim in dims]
     return split([shape[dim] for dim in dims], prod(shape), steps)
 
@@ -91,8 +91,6 @@ def copy(
 
 
 def _lanes(groups: list[Group], forms: list[Linear], kind: Attribute, vector_bytes: int) -> int:
-    if not groups or lane_type([kind]) is None:
+    if not groups or any(form.stride(groups[-1].last) != 1 for form in forms):
         return 0
-    if any(form.stride(groups[-1].last) != 1 for form in forms):
-        return 0
-    return fitting_lanes(groups[-1].extent, vector_bytes // lane_bytes(kind))
+    return fitting_lanes(groups[-1].extent, vector_bytes, lane_bytes(kind))

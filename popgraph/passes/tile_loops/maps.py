@@ -23,9 +23,7 @@ from popgraph.passes.tile_loops.access import (
 from popgraph.passes.tile_loops.bodies import (
     indexed_dims,
     inline,
-    lane_bytes,
-    lane_type,
-    works_on_lanes,
+    widest_lane,
 )
 from popgraph.passes.tile_loops.chunking import split
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, read, run, write
@@ -61,15 +59,16 @@ class MapLoops:
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
         """How many elements one vector holds; 0 when the map is not for vectors."""
         op = self.op
-        kind = lane_type([tensor(value).element_type for value in [*op.inputs, *op.outputs]])
-        if kind is None or not self.groups or not works_on_lanes(op.body.block, kind):
+        if not self.groups:
             return 0
         inner = self.groups[-1].last
+        kinds = [tensor(value).element_type for value in [*op.inputs, *op.outputs]]
+        widest = widest_lane(kinds, op.body.block, along=inner)
         strides = [form.stride(inner) for form in forms]
         results = strides[len(op.inputs) :]
-        if any(stride not in (0, 1) for stride in strides) or set(results) != {1}:
+        if not set(strides) <= {0, 1} or set(results) != {1}:
             return 0
-        return fitting_lanes(self.groups[-1].extent, vector_bytes // lane_bytes(kind))
+        return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
 
     def kernel(self) -> tile.KernelOp:
         op = self.op

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -25,9 +25,7 @@ from popgraph.passes.tile_loops.access import (
 from popgraph.passes.tile_loops.bodies import (
     indexed_dims,
     inline,
-    lane_bytes,
-    lane_type,
-    works_on_lanes,
+    widest_lane,
 )
 from popgraph.passes.tile_loops.chunking import split
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
@@ -111,34 +109,27 @@ class ReduceLoops:
         what = self.what
         factors = self.forms[: len(what.inputs)]
         kinds = [tensor(value).element_type for value in what.inputs]
-        kind = lane_type([*kinds, *[type_of(initial) for initial in what.initial]])
-        if kind is None or not works_on_lanes(what.body, kind):
-            return Mode(Lanes.NOTHING)
-        most = vector_bytes // lane_bytes(kind)
-        if self.outer and self._results_in_lanes(kind):
-            extent = self.outer[-1].extent
-            lanes = fitting_lanes(extent, most)
+        kinds += [type_of(initial) for initial in what.initial]
+        if self.outer and self._results_in_lanes():
+            extent, inner = self.outer[-1].extent, self.outer[-1].last
+            results = [tensor(value).element_type for value in [*what.extras, *what.outputs]]
+            widest = widest_lane([*kinds, *results], what.body, what.finish, along=inner)
+            lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
                 return Mode(Lanes.PARALLEL, lanes, max(1, min(UNROLLED, extent // lanes)))
         if self.inner and None not in self.combiners:
-            extent = self.inner[-1].extent
-            lanes = fitting_lanes(extent, most)
+            extent, inner = self.inner[-1].extent, self.inner[-1].last
+            widest = widest_lane(kinds, what.body, along=inner)
+            lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
                 return Mode(Lanes.REDUCTION, lanes, max(1, min(UNROLLED, extent // lanes)))
         return Mode(Lanes.NOTHING)
 
-    def _results_in_lanes(self, kind: Attribute) -> bool:
-        """Whether the finish works on lanes along the innermost parallel loop."""
-        what = self.what
-        values = [*what.extras, *what.outputs]
+    def _results_in_lanes(self) -> bool:
+        """Whether results stand side by side along the innermost parallel loop."""
         inner = self.outer[-1].last
-        strides = [form.stride(inner) for form in self.forms[len(what.inputs) :]]
-        return (
-            lane_type([tensor(value).element_type for value in values]) == kind
-            and works_on_lanes(what.finish, kind)
-            and all(stride in (0, 1) for stride in strides)
-            and set(strides[len(what.extras) :]) == {1}
-        )
+        strides = [form.stride(inner) for form in self.forms[len(self.what.inputs) :]]
+        return set(strides) <= {0, 1} and set(strides[len(self.what.extras) :]) == {1}
 
     # Writing
 

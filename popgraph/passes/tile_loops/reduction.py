@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.arith import FloatingPointLikeBinaryOperation
+from xdsl.dialects.arith import (
+    FloatingPointLikeBinaryOperation,
+    SignlessIntegerBinaryOperation,
+)
 from xdsl.dialects.builtin import (
     AnyFloat,
     BFloat16Type,
@@ -22,13 +25,12 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured import element
 from popgraph.support.shapes import Shape
 
-Combiner = type[FloatingPointLikeBinaryOperation]
+Combiner = type[FloatingPointLikeBinaryOperation | SignlessIntegerBinaryOperation]
 
 COMBINERS: tuple[Combiner, ...] = (
-    arith.AddfOp,
-    arith.MulfOp,
-    arith.MaximumfOp,
-    arith.MinimumfOp,
+    *(arith.AddfOp, arith.MulfOp, arith.MaximumfOp, arith.MinimumfOp),
+    *(arith.AddiOp, arith.MuliOp, arith.MaxSIOp, arith.MinSIOp, arith.MaxUIOp, arith.MinUIOp),
+    *(arith.AndIOp, arith.OrIOp),
 )
 """What may be regrouped: float sums with care, the others freely."""
 
@@ -105,13 +107,13 @@ def _combiner(accumulator: SSAValue, value: SSAValue) -> Combiner | None:
 
 
 def identity_of(combiner: Combiner, initial: Attribute) -> Attribute:
-    """What changes nothing when combined (for the largest and the smallest, the initial value)."""
-    assert isinstance(initial, FloatAttr)
-    if combiner is arith.AddfOp:
-        return FloatAttr(-0.0, initial.type)
-    if combiner is arith.MulfOp:
-        return FloatAttr(1.0, initial.type)
-    return initial
+    """What changes nothing when combined (where twice is as once, the initial value)."""
+    if isinstance(initial, FloatAttr):
+        neutral: dict[Combiner, float] = {arith.AddfOp: -0.0, arith.MulfOp: 1.0}
+        return FloatAttr(neutral.get(combiner, initial.value.data), initial.type)
+    assert isinstance(initial, IntegerAttr)
+    whole: dict[Combiner, int] = {arith.AddiOp: 0, arith.MuliOp: 1}
+    return IntegerAttr(whole.get(combiner, initial.value.data), initial.type)
 
 
 def _zero(kind: Attribute) -> Attribute:

@@ -17,8 +17,14 @@ Emit = Callable[[int, list[SSAValue]], list[SSAValue]]
 """Writes the work of one step of so many elements; takes the carried values to their next ones."""
 
 
-def fitting_lanes(extent: int, most: int) -> int:
-    """The widest vector that fits into a row of `extent`; 0 when vectors do not pay."""
+def fitting_lanes(extent: int, vector_bytes: int, widest: int) -> int:
+    """
+    How many lanes vectors have along a row of `extent`; 0 when vectors do not pay.
+
+    The vectors with the `widest` lanes (in bytes; 0 when there is nothing for vectors) fill a
+    register.
+    """
+    most = vector_bytes // widest if widest else 0
     lanes = most
     while lanes > extent:
         lanes //= 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,16 +23,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.tile_loops.index import Index
 
 Bound = int | SSAValue
 INDEX = IndexType()
-
-
-@functools.cache
-def vector_of(element: Attribute, lanes: int) -> VectorType:
-    """A type of vectors, made once: xDSL checks every attribute that is made."""
-    return VectorType(element, [lanes])
 
 
 @dataclass
