@@ -9,15 +9,15 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from popgraph.builder.builder import Builder as Builder
-    from popgraph.compiler import Runner as Runner
-    from popgraph.compiler import compile as compile
     from popgraph.passes.pipeline import Options as Options
+    from popgraph.runner import Runner as Runner
     from popgraph.session import *  # noqa: F403 - PopART's names
+    from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
 
 _HOMES = {
-    "compile": "popgraph.compiler",
-    "Runner": "popgraph.compiler",
+    "compile": "popgraph.start",
+    "Runner": "popgraph.runner",
     "Options": "popgraph.passes.pipeline",
     "PopgraphError": "popgraph.support.errors",
     "Builder": "popgraph.builder.builder",

@@ -16,8 +16,10 @@ from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.base import Executable, as_array
-from popgraph.backends.c import build as build_c
-from popgraph.backends.c import build_again, program_key
+from popgraph.backends.c.building import build as build_c
+from popgraph.backends.c.executable import build_again, check_threads
+from popgraph.backends.c.program_key import program_key
+from popgraph.backends.c.shortcut import remember
 from popgraph.backends.c.target import host_target
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate
 from popgraph.backends.reference.meaning import assert_same_meaning
@@ -30,6 +32,7 @@ from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.infer_shapes import specialise
 from popgraph.passes.pipeline import LEVELS, Options, planned
+from popgraph.runner import Runner
 from popgraph.support.debug import Observer
 from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError
 from popgraph.support.shapes import Shape
@@ -138,6 +141,13 @@ def lower(
     return module
 
 
+def check_backend(backend: str, threads: int) -> None:
+    """An error for what can run nothing, before anything is compiled for it."""
+    if backend not in ("c", "reference"):
+        raise PopgraphError(f"no backend {backend!r}", hint="there are 'c' and 'reference'")
+    check_threads(threads)
+
+
 def build(
     module: ModuleOp,
     compilation: Compilation,
@@ -151,11 +161,10 @@ def build(
 
     It is taken from the cache of programs, else the module is lowered in place.
     """
+    check_backend(backend, threads)
     if backend == "reference":
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
-    if backend != "c":
-        raise PopgraphError(f"no backend {backend!r}", hint="there are 'c' and 'reference'")
     target = host_target()
     options = replace(
         options or Options(), vector_bytes=target.vector_bytes, registers=target.registers
@@ -169,13 +178,8 @@ def build(
         return build_c(module, compilation.weights, threads=threads, save_as=key)
 
 
-class Runner:
-    """
-    A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
-
-    Unknown dimensions are taken from the arrays of a call; the program for each combination of
-    shapes is compiled once and kept.
-    """
+class OpenModel:
+    """A model with unknown dimensions: a program per combination of shapes, some are kept."""
 
     def __init__(
         self,
@@ -191,19 +195,9 @@ class Runner:
         self._backend = backend
         self._threads = threads
         self._programs: OrderedDict[Signature, Executable] = OrderedDict()
-        self._static = None if self._is_open() else self._build({})
-
-    def __call__(
-        self, inputs: Mapping[str, Array] | None = None, /, **named: Array
-    ) -> dict[str, Array]:
-        given = named if inputs is None else {**inputs, **named}
-        program = self._static or self.program(given)
-        return program.run(given)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for inputs of these shapes."""
-        if self._static is not None:
-            return self._static
         self._check_names(inputs)
         shapes = {name: as_array(name, array).shape for name, array in inputs.items()}
         signature = tuple(sorted(shapes.items()))
@@ -212,12 +206,6 @@ class Runner:
         if len(self._programs) > SPECIALISATIONS:
             self._programs.popitem(last=False)
         return program
-
-    def _is_open(self) -> bool:
-        return level_of(self._module) == "onnx" and any(
-            not isinstance(type_, TensorType) or not type_.has_static_shape()
-            for type_ in input_types(self._module).values()
-        )
 
     def _check_names(self, inputs: Mapping[str, Array]) -> None:
         wanted = input_types(self._module)
@@ -230,8 +218,7 @@ class Runner:
 
     def _build(self, shapes: Mapping[str, Shape]) -> Executable:
         module = self._module.clone()
-        if shapes:
-            specialise(module, shapes, self._compilation.weights)
+        specialise(module, shapes, self._compilation.weights)
         return build(
             module,
             self._compilation,
@@ -241,6 +228,28 @@ class Runner:
         )
 
 
+def is_open(module: ModuleOp) -> bool:
+    """Whether an input of a module has a dimension that is not known."""
+    return level_of(module) == "onnx" and any(
+        not isinstance(type_, TensorType) or not type_.has_static_shape()
+        for type_ in input_types(module).values()
+    )
+
+
+def runner(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options,
+    backend: str,
+    threads: int,
+) -> Runner:
+    """A loaded model as something to call; `module` is lowered in place."""
+    check_backend(backend, threads)
+    if is_open(module):
+        return Runner(OpenModel(module, compilation, options, backend, threads))
+    return Runner(build(module, compilation, options, backend=backend, threads=threads))
+
+
 def compile(
     model: Model,
     *,
@@ -248,12 +257,10 @@ def compile(
     backend: str = "c",
     options: Options | None = None,
 ) -> Runner:
-    """
-    Makes a model ready to run.
-
-    `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
-    `backend` is "c", or "reference" for NumPy.
-    """
+    """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
+    check_backend(backend, threads)
     with without_collection():
         module, compilation = load(model)
-    return Runner(module, compilation, options or Options(), backend, threads)
+    made = runner(module, compilation, options or Options(), backend, threads)
+    remember(model, options, made.static, compilation.weights.files)
+    return made

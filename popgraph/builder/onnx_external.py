@@ -16,6 +16,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
+from popgraph.support.files import is_settled, state_of
 
 
 def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
@@ -71,12 +72,14 @@ class ExternalData:
                 f"file {path.name!r}",
                 "export the model again together with its data",
             )
-        state = path.stat()
-        # Which content a file has is told by its inode, too: rewriting it changes one of these.
-        times = (state.st_ino, state.st_ctime_ns, state.st_mtime_ns)
-        marks = (path, *times, state.st_size, offset, shape, row.name)
-        key = hashlib.sha256(repr(marks).encode()).hexdigest()
-        self.store.defer(key, shape, row.numpy, _mapping(path, offset, shape, row.numpy))
+        state = self.store.files.setdefault(path, state_of(path))
+        source = _mapping(path, offset, shape, row.numpy)
+        if is_settled(state):
+            marks = (path, state, offset, shape, row.name)
+            key = hashlib.sha256(repr(marks).encode()).hexdigest()
+            self.store.defer(key, shape, row.numpy, source)
+        else:
+            key = self.store.keep(source()).key.text
         del tensor.external_data[:]
         tensor.external_data.add(key=IN_STORE, value=key)
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.onnx_external import ExternalData, graphs_of
+from popgraph.builder.onnx_wire import without_weights
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.protos import remainder
 from popgraph.dialects.onnx.reader import not_utf8, read_function, read_graph, read_opset
+from popgraph.dialects.onnx.tensorproto import set_aside
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
+from popgraph.support.files import SIZE, state_of
+
+LARGE_MODEL = 1 << 20
+"""Bytes from which on a model's weights are not copied through protobuf."""
 
 _TOLD = {
     "ir_version", "opset_import", "producer_name", "producer_version", "domain",
@@ -33,7 +40,7 @@ def import_model(model: str | Path | bytes | ModelProto, store: WeightStore) -> 
     Everything in the message survives; weights that stand in files beside the model are read when
     they are needed. `ModelError` for whatever is no valid model.
     """
-    proto, folder = _load(model)
+    proto, folder = _load(model, store)
     try:
         return _import(proto, folder, store)
     except UnicodeDecodeError as error:
@@ -57,28 +64,53 @@ def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> Modul
     )
 
 
-def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | None]:
-    """The message, and the folder in which it stands."""
+def _load(
+    model: str | Path | bytes | ModelProto, store: WeightStore
+) -> tuple[ModelProto, Path | None]:
+    """The message, large weights being in the store, and the folder in which it stands."""
     if isinstance(model, ModelProto):
         _check(model, "the model given")
         return model, None
-    folder, where = None, "the bytes given"
     if isinstance(model, str | Path):
         path = Path(model)
-        folder, where = path.parent, f"file {str(path)!r}"
-        try:
-            model = path.read_bytes()
-        except OSError as error:
-            raise ModelError(
-                f"the model cannot be read: {error.strerror}", where, "check the path"
-            ) from error
+        where = f"file {str(path)!r}"
+        return _parse(_read(path, store, where), store, where), path.parent
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
             f"{type(model).__name__} is no kind of model",
             hint="give a path, bytes, a ModelProto, a Builder or an IR module",
         )
+    return _parse(memoryview(bytes(model)), store, "the bytes given"), None
+
+
+def _read(path: Path, store: WeightStore, where: str) -> memoryview:
+    """
+    The content of a file, which the store then knows.
+
+    It is not mapped: whoever writes to the file later would change the weights.
+    """
     try:
-        proto = ModelProto.FromString(bytes(model))
+        with path.open("rb") as file:
+            store.files[path.resolve()] = state_of(path)
+            size = store.files[path.resolve()][SIZE]
+            if size == 0:  # a pipe, for example
+                return memoryview(file.read())
+            content = np.empty(size, np.uint8)
+            read = file.readinto(content.data)
+    except OSError as error:
+        raise ModelError(
+            f"the model cannot be read: {error.strerror}", where, "check the path"
+        ) from error
+    return content[:read].data
+
+
+def _parse(content: memoryview, store: WeightStore, where: str) -> ModelProto:
+    """The message; its large weights are views of `content`."""
+    slim = None
+    if len(content) > LARGE_MODEL:
+        slim = without_weights(content, lambda rest, data: set_aside(rest, data, store))
+    try:
+        proto = ModelProto.FromString(slim or bytes(content))
     except DecodeError as error:
         raise ModelError(
             "this is no ONNX model, or only a part of one",
@@ -86,7 +118,7 @@ def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, Path | No
             "check that the file was copied whole, and that it is not a Git LFS pointer",
         ) from error
     _check(proto, where)
-    return proto, folder
+    return proto
 
 
 def _check(proto: ModelProto, where: str) -> None:

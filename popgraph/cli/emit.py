@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.c.module import Slot
+    from popgraph.backends.c.table import Slot
     from popgraph.passes.base import Compilation
 
 PROGRAM = "main"
@@ -55,11 +55,12 @@ def c_files(module: ModuleOp) -> dict[str, str]:
     """The C of a module that has gone through all passes."""
     from popgraph.backends.c import module as printer
     from popgraph.backends.c.toolchain import HERE
+    from popgraph.backends.c.unit import RUNTIME
 
     program = printer.find_program(module, PROGRAM)
     kernels = printer.print_kernels(module)
     return {
-        printer.RUNTIME: (HERE / printer.RUNTIME).read_text("utf-8"),
+        RUNTIME: (HERE / RUNTIME).read_text("utf-8"),
         "kernels.c": printer.kernel_unit(kernels).text,
         "program.c": printer.program_unit(program, printer.Layout(program), kernels).text,
     }

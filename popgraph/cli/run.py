@@ -69,7 +69,7 @@ def command(
         name: models.fitted(name, array, types[name]) if name in types else array
         for name, array in given.items()
     }
-    runner = compiler.Runner(module, compilation, Options(), backend.value, threads)
+    runner = compiler.runner(module, compilation, Options(), backend.value, threads)
     _show(runner(arrays), keep)
 
 

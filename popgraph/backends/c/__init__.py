@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from popgraph.backends.c.executable import CExecutable, build, build_again
-from popgraph.backends.c.program_cache import ProgramKey, program_key
-from popgraph.backends.c.target import Target, host_target
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CExecutable",
-    "ProgramKey",
-    "Target",
-    "build",
-    "build_again",
-    "host_target",
-    "program_key",
-]
+if TYPE_CHECKING:
+    from popgraph.backends.c.building import build as build
+    from popgraph.backends.c.executable import CExecutable as CExecutable
+    from popgraph.backends.c.executable import build_again as build_again
+    from popgraph.backends.c.program_key import program_key as program_key
+    from popgraph.backends.c.target import Target as Target
+    from popgraph.backends.c.target import host_target as host_target
+
+_HOMES = {
+    "CExecutable": "executable",
+    "Target": "target",
+    "build": "building",
+    "build_again": "executable",
+    "host_target": "target",
+    "program_key": "program_key",
+}
+"""The names for others and where they live: what runs a program does not import what prints it."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.module import (
-    RUNTIME,
     Layout,
-    Slot,
     find_program,
     print_kernels,
     print_program,
     vector_typedefs,
 )
+from popgraph.backends.c.table import Slot
 from popgraph.backends.c.toolchain import HERE
+from popgraph.backends.c.unit import RUNTIME
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
 

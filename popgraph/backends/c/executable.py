@@ -7,22 +7,17 @@ import threading
 from collections.abc import Mapping
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable, as_array
-from popgraph.backends.c import module as printer
 from popgraph.backends.c.library import Entry, load
-from popgraph.backends.c.module import PERSISTENT, THREADS, Layout, Slot, Table
-from popgraph.backends.c.program_cache import ProgramKey, Saved, aligned
-from popgraph.backends.c.toolchain import find_library, library, library_key
-from popgraph.dialects.program import WeightStore
+from popgraph.backends.c.program_cache import ProgramKey
+from popgraph.backends.c.program_file import aligned
+from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.toolchain import find_library
 from popgraph.dialects.program.attributes import Array
-from popgraph.support.debug import note_source
+from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
-
-PARTS = 2
-"""Kernels are compiled in this many translation units, at the same time."""
 
 
 class CExecutable(Executable):
@@ -35,8 +30,14 @@ class CExecutable(Executable):
         weights: WeightStore,
         threads: int,
         persistent: Array | None = None,
+        key: str | None = None,
     ) -> None:
-        """`persistent` is what `prepare` made of this table before; without it, it runs now."""
+        """
+        `persistent` is what `prepare` made of this table before; without it, it runs now.
+
+        `key` is that of the cache of programs, if this one is kept there.
+        """
+        self.key = key
         self._lock = threading.Lock()
         self._weights = weights
         self.table = table
@@ -158,44 +159,17 @@ class CExecutable(Executable):
         return view
 
 
-def build(
-    module: ModuleOp,
-    weights: WeightStore,
-    threads: int = 1,
-    name: str = "main",
-    save_as: ProgramKey | None = None,
-) -> CExecutable:
-    """
-    Compiles the `tile.program` of that name, and the kernels, to an executable.
-
-    It is kept in the cache of programs under the key `save_as`.
-    """
-    _check_threads(threads)
-    program = printer.find_program(module, name)
-    layout = Layout(program)
-    kernels = printer.print_kernels(module)
-    units = [printer.program_unit(program, layout, kernels)]
-    units += [printer.kernel_unit(group) for group in printer.split(kernels, PARTS)]
-    for number, unit in enumerate(units):
-        note_source(f"{name}_{number}.c", unit.text)
-    entries = load(library(units), name)
-    made = CExecutable(layout.table, entries, weights, threads)
-    if save_as is not None:
-        save_as.save(Saved(name, library_key(units), made.table, made.persistent), weights)
-    return made
-
-
 def build_again(key: ProgramKey, weights: WeightStore, threads: int = 1) -> CExecutable | None:
     """The executable that `build` saved under this key, without any of its work."""
-    _check_threads(threads)
+    check_threads(threads)
     saved = key.load(weights)
     path = None if saved is None else find_library(saved.library)
     if saved is None or path is None:
         return None
     entries = load(path, saved.name)
-    return CExecutable(saved.table, entries, weights, threads, saved.persistent)
+    return CExecutable(saved.table, entries, weights, threads, saved.persistent, key.digest)
 
 
-def _check_threads(threads: int) -> None:
-    if threads < 1:
-        raise BackendError(f"{threads} threads cannot run a program", hint="1 starts none")
+def check_threads(threads: int) -> None:
+    if not isinstance(threads, int) or threads < 1:
+        raise BackendError(f"{threads!r} threads cannot run a program", hint="1 starts none")

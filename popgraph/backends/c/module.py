@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -12,61 +11,14 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.backends.c import types
 from popgraph.backends.c.statements import Body
+from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.unit import RUNTIME, Kernel, Unit
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support import dtypes
-from popgraph.support.dtypes import DType
 from popgraph.support.errors import BackendError, PopgraphError
-from popgraph.support.shapes import Shape
-
-RUNTIME = "runtime.h"
 
 _VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)(?:_memory)?\b")
-
-
-@dataclass(frozen=True)
-class Slot:
-    """One entry of the table of memory that a program is called with."""
-
-    space: str
-    """threads, arena, persistent, constant, input, output or variable."""
-    label: str
-    dtype: DType | None = None
-    shape: Shape = ()
-    literal: DataAttr | BlobAttr | None = None
-    """The elements of a constant, the first value of a variable."""
-    prepared: bool = False
-    """Only `prepare` reads it."""
-
-
-THREADS, ARENA, PERSISTENT = Slot("threads", ""), Slot("arena", ""), Slot("persistent", "")
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One function of C."""
-
-    name: str
-    """As the IR calls it."""
-    text: str
-    prototype: str
-    location: str
-    """Where it comes from, in the user's words."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """What memory a program is called with: all that is needed to run its library."""
-
-    slots: tuple[Slot, ...]
-    arena: int
-    """In bytes."""
-    persistent: int
-    """In bytes; `prepare` fills it."""
-
-    def named(self, space: str) -> dict[str, int]:
-        """The slots of all inputs, outputs or variables by name."""
-        return {slot.label: i for i, slot in enumerate(self.slots) if slot.space == space}
 
 
 class Layout:
@@ -227,19 +179,6 @@ def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) 
         for ending in ("prepare", "run")
     )
     return Unit(f"{_POOL}{prototypes}{visible}\n{print_program(program, layout)}")
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A translation unit and the kernels in it, by the line where each begins."""
-
-    text: str
-    kernels: tuple[tuple[int, Kernel], ...] = ()
-
-    def kernel_at(self, line: int) -> Kernel | None:
-        """The kernel that a line of the text belongs to."""
-        started = [kernel for first, kernel in self.kernels if first <= line]
-        return started[-1] if started else None
 
 
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:

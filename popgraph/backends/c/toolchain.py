@@ -22,7 +22,7 @@ from pathlib import Path
 
 import platformdirs
 
-from popgraph.backends.c.module import RUNTIME, Unit
+from popgraph.backends.c.unit import RUNTIME, Unit
 from popgraph.support.errors import BackendError
 
 HERE = Path(__file__).parent

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from math import prod
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, TensorType
 
@@ -34,13 +36,18 @@ PAYLOAD = (
 """The fields that may hold the elements."""
 
 _TOLD_ELSEWHERE = ("dims", "data_type", "external_data")
+_NOT_PLAIN = (*PAYLOAD, "external_data", "segment", "data_location")
 _HEADER = tuple(
     field.name
     for field in TensorProto.DESCRIPTOR.fields
     if field.name not in _TOLD_ELSEWHERE and field.name not in PAYLOAD
 )
-IN_STORE = "popgraph.blob"
-"""Of `external_data`: the key of a tensor whose file the importer has put in the store."""
+IN_STORE = f"popgraph.blob.{secrets.token_hex(8)}"
+"""
+Of `external_data`: the key of a tensor whose elements the importer has put in the store.
+
+No file can know this name.
+"""
 PACKED = {"u4": 4, "i4": 4, "f4e2m1": 4, "u2": 2, "i2": 2, "f6e2m3": 6, "f6e3m2": 6}
 """Bits per element of the types that protobuf packs closer than a byte."""
 
@@ -56,7 +63,8 @@ def read_tensor(proto: TensorProto, store: WeightStore) -> TensorAttr:
         return TensorAttr.of(elements, "raw", header.SerializeToString())
     if proto.data_location == TensorProto.EXTERNAL:
         header.data_location = TensorProto.DEFAULT  # as onnx.load says it
-        return TensorAttr.of(_from_store(proto, store), "raw", header.SerializeToString())
+    if proto.data_location == TensorProto.EXTERNAL or _is_in_store(proto):
+        return TensorAttr.of(_from_store(proto), "raw", header.SerializeToString())
     array = read_array(proto)
     elements = store.attribute(array)
     fields = [name for name in PAYLOAD if _has(proto, name)]
@@ -79,7 +87,11 @@ def _header(proto: TensorProto) -> TensorProto:
     return header
 
 
-def _from_store(proto: TensorProto, store: WeightStore) -> BlobAttr:
+def _is_in_store(proto: TensorProto) -> bool:
+    return any(entry.key == IN_STORE for entry in proto.external_data)
+
+
+def _from_store(proto: TensorProto) -> BlobAttr:
     keys = {entry.key: entry.value for entry in proto.external_data}
     if IN_STORE not in keys:
         raise ModelError(
@@ -140,6 +152,30 @@ def _wrong_count(proto: TensorProto) -> ModelError:
         f"as its shape says",
         hint="the file is damaged: export the model again",
     )
+
+
+def set_aside(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | None:
+    """
+    Puts the elements of a tensor in the store; what is to stand in their place in its message.
+
+    `rest` is the message without them. None when they are not plain elements of its shape.
+    """
+    try:
+        proto = TensorProto.FromString(rest)
+    except DecodeError:
+        return None
+    row = dtypes.BY_ONNX.get(proto.data_type)
+    if row is None or row.name in PACKED or any(_has(proto, name) for name in _NOT_PLAIN):
+        return None
+    if any(dim < 0 for dim in proto.dims) or prod(proto.dims) * row.numpy.itemsize != len(elements):
+        return None
+    array = np.frombuffer(elements, row.numpy).reshape(tuple(proto.dims))
+    held = store.attribute(array)
+    if not isinstance(held, BlobAttr):
+        return None
+    mark = TensorProto()
+    mark.external_data.add(key=IN_STORE, value=held.key.text)
+    return bytes(mark.SerializeToString())
 
 
 def write_tensor(attribute: TensorAttr, store: WeightStore | None) -> TensorProto:

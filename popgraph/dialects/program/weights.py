@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -11,6 +12,7 @@ from xdsl.dialects.builtin import TensorType
 from popgraph.dialects.program.attributes import Array, BlobAttr, BytesAttr, DataAttr
 from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
+from popgraph.support.files import State
 
 INLINE_BYTES = 1024
 """Tensors up to this size stand in the IR itself."""
@@ -21,11 +23,17 @@ class WeightStore:
 
     def __init__(self) -> None:
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
+        self.files: dict[Path, State] = {}
+        """The files that a model came from, as they were before anything was read."""
 
     def attribute(self, array: Array) -> DataAttr | BlobAttr:
         """The attribute that stands for `array`: inline when small, else kept here by content."""
         if array.nbytes <= INLINE_BYTES:
             return DataAttr.of(array)
+        return self.keep(array)
+
+    def keep(self, array: Array) -> BlobAttr:
+        """The attribute of an array that is kept here, by content."""
         array = np.ascontiguousarray(array)
         digest = hashlib.sha256(array.view(np.uint8).data if array.ndim else array.tobytes())
         digest.update(str((array.dtype, array.shape)).encode())

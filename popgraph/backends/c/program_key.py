@@ -1,0 +1,68 @@
+"""What does a program depend on? All of it is in the key under which the program is kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+from importlib.metadata import version
+from io import StringIO
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from popgraph.backends.c.program_cache import ProgramKey
+from popgraph.backends.c.program_file import MAGIC
+from popgraph.backends.c.toolchain import digest, machine
+from popgraph.support.debug import Settings
+
+PACKAGE = Path(__file__).parents[2]
+SWITCH = "POPGRAPH_PROGRAM_CACHE"
+LOADING = 2.0
+"""Seconds that importing this package may have taken before this file was reached."""
+
+_STARTED = time.time()
+
+
+def is_watched() -> bool:
+    """Whether the cache is switched off, or somebody wants to see the passes at work."""
+    return os.environ.get(SWITCH) == "0" or Settings.from_environment() != Settings()
+
+
+def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None:
+    """
+    The key of what `passes` would make of a module; None when the cache is not to be used.
+
+    So it is when passes are to be watched, when they are not this package's own, and when its
+    files were changed since it was imported.
+    """
+    if is_watched():
+        return None
+    described = [repr(step) for step in passes]
+    own = all(type(step).__module__.startswith("popgraph.") for step in passes)
+    made_of = sources()
+    if made_of is None or not own or any(" at 0x" in text for text in described):
+        return None
+    output = StringIO()
+    Printer(output, print_generic_format=True).print_op(module)
+    text = output.getvalue()
+    if "dense<" in text:
+        return None  # elements that differ may read alike
+    return ProgramKey(digest(MAGIC, made_of, machine(), *described, text), text)
+
+
+@functools.cache
+def sources() -> str | None:
+    """The content of this package and the versions of those that it stands on."""
+    made = hashlib.sha256()
+    for file in sorted(PACKAGE.rglob("*")):
+        if file.suffix in (".py", ".h", ".json"):
+            if file.stat().st_mtime > _STARTED - LOADING:
+                return None
+            made.update(str(file.relative_to(PACKAGE)).encode())
+            made.update(file.read_bytes())
+    versions = [version(name) for name in ("xdsl", "onnx", "numpy", "ml_dtypes")]
+    return digest(made.hexdigest(), *versions)

@@ -1,0 +1,129 @@
+"""How are the weights of a large model read without a copy? By walking protobuf's wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeAlias
+
+from onnx import GraphProto, ModelProto, TensorProto
+
+LARGE = 1 << 12
+"""Bytes of a tensor's elements from which on they are worth to be left out of the message."""
+
+_GRAPH = ModelProto.GRAPH_FIELD_NUMBER
+_INITIALIZER = GraphProto.INITIALIZER_FIELD_NUMBER
+_RAW = TensorProto.RAW_DATA_FIELD_NUMBER
+_ELSEWHERE = (TensorProto.EXTERNAL_DATA_FIELD_NUMBER, TensorProto.SEGMENT_FIELD_NUMBER)
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+Marking: TypeAlias = Callable[[bytes, memoryview], bytes | None]
+"""
+Of the rest of a tensor's message and its elements: what is to stand in their place.
+
+None when they are to stay.
+"""
+
+
+class _Field(NamedTuple):
+    """One field of a message: it is the bytes `start` to `end`, its value those from `value` on."""
+
+    number: int
+    kind: int
+    start: int
+    value: int
+    end: int
+
+
+def without_weights(data: memoryview, mark: Marking) -> bytes | None:
+    """
+    The model's bytes without the large `raw_data` of its initializers, for protobuf to parse.
+
+    None for whatever is not plainly well formed: that is for protobuf to judge.
+    """
+    try:
+        return _replaced(data, _GRAPH, lambda graph: _graph(graph, mark))
+    except ValueError:
+        return None
+
+
+def _graph(data: memoryview, mark: Marking) -> bytes:
+    return _replaced(data, _INITIALIZER, lambda tensor: _tensor(tensor, mark))
+
+
+def _tensor(data: memoryview, mark: Marking) -> bytes:
+    """A tensor, its elements left out if they are many and stand in one piece."""
+    fields = list(_fields(data))
+    raw = [field for field in fields if field.number == _RAW]
+    others = {field.number for field in fields}
+    if len(raw) != 1 or raw[0].kind != _BYTES or others & set(_ELSEWHERE):
+        return bytes(data)
+    (field,) = raw
+    if field.end - field.value < LARGE:
+        return bytes(data)
+    rest = bytes(data[: field.start]) + bytes(data[field.end :])
+    instead = mark(rest, data[field.value : field.end])
+    return bytes(data) if instead is None else rest + instead
+
+
+def _replaced(data: memoryview, number: int, change: Callable[[memoryview], bytes]) -> bytes:
+    """A message with every field of one number changed."""
+    parts, done = list[bytes](), 0
+    for field in _fields(data):
+        if field.number == number:
+            if field.kind != _BYTES:
+                raise ValueError("a message of another kind")
+            value = change(data[field.value : field.end])
+            parts += [bytes(data[done : field.start]), _head(number), _varint(len(value)), value]
+            done = field.end
+    return b"".join([*parts, bytes(data[done:])])
+
+
+def _fields(data: memoryview) -> Iterator[_Field]:
+    """The fields of a message; ValueError when it ends too early or has groups."""
+    place, size = 0, len(data)
+    while place < size:
+        start = place
+        key, place = _read_varint(data, place)
+        number, kind, length = key >> 3, key & 7, 0
+        if kind == _VARINT:
+            _, end = _read_varint(data, place)
+            yield _Field(number, kind, start, place, end)
+            place = end
+            continue
+        if kind == _BYTES:
+            length, place = _read_varint(data, place)
+        elif kind in (_FIXED32, _FIXED64):
+            length = 4 if kind == _FIXED32 else 8
+        else:
+            raise ValueError("a group")
+        if number == 0 or place + length > size:
+            raise ValueError("the message ends too early")
+        yield _Field(number, kind, start, place, place + length)
+        place += length
+
+
+def _read_varint(data: memoryview, place: int) -> tuple[int, int]:
+    """A number and the place behind it."""
+    value = shift = 0
+    while True:
+        if place >= len(data) or shift > 63:
+            raise ValueError("no number")
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place += 1
+        if byte < 128:
+            return value, place
+        shift += 7
+
+
+def _head(number: int) -> bytes:
+    return _varint(number << 3 | _BYTES)
+
+
+def _varint(value: int) -> bytes:
+    made = bytearray()
+    while value > 127:
+        made.append(value & 127 | 128)
+        value >>= 7
+    made.append(value)
+    return bytes(made)

@@ -1,0 +1,33 @@
+"""How does a model that this machine knows start at once? Without importing the compiler."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from popgraph.backends.c.shortcut import recall
+from popgraph.runner import Runner
+
+if TYPE_CHECKING:
+    from popgraph.passes.pipeline import Options
+
+
+def compile(
+    model: Any,
+    *,
+    threads: int = 1,
+    backend: str = "c",
+    options: Options | None = None,
+) -> Runner:
+    """
+    Makes a model ready to run.
+
+    `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
+    `backend` is "c", or "reference" for NumPy.
+    """
+    found = recall(model, options, threads) if backend == "c" else None
+    if found is not None:
+        return Runner(found)
+    compiler = import_module("popgraph.compiler")
+    made: Runner = compiler.compile(model, threads=threads, backend=backend, options=options)
+    return made

@@ -1,0 +1,28 @@
+"""Is a file still the one that was read?"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TypeAlias
+
+State: TypeAlias = tuple[int, ...]
+"""Device, inode, size and times of a file: another content is another state."""
+
+SIZE = 2
+"""Which number of a state is the size."""
+
+SETTLED = 2.0
+"""Seconds after which a file system's clock has certainly moved on: a change shows."""
+
+
+def state_of(path: Path) -> State:
+    """The state of a file; OSError when there is none."""
+    found = path.stat()
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def is_settled(state: State) -> bool:
+    """Whether a file of this state cannot get another content without another state."""
+    *_, modified, changed = state
+    return time.time() - max(modified, changed) / 1e9 > SETTLED
