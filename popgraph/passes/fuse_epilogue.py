@@ -23,6 +23,7 @@ from popgraph.passes.readings import (
     rebuilt,
 )
 from popgraph.passes.tile_loops.access import tensor
+from popgraph.passes.turned_contractions import read_in_order, turn
 from popgraph.support.shapes import Shape, prod
 
 Reducer = tile.ContractOp | tile.ReduceOp
@@ -47,7 +48,8 @@ def finish_in_reducer(op: tile.MapOp) -> None:
     y = contract(...); z = map g(y, e)  ->  z = contract(...) finish g(..., e)
 
     Only when y is used once and read whole, element by element; a view between them is carried
-    over to the other operands and to the result.
+    over to the other operands and to the result. What reads a contraction with its axes in another
+    order turns it: its loops change places.
     """
     if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
         return
@@ -59,10 +61,13 @@ def finish_in_reducer(op: tile.MapOp) -> None:
             continue
         if not value.has_one_use() or not source.has_one_use() or len(reducer.outputs) != 1:
             continue
-        if not is_identity(op.input_maps[number], op.sizes) or 0 in op.sizes:
-            continue
-        if prod(op.sizes) != prod(tensor(value).get_shape()):
+        if prod(op.sizes) != prod(tensor(value).get_shape()) or 0 in op.sizes:
             continue  # a slice from the beginning reads only some of the elements
+        if not is_identity(op.input_maps[number], op.sizes):
+            order = read_in_order(op.input_maps[number], op.sizes)
+            if view or order is None or not isinstance(reducer, tile.ContractOp):
+                continue
+            reducer = turn(op, number, reducer, order)
         others = _others(op, number, tensor(source).get_shape() if view else None)
         if others is not None:
             _join(op, number, reducer, *others)

@@ -306,6 +306,11 @@ def total_first(original: Any) -> Any:
     return lambda old, op, number: original(old, op, 0)
 
 
+def maps_kept(original: Any) -> Any:
+    """Loops change places, but nobody tells the maps."""
+    return lambda maps, sequence: list(maps)
+
+
 def any_order(original: Any) -> Any:
     """A map that uses every dimension once counts as the identity."""
 
@@ -549,6 +554,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "a square may be read in any order",
         f"{PASSES}.fuse_epilogue:is_identity",
         any_order,
+    ),
+    Mutant(
+        "fuse-epilogue",
+        "loops change places, maps do not",
+        f"{PASSES}.turned_contractions:_renumbered",
+        maps_kept,
+        training=True,
     ),
     Mutant(
         "assign-layouts",

@@ -51,6 +51,7 @@ TRAINED = {
     "expand",
     "dce",
     "graphcore-to-tile",
+    "fuse-epilogue",
     "assign-layouts",
     "hoist-constants",
     "tile-loops",

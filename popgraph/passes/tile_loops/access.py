@@ -18,7 +18,7 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects.tile.affine import Linear, linear, offset
+from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.passes.tile_loops.chunking import Split
 from popgraph.passes.tile_loops.index import Index
@@ -202,6 +202,27 @@ def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SS
             nothing = writer.number(0, type_.element_type)
             with writer.loop(0, prod(physical_shape(type_))) as loop:
                 writer.store(nothing, memory, Index.of(loop.counter))
+
+
+def in_place(
+    operands: Sequence[SSAValue],
+    read: Iterable[tuple[SSAValue, AffineMap]],
+    results: Sequence[SSAValue],
+    sizes: Shape,
+) -> list[tuple[int, int]]:
+    """
+    Pairs of an operand and a result by number, where the operand is read just before the result is
+    written in its place, and nowhere else.
+    """
+    pairs = []
+    for value, map_ in read:
+        if operands.count(value) == 1 and is_identity(map_, sizes):
+            pairs += [
+                (operands.index(value), number)
+                for number, result in enumerate(results)
+                if result.type == value.type and not has_gaps(result)
+            ]
+    return pairs
 
 
 def element_index(

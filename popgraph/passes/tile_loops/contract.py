@@ -20,6 +20,7 @@ from popgraph.passes.tile_loops.access import (
     clear_gaps,
     group_loops,
     has_gaps,
+    in_place,
     spans,
     tensor,
 )
@@ -130,12 +131,19 @@ class ContractLoops:
             [op.lhs, op.rhs, *op.extras],
             [tensor(value) for value in op.outputs],
             self.cut.count if self.cut else 1,
+            self._inplace(),
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
         clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :])
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        op = self.op
+        read = zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
+        operands = [op.lhs, op.rhs, *op.extras]
+        return in_place(operands, read, op.outputs, op.sizes[: op.parallel_rank])
 
     def write(
         self,

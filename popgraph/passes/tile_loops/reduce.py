@@ -18,6 +18,7 @@ from popgraph.passes.tile_loops.access import (
     clear_gaps,
     group_loops,
     has_gaps,
+    in_place,
     spans,
     tensor,
     volume,
@@ -139,6 +140,7 @@ class ReduceLoops:
             [*what.inputs, *what.extras],
             [tensor(value) for value in what.outputs],
             self.cut.count if self.cut else 1,
+            self._inplace(),
         )
         self.writer = Writer(kernel.body.block)
         self.place = Place(self.writer, what.sizes)
@@ -156,6 +158,12 @@ class ReduceLoops:
                 runs[-1] = Run(self.outer[-1], parts[-1], widths)
             run(self.place, runs, self._results)
         return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        what = self.what
+        read = zip(what.extras, what.extra_maps, strict=True)
+        operands = [*what.inputs, *what.extras]
+        return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
