@@ -37,26 +37,50 @@ _ORDERS: tuple[Callable[[Interval], tuple[int, ...]], ...] = (
 )
 """Packing well is hard in general; one of these orders is nearly always close to the bound."""
 
+PATIENCE = 20_000
+"""How many pieces are placed again in the search for a better order."""
 
-def pack(intervals: Sequence[Interval]) -> tuple[list[int], int]:
+
+class Packing(NamedTuple):
     """An offset for every interval, and the size of the memory that holds them all."""
+
+    offsets: list[int]
+    size: int
+
+
+def pack(intervals: Sequence[Interval]) -> Packing:
+    """The smallest packing that is found; the search ends where the bound is reached."""
     bound = lower_bound(intervals)
-    best: tuple[list[int], int] = [0] * len(intervals), 0
+    best = Packing([0] * len(intervals), 0)
     for number, order in enumerate(_ORDERS):
-        found = _pack_in_order(intervals, order)
-        if number == 0 or found[1] < best[1]:
+        numbers = sorted(range(len(intervals)), key=lambda each: (order(intervals[each]), each))
+        found = _improved(intervals, numbers, bound)
+        if number == 0 or found.size < best.size:
             best = found
-        if best[1] == bound:
+        if best.size == bound:
             break
     return best
 
 
-def _pack_in_order(
-    intervals: Sequence[Interval], order: Callable[[Interval], tuple[int, ...]]
-) -> tuple[list[int], int]:
+def _improved(intervals: Sequence[Interval], numbers: list[int], bound: int) -> Packing:
+    """The best packing in this order and in those where what stands highest comes first."""
+    best = found = _pack_in_order(intervals, numbers)
+    seen = set[tuple[int, ...]]()
+    for _ in range(PATIENCE // max(1, len(intervals) * len(_ORDERS))):
+        if best.size == bound or tuple(numbers) in seen:
+            break
+        seen.add(tuple(numbers))
+        highest = [n for n in numbers if found.offsets[n] + intervals[n].size == found.size]
+        numbers = highest + [n for n in numbers if n not in highest]
+        found = _pack_in_order(intervals, numbers)
+        if found.size < best.size:
+            best = found
+    return best
+
+
+def _pack_in_order(intervals: Sequence[Interval], numbers: Sequence[int]) -> Packing:
     """Each piece goes into the tightest gap between those placed before it."""
     count = len(intervals)
-    numbers = sorted(range(count), key=lambda number: (order(intervals[number]), number))
     first, last, begin, end = (np.zeros(count, np.int64) for _ in range(4))
     offsets = [0] * count
     for placed, number in enumerate(numbers):
@@ -66,7 +90,7 @@ def _pack_in_order(
         first[placed], last[placed] = piece.first, piece.last
         begin[placed], end[placed] = offset, offset + piece.size
         offsets[number] = offset
-    return offsets, int(end.max(initial=0))
+    return Packing(offsets, int(end.max(initial=0)))
 
 
 def _tightest_gap(

@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from popgraph.backends.c.building import build as build
     from popgraph.backends.c.executable import CExecutable as CExecutable
     from popgraph.backends.c.executable import build_again as build_again
-    from popgraph.backends.c.program_key import program_key as program_key
     from popgraph.backends.c.target import Target as Target
     from popgraph.backends.c.target import host_target as host_target
 
@@ -19,7 +18,6 @@ _HOMES = {
     "build": "building",
     "build_again": "executable",
     "host_target": "target",
-    "program_key": "program_key",
 }
 """The names for others and where they live: what runs a program does not import what prints it."""
 
