@@ -16,8 +16,10 @@ from xdsl.dialects.builtin import (
     IntegerType,
     ModuleOp,
     TensorType,
+    bf16,
     f32,
     f64,
+    i8,
     i32,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -114,12 +116,19 @@ class Body:
             return self.add(arith.SIToFPOp(value, self.kind))
         return value
 
+    def narrowed(self, value: SSAValue) -> SSAValue:
+        """What is left of a number that was stored in fewer bits."""
+        if isinstance(self.kind, Float32Type | Float64Type):
+            return self.add(arith.ExtFOp(self.add(arith.TruncFOp(value, bf16)), self.kind))
+        assert isinstance(self.kind, IntegerType)
+        return self.add(arith.ExtSIOp(self.add(arith.TruncIOp(value, i8)), self.kind))
+
     def end(self, *values: SSAValue) -> Region:
         self.block.add_op(tile.YieldOp(*values))
         return Region(self.block)
 
 
-STYLES = ("sum", "relu", "abs", "index", "select", "constant")
+STYLES = ("sum", "relu", "abs", "index", "select", "narrow", "constant")
 
 
 def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
@@ -135,6 +144,8 @@ def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
         case "index":
             small = body.add(arith.IndexCastOp(body.add(tile.IndexOp(0)), i32))
             return body.sum(value, body.converted(small))
+        case "narrow":
+            return body.narrowed(value)
         case "select":
             condition = body.less(value, body.number(1))
             return body.add(arith.SelectOp(condition, value, body.number(1)))

@@ -45,17 +45,19 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
     (rounded & ~nan) | ((wide >> 16 | 0x40) & nan); \
 })
 
-/* Subnormals become normal, and infinity too large, by one product. */
+/* A subnormal is what its bits add to the least normal number: no product of subnormals, slow. */
 #define POPGRAPH_F16_TO_F32(F, U, x) ({ \
-    const U half = (x), size = half & 0x7fff; \
-    const U scaled = POPGRAPH_BITS(F, U, POPGRAPH_NUMBER(F, U, size << 13) * 0x1p112f); \
-    const U special = POPGRAPH_IF(0x7bffu, size) & 0x7f800000; \
-    POPGRAPH_NUMBER(F, U, scaled | special | (half & 0x8000) << 16); \
+    const U half = (x), size = half & 0x7fff, moved = (size << 13) + 0x38000000; \
+    const U small = POPGRAPH_IF(size, 0x400u), special = POPGRAPH_IF(0x7bffu, size) & 0x7f800000; \
+    const F least = POPGRAPH_NUMBER(F, U, moved + 0x800000) - 0x1p-14f; \
+    const U bits = (POPGRAPH_BITS(F, U, least) & small) | ((moved | special) & ~small); \
+    POPGRAPH_NUMBER(F, U, bits | (half & 0x8000) << 16); \
 })
 
 #define POPGRAPH_F32_TO_F16(F, U, x) ({ \
     const U wide = POPGRAPH_BITS(F, U, x), size = wide & 0x7fffffff; \
-    const U small = POPGRAPH_IF(size, 0x38800000u), large = POPGRAPH_IF(0x477fffffu, size); \
+    const U small = POPGRAPH_IF(size, 0x38800000u); \
+    const U large = POPGRAPH_IF(0x477fffffu, size); \
     const U nan = POPGRAPH_IF(0x7f800000u, size); \
     const U normal = (size - 0x38000000 + 0xfff + (size >> 13 & 1)) >> 13; \
     const U least = POPGRAPH_BITS(F, U, POPGRAPH_NUMBER(F, U, size) + 0.5f) - 0x3f000000; \

@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import ConvInputGradOp, ConvOp, ConvWeightGradOp, MatMulOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.structured import element
-from popgraph.passes.graphcore_to_tile.elements import Kind, body, computing, entered, kind_of, left
+from popgraph.passes.graphcore_to_tile.elements import body, computing, entered, left
 from popgraph.passes.graphcore_to_tile.elementwise import each
 from popgraph.passes.graphcore_to_tile.movement import viewed
 from popgraph.passes.graphcore_to_tile.sliding import (
@@ -25,10 +25,10 @@ from popgraph.passes.graphcore_to_tile.sliding import (
 from popgraph.support.shapes import Shape
 
 
-def signless(value: SSAValue) -> SSAValue:
-    """Unsigned integers as the signless ones that products are made of."""
+def factor(value: SSAValue) -> SSAValue:
+    """Elements as products are made of them: halves as f32, unsigned integers as signless ones."""
     source = element(value)
-    if kind_of(source) is not Kind.UNSIGNED:
+    if computing(source) == source:
         return value
     return each(value, computing(source), lambda x: entered(x, source))
 
@@ -42,7 +42,7 @@ def contract(
     result: Attribute,
 ) -> SSAValue:
     """The sum of products of what stands at `places` in both factors."""
-    lhs, rhs = signless(lhs), signless(rhs)
+    lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
     finish = body([element(lhs)], lambda total: left(total, result))
     return tile.ContractOp(lhs, rhs, maps, domain, parallel, finish, [result]).outputs[0]

@@ -1,0 +1,45 @@
+// Sums of integers may be regrouped freely: lanes hold parts of one sum.
+// -p tile-loops{vector_bytes=16}
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%x: tensor<8xi32>):
+    %y = tile.reduce ins(%x : tensor<8xi32>) domain [8] parallel 0 : i64 maps [affine_map<(d0) -> (d0)>] extra_maps [] initial [0 : i32] {
+    ^bb0(%a: i32, %total: i32):
+      %next = arith.addi %total, %a : i32
+      tile.yield %next : i32
+    } finish {
+    ^bb0(%total: i32):
+      tile.yield %total : i32
+    } -> tensor<i32>
+    pg.return [#pg.bytes<"y">], %y : tensor<i32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%x: tensor<8xi32>):
+    %y = tile.kernel chunks 1 : i64 inplace [] ins(%x : tensor<8xi32>) {
+    ^bb0(%0: index, %1: memref<8xi32>, %2: memref<1xi32>):
+      %3 = arith.constant 0 : i32
+      %4 = vector.broadcast %3 : i32 to vector<4xi32>
+      %5 = arith.constant 0 : index
+      %6 = vector.load %1[%5] : memref<8xi32>, vector<4xi32>
+      %7 = arith.addi %4, %6 : vector<4xi32>
+      %8 = arith.constant 4 : index
+      %9 = vector.load %1[%8] : memref<8xi32>, vector<4xi32>
+      %10 = arith.addi %4, %9 : vector<4xi32>
+      %11 = arith.addi %7, %10 : vector<4xi32>
+      %12 = vector.extract %11[0] : i32 from vector<4xi32>
+      %13 = vector.extract %11[1] : i32 from vector<4xi32>
+      %14 = vector.extract %11[2] : i32 from vector<4xi32>
+      %15 = vector.extract %11[3] : i32 from vector<4xi32>
+      %16 = arith.addi %12, %13 : i32
+      %17 = arith.addi %14, %15 : i32
+      %18 = arith.addi %16, %17 : i32
+      %19 = arith.addi %18, %3 : i32
+      %20 = arith.addi %19, %3 : i32
+      memref.store %20, %2[%5] : memref<1xi32>
+    } -> tensor<i32>
+    pg.return [#pg.bytes<"y">], %y : tensor<i32>
+  }
+}
