@@ -45,8 +45,9 @@ fuzz: $(READY)  ## the property tests, long
 bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
 	$(BIN)/python -m pytest tests/passes/test_cases.py --bless
 
-bench: $(READY)  ## time models against onnxruntime
-	$(BIN)/python benchmarks/inference.py
+bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
+	$(BIN)/pip install --quiet -e '.[bench]'
+	$(BIN)/python benchmarks --threads 1 2 --accuracy
 
 docs: $(READY)  ## regenerate docs/ops.md and docs/passes.md
 	$(BIN)/python -m popgraph ops --markdown > docs/ops.md

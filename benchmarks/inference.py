@@ -1,70 +1,69 @@
-"""How fast is inference, next to onnxruntime? Minima of interleaved runs, one table."""
+"""How fast is inference, next to onnxruntime and OpenVINO? One model per process, as JSON."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
-import shutil
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-import onnxruntime
-from models import NAMES, light, logits, with_random_weights
+import onnx
+from models import model
 
+STARTUP = """
+import sys, time
+start = time.perf_counter()
 import popgraph
-from popgraph.dialects.program.attributes import Array
-
-ROUNDS = 15
-
-
-def best(calls: list[Callable[[], object]], rounds: int = ROUNDS) -> list[float]:
-    """The fastest of `rounds` interleaved runs of every call, in thread-CPU seconds."""
-    fastest = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for number, call in enumerate(calls):
-            start = time.thread_time()
-            call()
-            fastest[number] = min(fastest[number], time.thread_time() - start)
-    return fastest
+popgraph.compile(sys.argv[1])
+print(time.perf_counter() - start)
+"""
 
 
-def measure(name: str) -> str:
-    """One row: times of both, their ratio, compile times, and how far the results differ."""
-    model = logits(with_random_weights(light(name)))
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    peer = onnxruntime.InferenceSession(model.SerializeToString(), options)
-    (given,) = peer.get_inputs()
-    inputs: dict[str, Array] = {
-        given.name: np.random.default_rng(0).standard_normal(given.shape).astype(np.float32)
-    }
-    compile_times = []
-    for _ in range(2):  # the second finds its kernels in the cache
-        start = time.perf_counter()
-        run = popgraph.compile(model)
-        compile_times.append(time.perf_counter() - start)
-    (expected,) = peer.run(None, inputs)
-    (found,) = run(inputs).values()
-    error = np.abs(found - expected).max() / np.abs(expected).max()
-    theirs, ours = best([lambda: peer.run(None, inputs), lambda: run(inputs)])
-    cold, warm = compile_times
-    return (
-        f"| {name} | {ours * 1e3:.2f} | {theirs * 1e3:.2f} | {theirs / ours:.2f} "
-        f"| {cold:.1f} | {warm:.1f} | {error:.1e} |"
+def startup(path: Path) -> float:
+    """Seconds from `import popgraph` to a model that can be called, in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", STARTUP, str(path)], capture_output=True, text=True, check=False
     )
+    if done.returncode:
+        raise SystemExit(done.stderr.strip().splitlines()[-1])
+    return float(done.stdout)
+
+
+def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Everything about one model."""
+    cold, warm = startup(path), startup(path)  # the second finds its program in the cache
+    from popgraph.cli import timing
+    from popgraph.cli.bench import Bench
+    from popgraph.compiler import load
+
+    timing.pin(arguments.threads)
+    module, compilation = load(path)
+    bench = Bench(name, module, compilation, arguments.threads)
+    for peer in ("onnxruntime", "openvino"):
+        bench.invite(peer)
+    bench.race(arguments.seconds, arguments.rounds)
+    found = asdict(bench.result(arguments.accuracy))
+    return found | {"cold_s": cold, "warm_s": warm}
 
 
 def main() -> None:
-    cache = tempfile.mkdtemp()
-    os.environ["POPGRAPH_CACHE_DIR"] = cache
-    os.sched_setaffinity(0, {0})
-    print("| model | PopGraph ms | onnxruntime ms | ratio | cold s | warm s | difference |")
-    print("|---|---|---|---|---|---|---|")
-    for name in sys.argv[1:] or NAMES:
-        print(measure(name), flush=True)
-    shutil.rmtree(cache)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--accuracy", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["POPGRAPH_CACHE_DIR"] = str(Path(folder) / "cache")
+        path = Path(folder) / "model.onnx"
+        onnx.save(model(arguments.name), path)
+        print(json.dumps(measure(arguments.name, path, arguments)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which networks are measured? The classic CNNs that the onnx package ships, with real weights."""
+"""Which networks are measured? The CNNs that the onnx package ships, and some from PyTorch."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ from onnx import ModelProto, NodeProto, numpy_helper
 
 FOLDER = Path(onnx.__file__).parent / "backend/test/data/light"
 NAMES = ("bvlc_alexnet", "squeezenet", "resnet50", "inception_v1", "vgg19")
+"""Of the CNNs that come with onnx, those that the tests run as well."""
+CNNS = (
+    *("resnet50", "vgg19", "squeezenet", "bvlc_alexnet", "inception_v1", "inception_v2"),
+    *("shufflenet", "densenet121"),
+)
+FROM_TORCH = (
+    *("efficientnet_lite0", "encoder_4x256", "encoder_12x768", "mlp_4_16_3", "mlp_784_128_10"),
+)
+
+
+def model(name: str) -> ModelProto:
+    """Any of them, ready to be measured: random weights, no softmax at the end."""
+    if name in CNNS:
+        return logits(with_random_weights(light(name)))
+    from networks import exported  # PyTorch is not needed for the others
+
+    return exported(name)
 
 
 def light(name: str) -> ModelProto:

@@ -1,16 +1,17 @@
-"""How fast is a step of training, next to PyTorch's? Minima of interleaved runs, one table."""
+"""How fast is a step of training, next to PyTorch's? One network per process, as JSON."""
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
-import shutil
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +21,7 @@ from torch.nn import functional
 
 from popgraph.backends.base import Executable
 from popgraph.builder.dsl import add_loss
+from popgraph.cli.timing import Contestant, pin, race
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.program.attributes import Array
@@ -28,7 +30,6 @@ from popgraph.passes.pipeline import Options, Training
 from popgraph.support import dtypes
 
 LEARNING_RATE = 0.01
-ROUNDS = 15
 
 
 class AlexNet(nn.Module):
@@ -218,6 +219,7 @@ class Trained:
         return module, compilation, Options(training=training)
 
     def ours(self) -> Executable:
+        """Compiled; the session's steps are steps of this."""
         module, compilation, options = self.task()
         return build(module, compilation, options)  # type: ignore[arg-type]
 
@@ -240,17 +242,6 @@ class Trained:
         return step
 
 
-def interleaved(calls: list[Callable[[], object]], rounds: int) -> list[float]:
-    """The fastest of `rounds` interleaved runs of every call, in thread-CPU seconds."""
-    fastest = [float("inf")] * len(calls)
-    for _ in range(rounds):
-        for number, call in enumerate(calls):
-            start = time.thread_time()
-            call()
-            fastest[number] = min(fastest[number], time.thread_time() - start)
-    return fastest
-
-
 def first_call(call: Callable[[], object]) -> float:
     """Seconds on the clock: compilers do not work in this thread only."""
     start = time.perf_counter()
@@ -270,49 +261,66 @@ def losses(trained: Trained, executable: Executable, steps: int) -> float:
     return max(abs(ours - theirs) for ours, theirs in pairs) / abs(pairs[0][1])
 
 
-def measure(name: str, rounds: int, compiled: bool) -> str:
-    """One row: the times, the ratio to the best of PyTorch, and how far losses are apart."""
+def compiled(trained: Trained) -> tuple[Callable[[], float] | None, float, str]:
+    """A step of torch.compile after its first, the seconds of that one, or why there is none."""
+    step = trained.theirs(True)
+    try:
+        return step, first_call(step), ""
+    except Exception as error:  # its compiler wants headers that not every machine has
+        return None, 0.0, f"torch.compile does not work here: {type(error).__name__}"
+
+
+def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Everything about one network."""
     trained = Trained(name)
-    start = time.perf_counter()
-    executable = trained.ours()
-    executable_time = time.perf_counter() - start
-    difference = losses(trained, executable, 3)
+    made: list[Executable] = []
+    cold = first_call(lambda: made.append(trained.ours()))
+    (executable,) = made
     arrays = trained.arrays
-    calls: list[Callable[[], object]] = [lambda: executable.run(arrays), trained.theirs(False)]
-    compile_time = float("nan")
-    if compiled:
-        fast = trained.theirs(True)
-        try:
-            compile_time = first_call(fast)
-            calls.append(fast)
-        except Exception as error:  # its compiler wants headers that not every machine has
-            print(f"torch.compile does not work here: {type(error).__name__}")
-    for call in calls:
-        call()
-    ours, eager, *rest = interleaved(calls, rounds)
-    best = min(eager, *rest) if rest else eager
-    faster = f"{rest[0] * 1e3:.3f}" if rest else "-"
-    return (
-        f"| {name} | {ours * 1e3:.3f} | {eager * 1e3:.3f} | {faster} | {best / ours:.2f} "
-        f"| {executable_time:.1f} | {compile_time:.1f} | {difference:.1e} |"
+    difference = losses(trained, executable, 3)
+    contestants = [
+        Contestant("popgraph", lambda: executable.run(arrays)),
+        Contestant("eager", trained.theirs(False)),
+    ]
+    theirs_cold, refusal = 0.0, ""
+    if not arguments.eager:
+        step, theirs_cold, refusal = compiled(trained)
+        if step is not None:
+            contestants.append(Contestant("torch.compile", step))
+    race(
+        contestants,
+        threads=arguments.threads,
+        seconds=arguments.seconds,
+        rounds=arguments.rounds,
     )
+    return {
+        "model": name,
+        "threads": arguments.threads,
+        "rows": [
+            {"name": each.name, "best_ms": each.best * 1e3, "median_ms": each.median * 1e3}
+            for each in contestants
+        ],
+        "refusal": refusal,
+        "first_step_s": cold,
+        "theirs_first_step_s": theirs_cold,
+        "losses_differ_by": difference,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=list(CASES), help=", ".join(CASES))
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each")
-    parser.add_argument("--compile", action="store_true", help="torch.compile as well")
+    parser.add_argument("name", choices=CASES)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=3)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--eager", action="store_true", help="without torch.compile")
     arguments = parser.parse_args()
-    cache = tempfile.mkdtemp()
-    os.environ["POPGRAPH_CACHE_DIR"] = cache
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    torch.set_num_threads(1)
-    print("| network | PopGraph ms | eager ms | compiled ms | ratio | cold s | theirs s | losses |")
-    print("|---|---|---|---|---|---|---|---|")
-    for name in arguments.networks:
-        print(measure(name, arguments.rounds, arguments.compile), flush=True)
-    shutil.rmtree(cache)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["POPGRAPH_CACHE_DIR"] = f"{folder}/popgraph"
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/torch"
+        pin(arguments.threads)
+        torch.set_num_threads(arguments.threads)
+        print(json.dumps(measure(arguments.name, arguments)))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from popgraph.cli.timing import Contestant
     from popgraph.dialects.program.attributes import Array
+    from popgraph.dialects.tile import ProgramOp
     from popgraph.passes.base import Compilation
 
 OURS, PEAK = "popgraph", "peak"
@@ -59,6 +60,10 @@ class Result:
     """Of one run."""
     bytes_moved: int
     """What our kernels read and write, each operand and result once."""
+    arena: int
+    """The bytes of our intermediate values."""
+    largest_live_set: int
+    """The bytes of them that are needed at once; no arena could be smaller."""
     peak_gflops: float
     rows: list[Row]
 
@@ -167,21 +172,33 @@ class Bench:
         race(self._contestants, threads=self._threads, seconds=seconds, rounds=rounds)
 
     def result(self, accuracy: bool) -> Result:
-        flops, moved = self._work()
+        from popgraph.dialects.tile.lifetimes import bytes_touched, calls
+
+        flops, program = self._lowered()
         peak, *others = self._contestants
         fastest = self._peak_work / peak.best / 1e9
         errors = self._errors() if accuracy else {}
         ours = others[0].best
         rows = [_row(each, flops, fastest, ours, errors.get(each.name)) for each in others]
         rows += [Row(name, refusal=why) for name, why in self._refusals.items()]
-        return Result(self._name, self._threads, flops / 1e9, moved, fastest, rows)
+        return Result(
+            model=self._name,
+            threads=self._threads,
+            gflop=flops / 1e9,
+            bytes_moved=sum(
+                bytes_touched([value.owner for value in op.arguments]) for op in calls(program)
+            ),
+            arena=program.arena.value.data,
+            largest_live_set=program.lower_bound.value.data,
+            peak_gflops=fastest,
+            rows=rows,
+        )
 
-    def _work(self) -> tuple[int, int]:
-        """Floating-point operations as the model has them, and the bytes that our kernels move."""
+    def _lowered(self) -> tuple[int, ProgramOp]:
+        """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
         from popgraph.backends.c.module import find_program
         from popgraph.cli.print import options
-        from popgraph.dialects.tile.lifetimes import bytes_touched, calls
         from popgraph.dialects.tile.work import contraction_flops
         from popgraph.passes.graphcore_to_tile import GraphcoreToTile
 
@@ -190,8 +207,7 @@ class Bench:
             compiler.lower(module, self._compilation, options(), until=GraphcoreToTile.name)
         flops = contraction_flops(module)
         compiler.lower(module, self._compilation, options())
-        each = calls(find_program(module, "main"))
-        return flops, sum(bytes_touched([value.owner for value in op.arguments]) for op in each)
+        return flops, find_program(module, "main")
 
     def _errors(self) -> dict[str, float]:
         from popgraph.cli.accuracy import error, exact
