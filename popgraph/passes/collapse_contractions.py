@@ -12,6 +12,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import element
+from popgraph.passes.readings import retype
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.support.shapes import Shape
 
@@ -64,7 +65,8 @@ def collapse(op: tile.ContractOp) -> tile.ContractOp:
     values = [op.lhs, op.rhs, *op.extras, *op.outputs]
     maps = [*op.input_maps, *extra_maps, *[identity] * len(op.outputs)]
     operands = [Operand(value, map_, sizes) for value, map_ in zip(values, maps, strict=True)]
-    dim = 0
+    laid_out = any(layout_of(tensor(value)) for value in op.outputs)
+    dim = parallel if laid_out else 0
     while dim + 1 < len(sizes):
         places = [operand.pair(dim, sizes) for operand in operands]
         if dim + 1 == parallel or None in places:
@@ -108,6 +110,10 @@ def _rebuilt(
         tile.ViewOp(value, tensor(old).get_shape())
         for value, old in zip(new.outputs, op.outputs, strict=True)
     ]
+    for old, output, view in zip(op.outputs, new.outputs, after, strict=True):
+        if layout_of(tensor(old)):  # Its dimensions are as they were.
+            retype(output, tensor(old))
+            retype(view.output, tensor(old))
     for made in (*before, new, *after):
         made.location = op.location
         Rewriter.insert_op(made, InsertPoint.before(op))

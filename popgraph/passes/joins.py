@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects.program import ReturnOp, UpdateOp, YieldOp
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
-from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.program import KernelOp
 from popgraph.dialects.tile.structured import Structured
 from popgraph.support.shapes import Shape, prod
@@ -21,7 +21,7 @@ COMPUTED = (Structured, KernelOp, LaunchOp)
 
 def is_join(op: AssembleOp) -> bool:
     """
-    Whether the pieces are one memory, one after the other, and each may be computed there.
+    Whether the pieces are one memory, and each may be computed there.
 
     A piece must be computed by the same block for this concatenation alone, and neither a piece
     nor the whole may be what the caller gets: that has memory of its own.
@@ -29,22 +29,50 @@ def is_join(op: AssembleOp) -> bool:
     return (
         all(piece is not None for piece in places(op))
         and sum(_count(piece) for piece in op.pieces) == _count(op.output) > 0
-        and not _is_given(op.output)
-        and all(_may_move(source_of(piece), op) for piece in op.pieces)
+        and not is_given(op.output)
+        and all(_is_made_there(source_of(piece), op) for piece in op.pieces)
     )
 
 
+def _is_made_there(piece: SSAValue, op: AssembleOp) -> bool:
+    maker = piece.owner
+    return moves_into(piece, op) and (not isinstance(maker, AssembleOp) or is_join(maker))
+
+
+def is_run_of(op: AssembleOp) -> bool:
+    """Whether the pieces stand in the whole one after the other."""
+    return all(_is_run(piece, _shape(op.output)) for piece in map(_shape, op.pieces))
+
+
 def places(op: AssembleOp) -> Iterator[int | None]:
-    """Which element of the whole each piece begins at; None when it is not in one run."""
-    assert isinstance(op.output.type, TensorType)
-    shape = op.output.type.get_shape()
+    """Which element of the whole the memory of each piece begins at; None when it is its own."""
+    shape = _shape(op.output)
     strides = row_major(shape)
     for piece, offsets, steps in op.placements():
-        assert isinstance(piece.type, TensorType)
+        assert isinstance(piece.type, TensorType) and isinstance(op.output.type, TensorType)
+        if _is_part(piece.type, op.output.type, offsets):
+            yield 0
+            continue
         plain = layout_of(piece.type) is None and layout_of(op.output.type) is None
         run = _is_run(piece.type.get_shape(), shape) and set(steps) <= {1}
         start = sum(at * stride for at, stride in zip(offsets, strides, strict=True))
         yield start if plain and run else None
+
+
+def _is_part(
+    piece: TensorType[Attribute], whole: TensorType[Attribute], offsets: Sequence[int]
+) -> bool:
+    """Whether the layout of a piece is that of the whole, further on."""
+    own, other = halo_of(piece), halo_of(whole)
+    if own is None or other is None or own.part < 0:
+        return False
+    low = [start + at for start, at in zip(other.low, offsets, strict=True)]
+    return list(own.low) == low and physical_shape(piece) == physical_shape(whole)
+
+
+def _shape(value: SSAValue) -> Shape:
+    assert isinstance(value.type, TensorType)
+    return value.type.get_shape()
 
 
 def _is_run(part: Shape, whole: Shape) -> bool:
@@ -74,12 +102,16 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
             yield use.operation
 
 
-def _is_given(value: SSAValue) -> bool:
+def is_given(value: SSAValue) -> bool:
+    """Whether the caller gets a value, or a variable."""
     return any(isinstance(op, ReturnOp | UpdateOp | YieldOp) for op in _readers(value))
 
 
-def _may_move(value: SSAValue, op: AssembleOp) -> bool:
+def moves_into(value: SSAValue, op: AssembleOp) -> bool:
+    """Whether a value may be computed, or joined, where it belongs in a concatenation."""
     maker = value.owner
-    if not isinstance(maker, COMPUTED) or maker.parent is not op.parent or _is_given(value):
+    if not isinstance(maker, (*COMPUTED, AssembleOp)):
+        return False
+    if maker.parent is not op.parent or is_given(value):
         return False
     return sum(isinstance(reader, AssembleOp) for reader in _readers(value)) == 1

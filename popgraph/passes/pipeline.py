@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from popgraph.passes.add_optimizer import AddOptimizer
+from popgraph.passes.assign_halos import AssignHalos
 from popgraph.passes.assign_layouts import AssignLayouts
 from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Pass
@@ -147,6 +148,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
     Step("tile", AssignLayouts, "a schedule depends on what stands side by side", optional=True),
+    Step("tile", AssignHalos, "once axes have their order, rows have their ends", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),

@@ -88,10 +88,8 @@ class Storage:
         """Where in its space it begins."""
         return self.offset if self.shares is None else self.shares.place + self.start
 
-    @property
-    def is_part(self) -> bool:
-        """Whether it is one of several pieces of another storage."""
-        return self.shares is not None and self.shares.size > self.size
+    is_part: bool = False
+    """Whether it is one of several pieces of another storage."""
 
     def read(self, time: int) -> None:
         self.readers.append(time)
@@ -148,7 +146,7 @@ class _Section:
         first = min(piece.first for piece, _ in pieces)
         whole = Storage("arena", size, first=first, last=max(piece.last for piece, _ in pieces))
         for piece, start in pieces:
-            piece.shares, piece.start = whole, start
+            piece.shares, piece.start, piece.is_part = whole, start, len(pieces) > 1
         self.storages.append(whole)
         return whole
 

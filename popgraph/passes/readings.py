@@ -303,6 +303,10 @@ def rebuilt(
         case _:
             raise AssertionError(f"{op.name} is not rebuilt")
     new.location = op.location
+    for old, result in zip(op.results, new.results, strict=True):
+        if layout_of(tensor(old)):
+            type_ = tensor(result)
+            retype(result, TensorType(type_.element_type, type_.get_shape(), tensor(old).encoding))
     return new
 
 

@@ -323,6 +323,13 @@ def any_order(original: Any) -> Any:
     return is_identity
 
 
+def without_offsets(original: Any) -> Any:
+    def read_past(reader: Any, number: int, value: Any, map_: Any, offsets: Any) -> None:
+        original(reader, number, value, map_, (0,) * len(offsets))
+
+    return read_past
+
+
 def lanes_of_other(original: Any) -> Any:
     """One packed factor serves all contractions, whatever layouts they want."""
 
@@ -573,6 +580,19 @@ MUTANTS: tuple[Mutant, ...] = (
         "a view of axes in another order stays a view, in training",
         f"{PASSES}.assign_layouts:_same",
         always,
+        training=True,
+    ),
+    Mutant(
+        "assign-halos",
+        "readers begin with the first row, not before it",
+        f"{PASSES}.assign_halos:_read_past",
+        without_offsets,
+    ),
+    Mutant(
+        "assign-halos",
+        "readers begin with the first row, not before it, in training",
+        f"{PASSES}.assign_halos:_read_past",
+        without_offsets,
         training=True,
     ),
     Mutant(

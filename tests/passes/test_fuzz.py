@@ -53,13 +53,14 @@ TRAINED = {
     "graphcore-to-tile",
     "fuse-epilogue",
     "assign-layouts",
+    "assign-halos",
     "hoist-constants",
     "tile-loops",
     "plan-memory",
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
 
-TRUSTED = {"schedule-contractions", "tile-loops"}
+TRUSTED = {"assign-halos", "schedule-contractions", "tile-loops"}
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
 

@@ -19,6 +19,7 @@ from popgraph.backends.reference.memory import (
 )
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.structured import element
 from popgraph.support.shapes import Shape, prod
 
@@ -96,8 +97,13 @@ class Access:
         memories: Sequence[Array],
     ) -> None:
         self._op = op
-        self._maps = maps
+        self._maps = list(maps)
         self._arrays = logical(values, memories)
+        for number, (value, memory) in enumerate(zip(values, memories, strict=True)):
+            layout = layout_of(value.type)  # type: ignore[arg-type]
+            if layout is not None and halo_of(value.type) is not None:  # type: ignore[arg-type]
+                self._arrays[number] = memory  # Its halo may be read.
+                self._maps[number] = layout.map.data.compose(maps[number])
 
     def __call__(self, indices: Indices) -> list[Any]:
         return [
@@ -224,7 +230,7 @@ def run_assemble(op: tile.AssembleOp, *memories: Array) -> tuple[Array, ...]:
 
 
 def run_view(op: tile.ViewOp, memory: Array) -> tuple[Array, ...]:
-    return (memory.reshape(op.output.type.get_shape()),)
+    return (memory.reshape(physical_shape(op.output.type)),)
 
 
 def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects.builtin import AffineMapAttr, IntAttr, TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
@@ -27,19 +28,52 @@ class LayoutAttr(ParametrizedAttribute):
     `#tile.layout<(n, c, y, x) -> (n, c floordiv 16, y + 1, x + 1, c mod 16), [1, 4, 58, 58, 16]>`.
     Physical elements that no logical index reaches hold zero. A type without encoding is dense
     row-major.
+
+    A layout that only moves indices by constants gives the tensor a halo: there, an index outside
+    the shape may be read, and finds zero. With a `part`, the memory is that of a larger tensor,
+    and this one is a part of it along that dimension: what stands beside it is not its own.
     """
 
     name = "tile.layout"
     map: AffineMapAttr
     physical: IntsAttr
+    part: IntAttr
 
     @staticmethod
-    def of(map_: AffineMap, physical: Sequence[int]) -> LayoutAttr:
-        return LayoutAttr(AffineMapAttr(map_), IntsAttr.of(physical))
+    def of(map_: AffineMap, physical: Sequence[int], part: int = -1) -> LayoutAttr:
+        return LayoutAttr(AffineMapAttr(map_), IntsAttr.of(physical), IntAttr(part))
+
+    @staticmethod
+    def moved(low: Sequence[int], physical: Sequence[int], part: int = -1) -> LayoutAttr:
+        """The layout with index 0 at `low` of a memory of shape `physical`."""
+        results = tuple(AffineExpr.dimension(dim) + by for dim, by in enumerate(low))
+        return LayoutAttr.of(AffineMap(len(low), 0, results), physical, part)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.map)
+            printer.print_string(", ")
+            printer.print_attribute(self.physical)
+            if self.part.data >= 0:
+                printer.print_string(f", part {self.part.data}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        with parser.in_angle_brackets():
+            map_ = parser.parse_attribute()
+            parser.parse_punctuation(",")
+            physical = parser.parse_attribute()
+            part = -1
+            if parser.parse_optional_punctuation(",") is not None:
+                parser.parse_keyword("part")
+                part = parser.parse_integer()
+        return [map_, physical, IntAttr(part)]
 
     def verify(self) -> None:
         if len(self.map.data.results) != len(self.physical):
             raise VerifyException("a layout's map has one result per physical dimension")
+        if self.part.data >= len(self.physical):
+            raise VerifyException("a part is along one of the dimensions")
 
 
 @irdl_attr_definition
@@ -101,6 +135,39 @@ class ScheduleAttr(ParametrizedAttribute):
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:
     """The layout of a tensor type; None is dense row-major."""
     return type_.encoding if isinstance(type_.encoding, LayoutAttr) else None
+
+
+@dataclass(frozen=True)
+class Halo:
+    """How much memory a tensor has around its elements, along each dimension."""
+
+    low: Shape
+    high: Shape
+    part: int = -1
+    """The dimension along which the memory beside the elements belongs to other tensors."""
+
+    @property
+    def own(self) -> Iterator[tuple[int, int, int]]:
+        """(dimension, low, high) of what this tensor has to keep zero."""
+        for dim, (low, high) in enumerate(zip(self.low, self.high, strict=True)):
+            if dim != self.part and (low or high):
+                yield dim, low, high
+
+
+def halo_of(type_: TensorType[Attribute]) -> Halo | None:
+    """The halo of a tensor type; None when its layout does more than move indices."""
+    layout = layout_of(type_)
+    shape = type_.get_shape()
+    if layout is None:
+        return Halo((0,) * len(shape), (0,) * len(shape))
+    origin = layout.map.data.eval((0,) * len(shape), ())
+    if len(origin) != len(shape) or layout.map.data != LayoutAttr.moved(origin, origin).map.data:
+        return None
+    physical = layout.physical.data
+    rows = zip(origin, shape, physical, strict=True)
+    return Halo(
+        tuple(origin), tuple(whole - low - size for low, size, whole in rows), layout.part.data
+    )
 
 
 def physical_shape(type_: TensorType[Attribute]) -> Shape:

@@ -32,7 +32,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.support.shapes import Shape, prod
 
 
@@ -453,7 +453,11 @@ class AssembleOp(IRDLOperation):
 
 @irdl_op_definition
 class ViewOp(IRDLOperation):
-    """The same memory under another shape (dense row-major on both sides)."""
+    """
+    The same memory under another shape, row-major on both sides.
+
+    A halo stays where it is: only dimensions without one are put together or taken apart.
+    """
 
     name = "tile.view"
     source = operand_def(TensorType)
@@ -470,8 +474,9 @@ class ViewOp(IRDLOperation):
     def verify_(self) -> None:
         source, output = self.source.type, self.output.type
         assert isinstance(source, TensorType) and isinstance(output, TensorType)
-        if prod(source.get_shape()) != prod(output.get_shape()):
-            raise VerifyException("a view keeps the number of elements")
+        for sizes in (TensorType.get_shape, physical_shape):
+            if prod(sizes(source)) != prod(sizes(output)):
+                raise VerifyException("a view keeps the number of elements")
 
 
 class _Relayout(IRDLOperation):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -18,8 +18,8 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset
-from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset, row_major
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.passes.tile_loops.chunking import Split
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
@@ -54,9 +54,10 @@ def accesses(
 
 
 def has_gaps(value: SSAValue) -> bool:
-    """Whether the memory behind a tensor has elements that no index reaches."""
-    type_ = tensor(value)
-    return prod(physical_shape(type_)) != prod(type_.get_shape())
+    """Whether a layout leaves elements out here and there, not only around the tensor."""
+    return halo_of(tensor(value)) is None and prod(physical_shape(tensor(value))) != prod(
+        tensor(value).get_shape()
+    )
 
 
 @dataclass(frozen=True)
@@ -195,13 +196,63 @@ def volume(groups: Sequence[Group]) -> int:
 
 
 def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SSAValue]) -> None:
-    """Zeroes the memory of results whose layout has elements that no index reaches."""
+    """
+    Zeroes the memory of results where no index reaches.
+
+    Halos are work for the first chunk; a kernel whose results have gaps is not cut.
+    """
     for value, memory in zip(values, memories, strict=True):
         if has_gaps(value):
-            type_ = tensor(value)
-            nothing = writer.number(0, type_.element_type)
-            with writer.loop(0, prod(physical_shape(type_))) as loop:
-                writer.store(nothing, memory, Index.of(loop.counter))
+            _clear(writer, value, memory, Linear(), (prod(physical_shape(tensor(value))),))
+    around = [
+        (value, memory, start, sizes)
+        for value, memory in zip(values, memories, strict=True)
+        for start, sizes in halo_boxes(tensor(value))
+    ]
+    if around:
+        block = memories[0].owner
+        assert isinstance(block, Block)
+        first = writer.add(arith.CmpiOp(block.args[0], writer.constant(0), "eq"))
+        with writer.when(first):
+            for value, memory, start, sizes in around:
+                _clear(writer, value, memory, start, sizes)
+
+
+def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Linear, Shape]]:
+    """The pieces of a tensor's halo: where each stands in memory, and its sizes."""
+    halo = halo_of(type_)
+    if halo is None or 0 in type_.get_shape():
+        return
+    physical, shape = physical_shape(type_), type_.get_shape()
+    origin, sizes = [0] * len(shape), list(physical)
+    if halo.part >= 0:
+        origin[halo.part], sizes[halo.part] = halo.low[halo.part], shape[halo.part]
+    for dim, low, high in halo.own:
+        for start, size in ((0, low), (physical[dim] - high, high)):
+            if size:
+                origin[dim], sizes[dim] = start, size
+                yield _at(origin, physical), tuple(sizes)
+        origin[dim], sizes[dim] = low, shape[dim]
+
+
+def _at(origin: Sequence[int], physical: Shape) -> Linear:
+    """A box of a dense memory, by its index."""
+    strides = row_major(physical)
+    start = sum(at * stride for at, stride in zip(origin, strides, strict=True))
+    terms = {AffineExpr.dimension(dim): stride for dim, stride in enumerate(strides)}
+    return Linear(start, terms)
+
+
+def _clear(writer: Writer, value: SSAValue, memory: SSAValue, form: Linear, sizes: Shape) -> None:
+    nothing = writer.number(0, tensor(value).element_type)
+    form = form if form.terms else Linear(0, {AffineExpr.dimension(0): 1})
+    groups = group_loops(range(len(sizes)), sizes, [form])
+    place = Place(writer, sizes)
+    with ExitStack() as stack:
+        for group in groups:
+            loop = stack.enter_context(writer.loop(0, group.extent))
+            place.bind(group, Index.of(loop.counter))
+        writer.store(nothing, memory, place.index(form))
 
 
 def in_place(

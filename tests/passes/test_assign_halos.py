@@ -1,0 +1,115 @@
+"""Do concatenations and padding cost no copy, and is what stands around tensors zero?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph.compiler import load, lower
+from popgraph.dialects import tile
+from popgraph.dialects.tile.attributes import halo_of
+from popgraph.passes.tile_loops import chunking
+
+Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
+RANDOM = np.random.default_rng(0)
+
+
+def convolution(name: str, source: str, channels: tuple[int, int], kernel: int) -> Convolution:
+    shape = (channels[1], channels[0], kernel, kernel)
+    weight = RANDOM.standard_normal(shape).astype(np.float32)
+    pads = [kernel // 2] * 4
+    node = helper.make_node("Conv", [source, f"w_{name}"], [name], pads=pads)
+    return node, numpy_helper.from_array(weight, f"w_{name}")
+
+
+def model(nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto]) -> bytes:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 7, 6])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", [x], [y], weights)
+    opset = helper.make_opsetid("", 17)
+    made: bytes = helper.make_model(graph, opset_imports=[opset]).SerializeToString()
+    return made
+
+
+def inception() -> bytes:
+    """Branches with halos of their own, read by a window, in one concatenation."""
+    made = [
+        convolution("stem", "x", (3, 16), 3),
+        convolution("one", "r_stem", (16, 24), 1),
+        convolution("three", "r_stem", (16, 8), 3),
+        convolution("end", "c", (48, 16), 5),
+        convolution("last", "r_end", (16, 3), 3),
+    ]
+    convolutions = {node.output[0]: node for node, _ in made}
+    relu = [helper.make_node("Relu", [name], [f"r_{name}"]) for name in ("stem", "end")]
+    pool = helper.make_node(
+        "MaxPool", ["r_stem"], ["pooled"], kernel_shape=[3, 3], pads=[1, 1, 1, 1], strides=[1, 1]
+    )
+    concat = helper.make_node("Concat", ["one", "three", "pooled"], ["c"], axis=1)
+    nodes = [
+        convolutions["stem"],
+        relu[0],
+        convolutions["one"],
+        convolutions["three"],
+        pool,
+        concat,
+        convolutions["end"],
+        relu[1],
+        convolutions["last"],
+        helper.make_node("Identity", ["last"], ["y"]),
+    ]
+    return model(nodes, [weight for _, weight in made])
+
+
+def dense() -> bytes:
+    """Every concatenation is a piece of the next one."""
+    nodes, weights = [], []
+    node, weight = convolution("c0", "x", (3, 16), 3)
+    nodes.append(node)
+    weights.append(weight)
+    for step in range(3):
+        node, weight = convolution(f"n{step}", f"c{step}", (16 + 8 * step, 8), 3)
+        concat = helper.make_node("Concat", [f"c{step}", f"n{step}"], [f"c{step + 1}"], axis=1)
+        nodes += [node, concat]
+        weights.append(weight)
+    node, weight = convolution("y", "c3", (40, 4), 1)
+    return model([*nodes, node], [*weights, weight])
+
+
+def copies(module: ModuleOp) -> Iterator[tile.AssembleOp]:
+    """Padding and concatenations that are still there before loops are written."""
+    for op in module.walk():
+        if isinstance(op, tile.AssembleOp):
+            yield op
+
+
+@pytest.mark.parametrize("made", [inception(), dense()], ids=["inception", "dense"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_values(made: bytes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled, with work shared between threads, as NumPy computes it."""
+    monkeypatch.setattr(chunking, "GRAIN", 256)
+    x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
+    expected = popgraph.compile(made, backend="reference")(x=x)["y"]
+    run = popgraph.compile(made, threads=threads)
+    for _ in range(2):  # the second time, memory is not fresh
+        found = run(x=x)["y"]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("made", [inception(), dense()], ids=["inception", "dense"])
+def test_no_copies(made: bytes) -> None:
+    """Of all padding, only that of the caller's own array is left; pieces are parts."""
+    module, compilation = load(made)
+    lower(module, compilation, until="assign-halos")
+    padded = [op for op in copies(module) if len(op.pieces) == 1]
+    joined = [op for op in copies(module) if len(op.pieces) > 1]
+    assert len(padded) == 1 and joined
+    for op in joined:
+        halos = [halo_of(piece.type) for piece in op.pieces]
+        assert all(halo is not None and halo.part == 3 for halo in halos)
