@@ -74,19 +74,25 @@ class Storage:
     shares: Storage | None = None
     """The storage whose memory this one has taken over in place, or is a part of."""
     start: int = 0
-    """The byte of that storage where this one begins."""
+    """The byte of that storage where this one begins; none has an offset of its own then."""
 
     @property
     def root(self) -> Storage:
-        storage = self
+        """The storage whose memory this is; the way there is short the next time."""
+        way, storage = list[Storage](), self
         while storage.shares is not None:
+            way.append(storage)
             storage = storage.shares
+        start = 0
+        for passed in reversed(way):
+            start += passed.start
+            passed.shares, passed.start = storage, start
         return storage
 
     @property
     def place(self) -> int:
         """Where in its space it begins."""
-        return self.offset if self.shares is None else self.shares.place + self.start
+        return self.root.offset + self.start
 
     is_part: bool = False
     """Whether it is one of several pieces of another storage."""

@@ -231,6 +231,16 @@ def test_a_chain_in_place_needs_no_arena() -> None:
     ]
 
 
+def test_a_long_chain_in_place_is_one_place() -> None:
+    """Longer than Python's recursion reaches."""
+    steps = [("negate_in_place", (number and FIRST + number - 1, 0)) for number in range(1500)]
+    steps += [("reverse", (FIRST + 1499, 0))]
+    *_, after = planned(plan(steps, [FIRST + 1500]))
+    (first, *others) = calls(after)
+    assert first == ("negf", ["input in4", "arena 0"])
+    assert len(others) == 1500 and all(places[0] == "arena 0" for _, places in others)
+
+
 def test_inputs_and_constants_are_never_overwritten() -> None:
     *_, after = planned(plan([("negate_in_place", (0, 0)), ("negate_in_place", (1, 0))], [5, 6]))
     assert all(places[-1].startswith("output") for _, places in calls(after))
