@@ -84,7 +84,9 @@ class ScheduleAttr(ParametrizedAttribute):
     `vector` is the parallel dimension that runs along vector lanes, `vectors` how many vectors of
     it a micro-kernel holds, `rows` the parallel dimension that is blocked beside it (-1: none),
     `block` how many of its indices a micro-kernel holds, `chunk` how many reduction terms are
-    summed before the sum joins the total (0: all of them), `width` the lanes of one vector.
+    summed before the sum joins the total (0: all of them), `width` the lanes of one vector. With
+    `sweep` 1, every result takes in one chunk before any takes in the next: results are totals in
+    memory, and the finish does nothing.
     In text: `#tile.schedule<vector 1, vectors 2, rows 3, block 14, chunk 256, width 16>`.
     """
 
@@ -95,14 +97,16 @@ class ScheduleAttr(ParametrizedAttribute):
     block: IntAttr
     chunk: IntAttr
     width: IntAttr
+    sweep: IntAttr
 
     FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
+    """All but the last, which is written only where it is not 0."""
 
     @staticmethod
     def of(
-        *, vector: int, vectors: int, rows: int, block: int, chunk: int, width: int
+        *, vector: int, vectors: int, rows: int, block: int, chunk: int, width: int, sweep: int = 0
     ) -> ScheduleAttr:
-        numbers = (vector, vectors, rows, block, chunk, width)
+        numbers = (vector, vectors, rows, block, chunk, width, sweep)
         return ScheduleAttr(*(IntAttr(number) for number in numbers))
 
     @property
@@ -112,8 +116,9 @@ class ScheduleAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            fields = zip(self.FIELDS, self.parameters, strict=True)
-            texts = (f"{name} {number.data}" for name, number in fields)  # type: ignore[attr-defined]
+            fields = zip(self.FIELDS, self.parameters, strict=False)
+            texts = [f"{name} {number.data}" for name, number in fields]  # type: ignore[attr-defined]
+            texts += [f"sweep {self.sweep.data}"] if self.sweep.data else []
             printer.print_string(", ".join(texts))
 
     @classmethod
@@ -125,11 +130,17 @@ class ScheduleAttr(ParametrizedAttribute):
                     parser.parse_punctuation(",")
                 parser.parse_keyword(name)
                 numbers.append(IntAttr(parser.parse_integer()))
-        return numbers
+            sweep = 0
+            if parser.parse_optional_punctuation(",") is not None:
+                parser.parse_keyword("sweep")
+                sweep = parser.parse_integer()
+        return [*numbers, IntAttr(sweep)]
 
     def verify(self) -> None:
         if self.vectors.data < 1 or self.block.data < 1 or self.width.data < 1:
             raise VerifyException("a micro-kernel holds at least one vector")
+        if self.sweep.data and not self.chunk.data:
+            raise VerifyException("a sweep takes in a chunk of terms")
 
 
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from xdsl.dialects import arith
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -54,6 +55,9 @@ LONG = 16 * 1024
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
 
+EmitTile = Callable[[Tile], None]
+"""Writes the work on one tile."""
+
 
 class ContractLoops:
     """Writes the loops of one scheduled contraction."""
@@ -77,6 +81,7 @@ class ContractLoops:
         kinds = [element(value) for value in values]
         self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
         self._check()
+        assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
         self._group()
         self.cut = self._cut()
 
@@ -175,9 +180,24 @@ class ContractLoops:
         )
         finish = self.op.finish.block
         self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
-        self._nest(chunk)
+        if self.schedule.sweep.data:
+            self._sweeps(chunk)
+        else:
+            self._nest(chunk, lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)))
 
-    def _nest(self, chunk: SSAValue | None) -> None:
+    def _sweeps(self, chunk: SSAValue | None) -> None:
+        """All results begin at zero, and then take in one chunk of terms after the other."""
+        epilogue, micro = self.epilogue, self.micro
+        self._nest(chunk, lambda tile: epilogue.finish(tile, micro.zeros(tile)))
+        adding = replace(epilogue, body=sum_of_two(self.kind), extras=epilogue.targets)
+
+        def sweep(runs: Sequence[Run]) -> None:
+            self._nest(chunk, lambda tile: adding.finish(tile, micro.part(tile, runs)))
+
+        micro.each_chunk(sweep)
+
+    def _nest(self, chunk: SSAValue | None, emit: EmitTile) -> None:
+        """The loops over all tiles."""
         loops = self.loops
         cut = self.cut if chunk is not None else None
         parts = spans(self.writer, loops, cut, chunk)
@@ -191,7 +211,7 @@ class ContractLoops:
 
         def panel(columns: Sequence[Column]) -> None:
             def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                self._rows(rows, columns)
+                self._rows(rows, columns, emit)
                 return carried
 
             run(self.place, after, inside)
@@ -261,9 +281,9 @@ class ContractLoops:
             for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
         )
 
-    def _rows(self, part: Span | None, columns: Sequence[Column]) -> None:
+    def _rows(self, part: Span | None, columns: Sequence[Column], emit: EmitTile) -> None:
         if self.rows is None or part is None:
-            self._tile(Tile(1, tuple(columns)))
+            emit(Tile(1, tuple(columns)))
             return
         extent = part.fixed
         assert extent is not None, "rows are shared in equal parts"
@@ -271,14 +291,11 @@ class ContractLoops:
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
                 self.place.bind(self.rows, part.base + start)
-                self._tile(Tile(size, tuple(columns)))
+                emit(Tile(size, tuple(columns)))
                 continue
             with self.writer.loop(start, start + blocks.count * size, size) as loop:
                 self.place.bind(self.rows, part.base + Index.of(loop.counter))
-                self._tile(Tile(size, tuple(columns)))
-
-    def _tile(self, block: Tile) -> None:
-        self.epilogue.finish(block, self.micro.sums(block))
+                emit(Tile(size, tuple(columns)))
 
     def _ask_for_next_panel(self) -> None:
         """
@@ -314,3 +331,11 @@ class ContractLoops:
         return (
             form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
         )
+
+
+def sum_of_two(kind: Attribute) -> Block:
+    """A finish that adds the sum to what it reads."""
+    block = Block(arg_types=[kind, kind])
+    total = arith.AddfOp(block.args[1], block.args[0])
+    block.add_ops([total, tile.YieldOp(total.result)])
+    return block

@@ -37,6 +37,22 @@ class MicroKernel:
 
     def sums(self, tile: Tile) -> list[SSAValue]:
         """The accumulators after the reduction; short sums are added into local memory."""
+        if self._cut() is None:
+            return self.part(tile, self._runs)
+        grid = self.grid
+        total = grid.local(tile, grid.kind)
+        grid.save(tile, self.zeros(tile), total)
+
+        def add(runs: Sequence[Run]) -> None:
+            sums, old = self.part(tile, runs), grid.saved(tile, total)
+            pairs = zip(old, sums, strict=True)
+            grid.save(tile, [grid.writer.add(arith.AddfOp(*pair)) for pair in pairs], total)
+
+        self.each_chunk(add)
+        return grid.saved(tile, total)
+
+    def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
+        """The sums that these loops make."""
 
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
             self.each_step()
@@ -45,30 +61,37 @@ class MicroKernel:
             ]
 
         zeros = self.zeros(tile)
-        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
-        extents = [group.extent for group in self.inner]
-        if 0 in extents:
+        if any(one.group.extent == 0 for one in runs):
             return zeros
-        cut = chunk_of_terms(extents, 1, self.terms) if self.terms else None
+        return run(self.grid.place, runs, step, zeros)
+
+    def each_chunk(self, emit: Callable[[Sequence[Run]], None]) -> None:
+        """Loops over the chunks of the reduction; `emit` gets the loops of one chunk."""
+        runs, cut = self._runs, self._cut()
         if cut is None:
-            return run(self.grid.place, runs, step, zeros)
-        at, size = cut
-        grid, writer = self.grid, self.grid.writer
-        total = grid.local(tile, grid.kind)
-        grid.save(tile, zeros, total)
+            emit(runs)
+            return
+        (at, size), writer = cut, self.grid.writer
+        extent = runs[at].group.extent
 
         def chunks(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            with writer.loop(0, -(-extents[at] // size)) as loop:
-                part = chunk_span(writer, loop.counter, extents[at], size)
-                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
-                sums = run(grid.place, rest, step, zeros)
-                old = grid.saved(tile, total)
-                added = [writer.add(arith.AddfOp(*pair)) for pair in zip(old, sums, strict=True)]
-                grid.save(tile, added, total)
+            with writer.loop(0, -(-extent // size)) as loop:
+                part = chunk_span(writer, loop.counter, extent, size)
+                emit([replace(runs[at], part=part), *runs[at + 1 :]])
             return carried
 
-        run(grid.place, runs[:at], chunks)
-        return grid.saved(tile, total)
+        run(self.grid.place, runs[:at], chunks)
+
+    @property
+    def _runs(self) -> list[Run]:
+        return [Run(group, Span(0, group.extent)) for group in self.inner]
+
+    def _cut(self) -> tuple[int, int] | None:
+        """Which reduction loop is cut into chunks, and how long they are."""
+        extents = [group.extent for group in self.inner]
+        if not self.terms or 0 in extents:
+            return None
+        return chunk_of_terms(extents, 1, self.terms)
 
     def _added(self, row: int, column: Column, old: SSAValue) -> SSAValue:
         writer, lanes = self.grid.writer, lanes_in(column)
