@@ -1,0 +1,176 @@
+"""
+Has the generated code become worse? Counts that no other load on the machine can change.
+
+Two counts for a step of each of three small models. One is made of the final IR, without any tool:
+operations on floats and memory in the loops of all kernels. The other is of the processor's
+instructions, counted by valgrind; it depends on the compiler, which is noted beside it.
+
+    python benchmarks/instructions.py            compare with benchmarks/instructions.json
+    python benchmarks/instructions.py --write    keep the new counts
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from models import light, with_random_weights
+
+from popgraph.backends.c.module import find_program
+from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS
+from popgraph.compiler import load, lower
+from popgraph.dialects.tile.work import Counter
+from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.pipeline import Options
+from popgraph.support.dtypes import DTYPES
+
+HERE = Path(__file__).parent
+STORED = HERE / "instructions.json"
+EXAMPLES = HERE.parent / "examples"
+TOLERANCE = 0.02
+MODELS = ("mlp", "lenet", "squeezenet")
+TARGET = "-march=x86-64-v3"
+"""Valgrind knows AVX2, not AVX-512."""
+WRAPPER = f"""#!/bin/sh
+for argument in "$@"; do
+  shift
+  [ "$argument" = -march=native ] && argument={TARGET}
+  set -- "$@" "$argument"
+done
+exec cc "$@"
+"""
+
+
+def model(name: str, folder: Path) -> Path:
+    """The model as a file, for one image or one row."""
+    if name != "squeezenet":
+        return EXAMPLES / f"{name}.pgraph"
+    path = folder / f"{name}.onnx"
+    onnx.save(with_random_weights(light(name)), path)
+    return path
+
+
+def static_count(name: str) -> dict[str, int]:
+    """What the kernels of one step do, by their loops, with vectors of 32 bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        module, compilation = load(model(name, Path(folder)))
+    if name in ("mlp", "lenet"):
+        shapes = {"mlp": (1, 64), "lenet": (1, 1, 28, 28)}
+        specialise(module, {"x": shapes[name]}, compilation.weights)
+    lower(module, compilation, replace(Options(), vector_bytes=32, registers=16))
+    program = find_program(module, "main")
+    return asdict(Counter(module).calls(program.body.block.ops))
+
+
+def compiler() -> str:
+    """The first line of what `cc` says of itself; nothing if it is not there."""
+    if shutil.which("cc") is None:
+        return ""
+    done = subprocess.run(["cc", "--version"], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[0]
+
+
+def obstacle() -> str:
+    """Why instructions cannot be counted here; nothing if they can."""
+    if platform.machine() not in ("x86_64", "AMD64") or platform.system() != "Linux":
+        return "instructions are counted on x86-64 Linux only"
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed (apt-get install valgrind)"
+    if not compiler() or "clang" in compiler():
+        return "cc is not GCC, by whose code the counts were made"
+    return ""
+
+
+def instructions(name: str) -> int:
+    """The processor's instructions in one step."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        program, arguments = build(name, folder)
+        result = folder / "callgrind.out"
+        subprocess.run(
+            [
+                *("valgrind", "--tool=callgrind", "--collect-atstart=no"),
+                *("--toggle-collect=main_run", f"--callgrind-out-file={result}"),
+                *(str(program), *arguments),
+            ],
+            capture_output=True,
+            check=True,
+            cwd=folder,
+        )
+        total = re.search(r"^(?:summary|totals): (\d+)", result.read_text(), re.MULTILINE)
+    assert total, "callgrind says nothing"
+    return int(total[1])
+
+
+def build(name: str, folder: Path) -> tuple[Path, list[str]]:
+    """A program that runs one step, and its arguments: the memory that it needs."""
+    wrapper, source = folder / "cc", folder / "c"
+    wrapper.write_text(WRAPPER)
+    wrapper.chmod(0o755)
+    command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", source]
+    dims = [] if name == "squeezenet" else ["--dim", "N=1"]
+    environment = {**os.environ, "CC": str(wrapper)}
+    subprocess.run([*command, *dims], env=environment, capture_output=True, check=True)
+    program = folder / "step"
+    subprocess.run(
+        [
+            *("cc", *FLAGS, *GCC_FLAGS, TARGET, f"-I{source}", str(HERE / "step.c")),
+            *(str(source / "program.c"), str(source / "kernels.c"), "-lm", "-o", str(program)),
+        ],
+        capture_output=True,
+        check=True,
+    )
+    return program, list(map(str, memory(source)))
+
+
+def memory(source: Path) -> list[int | str]:
+    """For each entry of the table of memory: the bytes, or a file that holds them."""
+    described = json.loads((source / "program.json").read_text())
+    sizes = {dtype.name: dtype.numpy.itemsize for dtype in DTYPES}
+    entries: list[int | str] = []
+    for slot in described["memory"][1:]:
+        if "file" in slot:
+            entries.append(str(source / slot["file"]))
+        elif "shape" in slot:
+            entries.append(int(np.prod(slot["shape"], dtype=np.int64)) * sizes[slot["dtype"]])
+        else:
+            entries.append(described[slot["space"]])
+    return entries
+
+
+def count() -> dict[str, object]:
+    """Everything that can be counted here."""
+    found: dict[str, object] = {"static": {name: static_count(name) for name in MODELS}}
+    if not obstacle():
+        found["compiler"] = compiler()
+        found["instructions"] = {name: instructions(name) for name in MODELS}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", action="store_true", help=f"into {STORED.name}")
+    arguments = parser.parse_args()
+    found = count()
+    print(json.dumps(found, indent=1))
+    if arguments.write:
+        STORED.write_text(json.dumps(found, indent=1) + "\n")
+        return
+    print("kept:", STORED.read_text(), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""Has the generated code become worse? Counts of instructions against those that were kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from instructions import (
+    MODELS,
+    STORED,
+    TOLERANCE,
+    compiler,
+    instructions,
+    obstacle,
+    static_count,
+)
+
+KEPT = json.loads(STORED.read_text())
+ADVICE = "if it is worth it: python benchmarks/instructions.py --write"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_do_no_more_than_they_did(name: str) -> None:
+    kept, found = KEPT["static"][name], static_count(name)
+    for what, count in found.items():
+        assert count <= kept[what] * (1 + TOLERANCE), f"{what}: {count}, not {kept[what]}; {ADVICE}"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_processor_does_no_more_than_it_did(name: str) -> None:
+    if obstacle():
+        pytest.skip(obstacle())
+    if compiler() != KEPT["compiler"]:
+        pytest.skip(f"the counts are those of {KEPT['compiler']}, this is {compiler()}")
+    kept, found = KEPT["instructions"][name], instructions(name)
+    assert found <= kept * (1 + TOLERANCE), f"{found} instructions, not {kept}; {ADVICE}"
