@@ -46,8 +46,12 @@ SPECIALISATIONS = 8
 """How many shape signatures of one model are kept compiled (the least recently used goes)."""
 
 
-def load(model: Model) -> tuple[ModuleOp, Compilation]:
-    """The model as a module of the level it was written at, and the weights that belong to it."""
+def load(model: Model, *, mapped: bool = False) -> tuple[ModuleOp, Compilation]:
+    """
+    The model as a module of the level it was written at, and the weights that belong to it.
+
+    If `mapped`, weights may be parts of the model's file, to be used before anybody writes to it.
+    """
     compilation = Compilation()
     match model:
         case ModuleOp():
@@ -60,7 +64,7 @@ def load(model: Model) -> tuple[ModuleOp, Compilation]:
         case str() | Path() if Path(model).suffix == ".mlir":
             return parse_ir(_text(Path(model)), compilation, str(model)), compilation
         case _:
-            return import_model(model, compilation.weights), compilation
+            return import_model(model, compilation.weights, mapped=mapped), compilation
 
 
 def _text(path: Path) -> str:
@@ -245,6 +249,8 @@ def runner(
 ) -> Runner:
     """A loaded model as something to call; `module` is lowered in place."""
     check_backend(backend, threads)
+    if is_open(module) or backend == "reference":
+        compilation.weights.own()
     if is_open(module):
         return Runner(OpenModel(module, compilation, options, backend, threads))
     return Runner(build(module, compilation, options, backend=backend, threads=threads))
@@ -260,7 +266,7 @@ def compile(
     """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
     check_backend(backend, threads)
     with without_collection():
-        module, compilation = load(model)
+        module, compilation = load(model, mapped=True)
     made = runner(module, compilation, options or Options(), backend, threads)
     remember(model, options, made.static, compilation.weights.files)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
 import numpy as np
@@ -33,14 +34,18 @@ _TOLD = {
 }  # fmt: skip
 
 
-def import_model(model: str | Path | bytes | ModelProto, store: WeightStore) -> ModuleOp:
+def import_model(
+    model: str | Path | bytes | ModelProto, store: WeightStore, *, mapped: bool = False
+) -> ModuleOp:
     """
     The module of an ONNX model: a file, its bytes or a message.
+
+    If `mapped`, large weights are those of the file itself, for as long as nobody writes to it.
 
     Everything in the message survives; weights that stand in files beside the model are read when
     they are needed. `ModelError` for whatever is no valid model.
     """
-    proto, folder = _load(model, store)
+    proto, folder = _load(model, store, mapped)
     try:
         return _import(proto, folder, store)
     except UnicodeDecodeError as error:
@@ -65,7 +70,7 @@ def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> Modul
 
 
 def _load(
-    model: str | Path | bytes | ModelProto, store: WeightStore
+    model: str | Path | bytes | ModelProto, store: WeightStore, mapped: bool
 ) -> tuple[ModelProto, Path | None]:
     """The message, large weights being in the store, and the folder in which it stands."""
     if isinstance(model, ModelProto):
@@ -74,7 +79,7 @@ def _load(
     if isinstance(model, str | Path):
         path = Path(model)
         where = f"file {str(path)!r}"
-        return _parse(_read(path, store, where), store, where), path.parent
+        return _parse(_read(path, store, mapped, where), store, where), path.parent
     if not isinstance(model, bytes | bytearray | memoryview):
         raise ModelError(
             f"{type(model).__name__} is no kind of model",
@@ -83,18 +88,16 @@ def _load(
     return _parse(memoryview(bytes(model)), store, "the bytes given"), None
 
 
-def _read(path: Path, store: WeightStore, where: str) -> memoryview:
-    """
-    The content of a file, which the store then knows.
-
-    It is not mapped: whoever writes to the file later would change the weights.
-    """
+def _read(path: Path, store: WeightStore, mapped: bool, where: str) -> memoryview:
+    """The content of a file, which the store then knows."""
     try:
         with path.open("rb") as file:
             store.files[path.resolve()] = state_of(path)
             size = store.files[path.resolve()][SIZE]
             if size == 0:  # a pipe, for example
                 return memoryview(file.read())
+            if mapped:
+                return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
             content = np.empty(size, np.uint8)
             read = file.readinto(content.data)
     except OSError as error:

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 import popgraph
 import popgraph.compiler as compiler
 from popgraph.backends.c import program_file, program_key, shortcut, toolchain
+from popgraph.builder import onnx_import, onnx_wire
 from popgraph.dialects.program.attributes import Array
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
@@ -419,3 +420,37 @@ def test_who_wants_to_see_passes_takes_no_shortcut(
     step = Step("tile", Foreign, "not this package's")
     monkeypatch.setattr(pipeline, "PIPELINE", (*pipeline.PIPELINE, step))
     assert not remembered(file)
+
+
+@pytest.mark.parametrize("named", [{}, {"backend": "reference"}], ids=["c", "reference"])
+def test_a_compiled_model_does_not_care_about_its_file(
+    cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch, named: dict[str, str]
+) -> None:
+    """Weights were a part of the file while it was compiled; `t` is not packed."""
+    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(onnx_wire, "LARGE", 0)
+    run = compiler.compile(file, **named)  # type: ignore[arg-type]
+    expected = run(x=X)["y"]
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.write(bytes(size))
+    assert np.array_equal(run(x=X)["y"], expected)
+    os.truncate(file, 0)
+    assert np.array_equal(run(x=X)["y"], expected)
+
+
+def test_an_open_model_does_not_care_about_its_file(
+    cache: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
+    monkeypatch.setattr(onnx_wire, "LARGE", 0)
+    opened = onnx.load_model_from_string(model())
+    opened.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    del opened.graph.node[-1]
+    opened.graph.output[0].name = "q"
+    opened.graph.output[0].type.tensor_type.ClearField("shape")
+    file.write_bytes(opened.SerializeToString())
+    run = compiler.compile(file)
+    expected = run(x=X)["q"]
+    os.truncate(file, 0)
+    assert np.allclose(run(x=X[:1])["q"], expected[:1], rtol=1e-5)

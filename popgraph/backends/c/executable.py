@@ -15,7 +15,7 @@ from popgraph.backends.c.program_file import aligned
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
 from popgraph.dialects.program.attributes import Array
-from popgraph.dialects.program.weights import WeightStore
+from popgraph.dialects.program.weights import WeightStore, owned
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
@@ -82,6 +82,8 @@ class CExecutable(Executable):
         first = None if slot.literal is None else self._weights.array(slot.literal)
         if slot.space == "constant":
             assert first is not None, "a constant has a literal"
+            if persistent is None and not slot.prepared:
+                first = owned(first)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
         array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)

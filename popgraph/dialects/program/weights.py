@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from mmap import mmap
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +72,23 @@ class WeightStore:
             found = self._arrays[key] = found()
         return found
 
+    def own(self) -> None:
+        """Copies what is a part of a model's file: whoever writes to it would change it."""
+        for key, found in self._arrays.items():
+            self._arrays[key] = owned(found() if callable(found) else found)
+
     def __contains__(self, key: str) -> bool:
         return key in self._arrays
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
+
+
+def owned(array: Array) -> Array:
+    """The array, copied if it is a part of a file."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    return array.copy() if isinstance(base, mmap) else array
