@@ -44,6 +44,7 @@ First steps:
 \b
 Models are .onnx files, .pgraph texts and .mlir files (IR of any level).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
+POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.
 
 Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
 """

@@ -22,6 +22,7 @@ BASELINE = Target("baseline", 16, 16)
 
 _BY_MACRO = (
     ("__AVX512F__", Target("avx512", 64, 32)),
+    ("__AVX2__", Target("avx2", 32, 16)),
     ("__AVX__", Target("avx", 32, 16)),
     ("__SSE2__", Target("sse2", 16, 16)),
     ("__ARM_NEON", Target("neon", 16, 32)),

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,16 @@ FLAGS = (
 
 LINK_FLAGS = ["-shared", "-pthread"]
 LIBRARIES = ["-lm"]
-NATIVE = "-march=native"
+NATIVE = "native"
+TARGETS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    NATIVE: (("-march=native",), "__STDC__"),
+    "avx512": (("-march=x86-64-v4",), "__AVX512F__"),
+    "avx2": (("-march=x86-64-v3",), "__AVX2__"),
+    "sse2": (("-march=x86-64",), "__SSE2__"),
+    "neon": ((), "__ARM_NEON"),
+}
+"""What code can be made for: the flags that ask a compiler for it, and a macro that it then has."""
+
 WIDE = "-mprefer-vector-width=512"
 """Clang cuts 64-byte vectors in two, and spills them, unless it is told not to."""
 
@@ -53,6 +62,8 @@ class Compiler:
     command: tuple[str, ...]
     identity: str
     """Changes when the compiler is another file, or the file another version."""
+    target: str = NATIVE
+    """One of `TARGETS`."""
 
     @property
     def name(self) -> str:
@@ -84,18 +95,29 @@ class Result:
     reason: str
 
 
+def wanted_target() -> str:
+    """For what code is to be made: `$POPGRAPH_TARGET`, else for this very machine."""
+    name = os.environ.get("POPGRAPH_TARGET", "").strip() or NATIVE
+    if name not in TARGETS:
+        raise BackendError(
+            f"there is no target {name!r}", hint=f"POPGRAPH_TARGET may be {', '.join(TARGETS)}"
+        )
+    return name
+
+
 def candidates() -> Iterator[Compiler]:
     """The compilers to try: `$CC` alone when it is set, else the usual names, else zig's."""
+    target = wanted_target()
     chosen = os.environ.get("CC", "").strip()
     commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
     for command in commands:
         found = shutil.which(command[0])
         if found or chosen:
-            yield Compiler(command, _identity(command, Path(found) if found else None))
+            yield Compiler(command, _identity(command, Path(found) if found else None), target)
     zig = None if chosen else importlib.util.find_spec("ziglang")
     if zig is not None and zig.origin is not None:
         command = (sys.executable, "-m", "ziglang", "cc")
-        yield Compiler(command, _identity(command, Path(zig.origin)))
+        yield Compiler(command, _identity(command, Path(zig.origin)), target)
 
 
 def _identity(command: tuple[str, ...], file: Path | None) -> str:
@@ -127,11 +149,14 @@ class Probe:
 
 @functools.cache
 def probe(compiler: Compiler) -> Probe:
-    """Asks a compiler for its predefined macros, for this very machine if it can."""
+    """Asks a compiler for its predefined macros; for this very machine only if it can."""
     reason = ""
-    for flags in ((NATIVE,), ()):
+    asked, macro = TARGETS[compiler.target]
+    for flags in (asked, ()) if compiler.target == NATIVE else (asked,):
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
-        if result.good and "__STDC__" in result.output:
+        if result.good and macro not in result.output:
+            reason = reason or f"it does not make code for {compiler.target}"
+        elif result.good:
             wide = (WIDE,) if "__AVX512F__" in result.output else ()
             own = () if "__clang__" in result.output else GCC_FLAGS
             return Probe("", flags + wide + own, result.output)
@@ -139,16 +164,21 @@ def probe(compiler: Compiler) -> Probe:
     return Probe(reason)
 
 
-@functools.cache
 def machine() -> str:
-    """What `-march=native` depends on: caches are shared by machines, code is not."""
+    """What code depends on: caches are shared by machines and targets, code is not."""
+    return digest(_processor(), wanted_target())[:16]
+
+
+@functools.cache
+def _processor() -> str:
+    """What `-march=native` depends on."""
     facts = [platform.machine(), platform.system()]
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
         facts += [line for line in lines if re.match(r"flags|Features|model|CPU part", line)]
     except OSError:
         facts.append(platform.processor())
-    return digest(*facts)[:16]
+    return digest(*facts)
 
 
 def cache_directory() -> Path:
@@ -212,7 +242,7 @@ def find_library(key: str) -> Path | None:
 def library_key(units: Sequence[Unit]) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
     runtime = (HERE / RUNTIME).read_text()
-    flags = " ".join([*FLAGS, *GCC_FLAGS, NATIVE, WIDE])
+    flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, *TARGETS[wanted_target()][0]])
     return digest(machine(), flags, runtime, *(unit.text for unit in units))
 
 

@@ -1,0 +1,239 @@
+"""Does code for other vector widths, machines and compilers compute what the reference computes?"""
+
+from __future__ import annotations
+
+import importlib.util
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import popgraph
+from popgraph import compiler
+from popgraph.backends.c import host_target
+from popgraph.backends.c.emit import emit
+from popgraph.backends.c.module import Layout, find_program
+from popgraph.backends.c.target import from_macros
+from popgraph.backends.c.toolchain import FLAGS
+from popgraph.dialects.program.attributes import Array
+from popgraph.passes.pipeline import Options
+from popgraph.support.dtypes import BY_NAME
+from popgraph.support.errors import BackendError
+
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+needs_zig = pytest.mark.skipif(
+    importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed"
+)
+
+NETWORK = """
+opset 21
+
+graph lenet(x: f32[2, 1, 28, 28]) -> (y) {
+    weight w1: f32[6, 1, 5, 5] = he_normal(seed=1)
+    weight b1: f32[6] = normal(std=0.1, seed=2)
+    weight w2: f32[16, 6, 5, 5] = he_normal(seed=3)
+    weight w3: f32[256, 84] = he_normal(seed=4)
+    weight w4: f32[84, 10] = he_normal(seed=5)
+
+    p1 = MaxPool(Relu(Conv(x, w1, b1)), kernel_shape=[2, 2], strides=[2, 2])
+    p2 = AveragePool(Tanh(Conv(p1, w2)), kernel_shape=[2, 2], strides=[2, 2])
+    y = Softmax(Gelu(Flatten(p2) @ w3) @ w4, axis=-1)
+}
+"""
+CONVOLUTION = """
+opset 21
+
+graph convolution(x: T[2, 8, 9, 11]) -> (y) {
+    weight w: T[24, 4, 3, 3] = he_normal(seed=1)
+    weight b: T[24] = normal(std=0.1, seed=2)
+    y = Relu(Conv(x, w, b, group=2, pads=[1, 1, 1, 1], strides=[1, 2]))
+}
+"""
+PRODUCT = """
+opset 13
+
+graph product(x: T[5, 33]) -> (y) {
+    weight w: T[33, 37] = he_normal(seed=1)
+    y = Sigmoid(x @ w) + Sin(ReduceMean(x, axes=[1], keepdims=1))
+}
+"""
+FUNCTIONS = """
+opset 21
+
+graph functions(x: f32[5, 33]) -> (y, z, b) {
+    half = Cast(x, to=f16)
+    y = Cast(Exp(half) * half, to=f32) + Cast(Cast(x * 9.0, to=i8), to=f32)
+    z = Pow(Abs(x), x) - Floor(x)
+    least = Cast(ReduceMin(Round(x), keepdims=0), to=i32)
+    b = ReduceMax(Cast(x * 100.0, to=i32), keepdims=0) + least
+}
+"""
+GRAPHS = {
+    "lenet": NETWORK,
+    **{f"convolution_{kind}": CONVOLUTION.replace("T", kind) for kind in ("f32", "f16", "f64")},
+    **{f"product_{kind}": PRODUCT.replace("T", kind) for kind in ("f32", "bf16", "f64")},
+    "functions": FUNCTIONS,
+}
+LEAST = {"f16": 4e-3, "bf16": 4e-2}
+"""How far results may be apart, where it is not that of f32."""
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    path = tmp_path / f"{request.param}.pgraph"
+    path.write_text(GRAPHS[request.param])
+    return path
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def inputs(path: Path) -> dict[str, Array]:
+    dtype, shape = re.search(r"x: (\w+)\[([\d, ]+)\]", path.read_text()).groups()  # type: ignore[union-attr]
+    sizes = [int(size) for size in shape.split(",")]
+    x = np.random.default_rng(0).standard_normal(sizes)
+    return {"x": x.astype(BY_NAME[dtype].numpy)}
+
+
+def check(path: Path, found: dict[str, Array]) -> None:
+    wanted = popgraph.compile(path, backend="reference")(inputs(path))
+    tolerance = LEAST.get(path.stem.split("_")[-1], 2e-3 if path.stem == "functions" else 2e-5)
+    assert wanted.keys() == found.keys()
+    for name, array in wanted.items():
+        exact, other = array.astype(np.float64), found[name].astype(np.float64)
+        np.testing.assert_allclose(other, exact, tolerance, tolerance, err_msg=name)
+
+
+def has(flag: str) -> bool:
+    """Whether this machine runs such code."""
+    try:
+        return flag in Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+
+
+TARGETS = [
+    pytest.param(name, marks=pytest.mark.skipif(not has(flag), reason=f"no {flag} here"))
+    for name, flag in (("sse2", "sse2"), ("avx2", "avx2"), ("avx512", "avx512vl"))
+]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_narrower_code_computes_the_same(
+    name: str, graph: Path, cache: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POPGRAPH_TARGET", name)
+    assert host_target().name == name
+    check(graph, popgraph.compile(graph)(inputs(graph)))
+
+
+@needs_zig
+def test_clang_computes_the_same(graph: Path, cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", shlex.join(ZIG))
+    check(graph, popgraph.compile(graph)(inputs(graph)))
+
+
+def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPGRAPH_TARGET", "itanium")
+    with pytest.raises(BackendError, match="there is no target 'itanium'") as caught:
+        host_target()
+    assert caught.value.hint == "POPGRAPH_TARGET may be native, avx512, avx2, sse2, neon"
+
+
+@pytest.mark.skipif(platform.machine() == "aarch64", reason="this machine has NEON")
+def test_a_compiler_for_another_machine_does_not_work(
+    cache: None, monkeypatch: pytest.MonkeyPatch, graph: Path
+) -> None:
+    monkeypatch.setenv("POPGRAPH_TARGET", "neon")
+    monkeypatch.setenv("CC", "cc")
+    with pytest.raises(BackendError, match=r"cc \(it does not make code for neon\)"):
+        popgraph.compile(graph)
+
+
+# NEON: compiled by a cross compiler, and run where QEMU is
+
+DRIVER = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "main.h"
+static void *load(const char *name, size_t bytes) {
+    void *memory = aligned_alloc(64, (bytes + 127) / 64 * 64);
+    FILE *file = fopen(name, "rb");
+    if (file) { if (fread(memory, 1, bytes, file) != bytes) exit(1); fclose(file); }
+    return memory;
+}
+static void save(const char *name, const void *memory, size_t bytes) {
+    FILE *file = fopen(name, "wb");
+    fwrite(memory, 1, bytes, file);
+    fclose(file);
+}
+int main(void) {
+    void *memory[MAIN_SLOTS];
+LINES
+    return 0;
+}
+"""
+
+
+def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generic], list[int]]]:
+    """A program for NEON in `folder`, with its data; where it will write its outputs."""
+    module, compilation = compiler.load(path)
+    vectors = from_macros("#define __ARM_NEON 1\n")
+    options = replace(Options(), vector_bytes=vectors.vector_bytes, registers=vectors.registers)
+    compiler.lower(module, compilation, options)
+    for name, text in emit(module).items():
+        (folder / name).write_text(text)
+    table = Layout(find_program(module, "main"))
+    sizes = {"arena": "MAIN_ARENA_BYTES", "persistent": "MAIN_PERSISTENT_BYTES"}
+    lines, saved, outputs = list[str](), list[str](), {}
+    for number, slot in enumerate(table.slots):
+        if slot.space == "threads":
+            lines.append(f"memory[{number}] = (void *)(intptr_t)2;")
+            continue
+        size: object = sizes.get(slot.space)
+        if slot.dtype is not None:
+            size = int(np.prod(slot.shape, dtype=int)) * slot.dtype.numpy.itemsize
+        if slot.literal is not None:
+            (folder / f"{number}.bin").write_bytes(
+                compilation.weights.array(slot.literal).tobytes()
+            )
+        if slot.space == "input":
+            (folder / f"{number}.bin").write_bytes(inputs(path)[slot.label].tobytes())
+        lines.append(f'memory[{number}] = load("{number}.bin", {size});')
+        if slot.space == "output":
+            assert slot.dtype is not None
+            outputs[slot.label] = (folder / f"{number}.out", slot.dtype.numpy, list(slot.shape))
+            saved.append(f'save("{number}.out", memory[{number}], {size});')
+    lines += ["main_prepare(memory);", "main_run(memory);", *saved]
+    (folder / "user.c").write_text(DRIVER.replace("LINES", "\n".join(lines)))
+    return outputs
+
+
+@needs_zig
+def test_neon_code_computes_the_same_where_it_can_be_run(graph: Path, tmp_path: Path) -> None:
+    outputs = driver(graph, tmp_path)
+    cross = [*ZIG, "-target", "aarch64-linux-musl"]
+    command = [*cross, *FLAGS, "-static", "user.c", "main.c", "-lm", "-o", "user"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    emulator = shutil.which("qemu-aarch64")
+    if platform.machine() != "aarch64" and emulator is None:
+        pytest.skip("compiled; without qemu-aarch64 it cannot be run here")
+    run = ["./user"] if platform.machine() == "aarch64" else [str(emulator), "./user"]
+    subprocess.run(run, cwd=tmp_path, check=True)
+    check(
+        graph,
+        {
+            name: np.frombuffer(path.read_bytes(), dtype).reshape(shape)
+            for name, (path, dtype, shape) in outputs.items()
+        },
+    )
