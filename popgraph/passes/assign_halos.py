@@ -19,7 +19,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_given, is_run_of, moves_into
 from popgraph.passes.readings import erase_unused, retype, through_view
 from popgraph.passes.tile_loops.access import tensor
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 Reader = tile.MapOp | tile.ReduceOp | tile.ContractOp
 """What may read past the edge of an operand."""
@@ -70,7 +70,8 @@ def fold_padding(op: tile.AssembleOp) -> None:
     if all(_may_read(op, reader, number, map_) for reader, number, map_ in readers):
         size = tensor(piece).get_shape()
         high = [whole - low - own for whole, low, own in zip(shape, offsets, size, strict=True)]
-        give_halo(piece, offsets, high)
+        if not give_halo(piece, offsets, high):
+            return
         for reader, number, map_ in readers:
             _read_past(reader, number, piece, map_, offsets)
         erase_unused(op)
@@ -211,11 +212,21 @@ def _read_past(
 
 def can_have_halo(value: SSAValue) -> bool:
     """Whether whoever makes and reads a tensor lets it have a layout."""
-    if not isinstance(value.owner, Maker) or halo_of(tensor(value)) is None:
-        return False
-    if len(value.owner.results) != 1 or is_given(value):
-        return False
-    return all(_reads_layouts(use.operation, use.index) for use in value.uses)
+    maker = value.owner
+    if isinstance(maker, tile.ViewOp):  # The halo is around what is viewed, too.
+        made = maker.source.has_one_use() and _can_be_made_with_halo(maker.source)
+    else:
+        made = _can_be_made_with_halo(value)
+    return made and all(_reads_layouts(use.operation, use.index) for use in value.uses)
+
+
+def _can_be_made_with_halo(value: SSAValue) -> bool:
+    return (
+        isinstance(value.owner, Maker)
+        and len(value.owner.results) == 1
+        and halo_of(tensor(value)) is not None
+        and not is_given(value)
+    )
 
 
 def _reads_layouts(op: Operation, number: int) -> bool:
@@ -224,8 +235,24 @@ def _reads_layouts(op: Operation, number: int) -> bool:
     return isinstance(op, tile.ReduceOp | tile.ContractOp | tile.ScatterOp | tile.AssembleOp)
 
 
-def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
-    """At least so much memory around a tensor."""
+def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
+    """
+    Puts at least so much memory around a tensor, and around what it is a view of.
+
+    False when the view puts together, or takes apart, what would have a halo between.
+    """
+    maker = value.owner
+    if isinstance(maker, tile.ViewOp):
+        shapes = tensor(value).get_shape(), tensor(maker.source).get_shape()
+        inner = [_carried(numbers, *shapes) for numbers in (low, high)]
+        if inner[0] is None or inner[1] is None:
+            return False
+        _surround(maker.source, inner[0], inner[1])
+    _surround(value, low, high)
+    return True
+
+
+def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
     type_ = tensor(value)
     halo = halo_of(type_)
     assert halo is not None, "who may have a halo has one, if only of nothing"
@@ -235,6 +262,22 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
     sizes = [a + b + c for a, b, c in zip(lows, shape, highs, strict=True)]
     layout = LayoutAttr.moved(lows, sizes) if any(lows) or any(highs) else NoneAttr()
     retype(value, TensorType(type_.element_type, shape, layout))
+
+
+def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
+    """Numbers for dimensions as those of a view; None when they are in the midst of others."""
+    found = [0] * len(other)
+    for dim, number in enumerate(numbers):
+        if number:
+            twins = [
+                twin
+                for twin, size in enumerate(other)
+                if size == shape[dim] and prod(other[:twin]) == prod(shape[:dim])
+            ]
+            if len(twins) != 1:
+                return None
+            found[twins[0]] = number
+    return found
 
 
 # Concatenation

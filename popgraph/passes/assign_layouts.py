@@ -169,6 +169,8 @@ class _Rewriting:
             match op:
                 case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
                     self._structured(op)
+                    if isinstance(op, tile.ContractOp) and op.outputs[0] in self.orders:
+                        self._turn_weights(op)
                 case tile.AssembleOp():
                     self._assemble(op)
                 case tile.ViewOp():
@@ -204,6 +206,26 @@ class _Rewriting:
             if isinstance(inner, tile.IndexOp):
                 dim = sequence.index(inner.dim.value.data)
                 inner.properties["dim"] = IntegerAttr(dim, i64)
+
+    def _turn_weights(self, op: tile.ContractOp) -> None:
+        """
+        The axis of weights that results have innermost comes last when activations have it, too.
+
+        Else, where channels do not mix, weights would be read one by one.
+        """
+        dims = [dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1]
+        maps = list(op.input_maps)
+        for number, value in enumerate((op.lhs, op.rhs)):
+            last = AffineExpr.dimension(dims[-1]) if dims else None
+            if last not in maps[number].results or not _is_weight(value):
+                continue
+            if dims[-1] in maps[1 - number].used_dims():
+                axis = maps[number].results.index(last)
+                order = (*(at for at in range(_rank(value)) if at != axis), axis)
+                op.operands[number] = self._in_order(op, value, order)
+                results = tuple(maps[number].results[at] for at in order)
+                maps[number] = AffineMap(maps[number].num_dims, 0, results)
+        op.properties["maps"] = maps_attribute(maps)
 
     def _reductions(self, op: tile.Structured) -> list[int]:
         """The reduction loops, those innermost that step over neighbours in memory."""

@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import is_identity, row_major, simplified
+from popgraph.dialects.tile.affine import is_identity, offset, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.base import Compilation, Pass
@@ -72,6 +72,15 @@ def finish_in_reducer(op: tile.MapOp) -> None:
         if others is not None:
             _join(op, number, reducer, *others)
             return
+
+
+def _in_order(op: tile.MapOp, number: int) -> bool:
+    """Whether a map reads an operand whole, from its first element to its last."""
+    type_ = tensor(op.inputs[number])
+    whole = offset(tensor(op.outputs[0]), AffineMap.identity(len(op.sizes)), op.sizes)
+    same = offset(type_, op.input_maps[number], op.sizes) == whole
+    # A slice from the beginning reads only some of the elements.
+    return same and layout_of(type_) is None and prod(op.sizes) == prod(type_.get_shape())
 
 
 def _asks_for_index(op: tile.MapOp) -> bool:

@@ -161,7 +161,8 @@ def _layouts(
     """
     values, maps = (op.lhs, op.rhs), order.maps
     extent = order.sizes[dim]
-    if dim in maps[1 - factor].used_dims() or dim not in maps[factor].used_dims() or extent < 4:
+    other = offset(tensor(values[1 - factor]), maps[1 - factor], order.sizes)
+    if other.stride(dim) not in (0, 1) or dim not in maps[factor].used_dims() or extent < 4:
         return
     type_ = tensor(values[factor])
     most = min(8, -(-extent // width))
@@ -169,7 +170,7 @@ def _layouts(
     if form.stride(dim) == 1 and extent >= width:
         for vectors in range(1, most + 1):
             yield None, vectors
-    if layout_of(type_) is not None:
+    if layout_of(type_) is not None or other.uses(dim):
         return
     plain = [at for at, result in enumerate(maps[factor].results) if _is(result, dim)]
     users = [at for at, result in enumerate(maps[factor].results) if dim in result.used_dims()]
@@ -321,7 +322,10 @@ class Estimate:
         if self.layout is None:
             far += loads if self._is_far(vectors) else 0.0
             loads *= 2  # They cross cache lines.
-        loads += self._scalar_loads(rows, scalars, block)
+        if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
+            loads += columns * (block if rows and scalars.uses(rows.last) else 1)
+        else:
+            loads += self._scalar_loads(rows, scalars, block)
         step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
         step = max(step, self._fill(columns))
         if self._overlaps(rows, scalars):
