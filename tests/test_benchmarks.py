@@ -1,0 +1,130 @@
+"""Does the page of benchmarks say what was measured, also of what could not be?"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parent.parent / "benchmarks"
+sys.path.append(str(FOLDER))
+
+
+@pytest.fixture
+def page() -> ModuleType:
+    """`python benchmarks`, not run."""
+    spec = importlib.util.spec_from_file_location("benchmarks_page", FOLDER / "__main__.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def runtime(name: str, best: float, **more: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "best_ms": best,
+        "gflops": 50.0,
+        "share_of_peak": 0.5,
+        "error": None,
+    } | more
+
+
+def found(*rows: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "model": "net",
+        "rows": list(rows),
+        "cold_s": 4.0,
+        "warm_s": 0.25,
+        "arena": 110,
+        "largest_live_set": 100,
+    }
+
+
+def test_the_best_peer_counts(page: ModuleType) -> None:
+    rows = (
+        runtime("popgraph", 2.0, error=1e-7),
+        runtime("onnxruntime", 5.0, error=2e-7),
+        runtime("openvino", 3.0),
+    )
+    assert page.row("inference", found(*rows)) == (
+        "| net | 2.00 | 5.00 | 3.00 | **1.50** | 50 | 50% | 4.0 | 0.25 | 1.10 | 1.0e-07 | 2.0e-07 |"
+    )
+
+
+def test_a_peer_that_refuses_does_not_count(page: ModuleType) -> None:
+    rows = (
+        runtime("popgraph", 2.0),
+        runtime("onnxruntime", 5.0),
+        runtime("openvino", 0.0, refusal="no"),
+    )
+    assert "| 5.00 | refused | **2.50** |" in page.row("inference", found(*rows))
+
+
+def test_what_does_not_compile_has_its_row(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "inference.py").write_text("raise ValueError('no | such operator')")
+    monkeypatch.setattr(page, "HERE", tmp_path)
+    failed = page.measured("inference", "net", [])
+    assert page.row("inference", failed) == (
+        "| net | not compiled: ValueError: no / such operator |"
+    )
+
+
+def test_a_table_replaces_only_what_stands_between_its_markers(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    real = page.PAGE.read_text()
+    copy = tmp_path / "performance.md"
+    copy.write_text(real)
+    monkeypatch.setattr(page, "PAGE", copy)
+    for kind in page.KINDS:
+        page.write(kind, "new")
+        page.write(kind, f"new {kind}")
+    text = copy.read_text()
+    assert "new inference" in text and "new training" in text and "\nnew\n" not in text
+    assert text.splitlines()[:5] == real.splitlines()[:5]
+
+
+def test_every_network_is_known(page: ModuleType) -> None:
+    pytest.importorskip("torch", reason="it makes half of the networks")
+    from networks import NETWORKS
+    from training import CASES
+
+    assert set(page.TRAINED) == set(CASES)
+    assert set(page.FROM_TORCH) == set(NETWORKS)
+
+
+def test_a_network_from_torch_is_computed_as_onnxruntime_does() -> None:
+    pytest.importorskip("torch", reason="it makes the network")
+    runtime = pytest.importorskip("onnxruntime", reason="the oracle")
+    from models import model
+
+    import popgraph
+
+    proto = model("encoder_4x256")
+    x = np.random.default_rng(0).standard_normal((1, 128, 256)).astype(np.float32)
+    (expected,) = runtime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    found = popgraph.compile(proto)(x=x)["y"]
+    assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_a_script_prints_one_object() -> None:
+    pytest.importorskip("openvino", reason="a peer of every row")
+    pytest.importorskip("torch", reason="it makes the network")
+    done = subprocess.run(
+        [sys.executable, FOLDER / "inference.py", "mlp_4_16_3", "--seconds", "0", "--rounds", "1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = [row["name"] for row in json.loads(done.stdout)["rows"]]
+    assert names == ["popgraph", "onnxruntime", "openvino"]
