@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -11,10 +13,12 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
+from popgraph.passes.contraction_costs import Estimate
 from popgraph.passes.reduction_order import orders
-from popgraph.passes.schedule_contractions import Estimate, ScheduleContractions
+from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.tile_loops import TileLoops, chunking
 from popgraph.testing.structured import ContractSpec, contracts
 
@@ -56,8 +60,8 @@ def test_every_schedule(
     choice = data.draw(st.sampled_from(choices))
     chunk = data.draw(st.sampled_from([0, 3, 256]))
     fields = {name: getattr(choice.schedule, name).data for name in choice.schedule.FIELDS}
-    fields |= {"chunk": chunk}
-    scheduling._apply(op, scheduling.replaced(choice, **fields), {})
+    fields |= {"chunk": chunk, "sweep": data.draw(st.integers(0, 1)) if chunk else 0}
+    scheduling._apply(op, replace(choice, schedule=ScheduleAttr.of(**fields)), {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunking, "GRAIN", grain)
         check_kernels(before, module, vector_bytes)

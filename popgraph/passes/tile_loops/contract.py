@@ -333,6 +333,12 @@ class ContractLoops:
         )
 
 
+def keeps_sums(op: tile.ContractOp) -> bool:
+    """Whether the finish of a contraction does nothing."""
+    block = op.finish.block
+    return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
+
+
 def sum_of_two(kind: Attribute) -> Block:
     """A finish that adds the sum to what it reads."""
     block = Block(arg_types=[kind, kind])

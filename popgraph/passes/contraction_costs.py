@@ -1,0 +1,221 @@
+"""What does a contraction cost with one schedule or another? A model of registers and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import Float64Type
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.passes.reduction_order import Order
+from popgraph.passes.tile_loops.access import Group, group_loops, tensor
+from popgraph.passes.tile_loops.panels import balanced, last_panel
+from popgraph.support.shapes import prod
+
+TERMS = 256
+"""Longest chain of float32 additions."""
+
+PACK_CYCLES = 2.0
+"""What packing costs per element, once per step when the factor is not constant."""
+
+ROW_PACK_CYCLES = 0.5
+"""The same, when whole rows are copied."""
+
+STRIDED_CYCLES = 1.25
+"""What it costs to store or load one element that is not next to the last one."""
+
+FAR_CYCLES = 6.0
+"""What a cache line costs that is a page or more away from the last one."""
+
+PAGE = 4096
+"""In bytes."""
+
+PAGES = 32
+"""So many lines at the same place of different pages stay in the cache together."""
+
+LINE = 16
+"""Elements of a cache line."""
+
+NEAR = 32 * 1024
+"""So many bytes of a panel stay in the first cache while all rows go by."""
+
+FILL = 24
+"""Bytes that come from the second cache in a cycle."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An order, a schedule, which factor runs along vectors, the layout to pack it into, if any."""
+
+    order: Order
+    schedule: ScheduleAttr
+    factor: int
+    layout: LayoutAttr | None
+    cycles: float
+
+
+class Estimate:
+    """What a contraction costs with one factor along vectors in one layout, by rows."""
+
+    def __init__(
+        self,
+        op: tile.ContractOp,
+        order: Order,
+        factor: int,
+        fixed: bool,
+        dim: int,
+        layout: tuple[LayoutAttr | None, int],
+        width: int,
+        registers: int,
+    ) -> None:
+        self.op, self.factor, self.dim, self.width = op, factor, dim, width
+        self.fixed = fixed
+        self.order = order
+        self.layout, self.vectors = layout
+        self.registers = registers
+        self.extent = op.sizes[dim]
+        self.terms = prod(op.sizes[op.parallel_rank :])
+        self.forms = [
+            offset(tensor(value), map_, order.sizes)
+            for value, map_ in zip([op.lhs, op.rhs], order.maps, strict=True)
+        ]
+        identity = AffineMap.identity(op.parallel_rank)
+        self.others = [
+            offset(tensor(value), map_, op.sizes)
+            for value, map_ in zip(
+                [*op.extras, *op.outputs],
+                [*[attribute.data for attribute in op.extra_maps], *[identity] * len(op.outputs)],
+                strict=True,
+            )
+        ]
+
+    def choices(self) -> Iterator[Choice]:
+        """One choice per loop that can run along rows, and one without rows."""
+        dims = [dim for dim in range(self.op.parallel_rank) if dim != self.dim]
+        form = self.forms[self.factor]
+        forms = [self.forms[1 - self.factor], *self.others]
+        if self.layout is None:
+            forms.append(form)
+        groups = group_loops(dims, self.op.sizes, forms)
+        groups = [group for group in groups if self._joined(group, form)]
+        for group in [None, *groups]:
+            yield self._choice(group)
+
+    @staticmethod
+    def _joined(group: Group, form: Linear) -> bool:
+        """Whether a group stays together beside the packed factor too."""
+        return len(group.dims) == 1 or not any(form.uses(dim) for dim in group.dims)
+
+    def _choice(self, rows: Group | None) -> Choice:
+        budget = self.registers - 4 if self.registers > 16 else self.registers - 3
+        most = min(budget // self.vectors, (self.registers - 1 - self.vectors) // self.vectors)
+        block = min(max(1, most), rows.extent) if rows else 1
+        double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
+        schedule = ScheduleAttr.of(
+            vector=self.dim,
+            vectors=self.vectors,
+            rows=rows.last if rows else -1,
+            block=block,
+            chunk=0 if double else TERMS,
+            width=self.width,
+        )
+        return Choice(self.order, schedule, self.factor, self.layout, self._cycles(rows, block))
+
+    def _cycles(self, rows: Group | None, block: int) -> float:
+        total = 0.0
+        extent = rows.extent if rows else 1
+        full, rest = divmod(self.extent, self.vectors * self.width)
+        tails = last_panel(rest, self.width, self.layout is not None)
+        panels = [(self.vectors, full)] if full else []
+        for at in range(0, len(tails), self.vectors):
+            panels.append((len(tails[at : at + self.vectors]), 1))
+        for blocks in balanced(extent, block):
+            for columns, count in panels:
+                total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns)
+        dims = self.op.sizes[: self.op.parallel_rank]
+        total *= prod(dims) / (extent * self.extent)
+        value = (self.op.lhs, self.op.rhs)[self.factor]
+        if self.layout is not None and not self.fixed:
+            rows_kept = self.forms[self.factor].stride(self.dim) == 1
+            cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
+            total += prod(tensor(value).get_shape()) * cycles
+        return total
+
+    def _tile_cycles(self, rows: Group | None, block: int, columns: int) -> float:
+        """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
+        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        work = block * columns
+        loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
+        far = self._lines(rows, scalars, block) if self._is_far(scalars) else 0.0
+        if self.layout is None:
+            far += loads if self._is_far(vectors) else 0.0
+            loads *= 2  # They cross cache lines.
+        if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
+            loads += columns * (block if rows and scalars.uses(rows.last) else 1)
+        else:
+            loads += self._scalar_loads(rows, scalars, block)
+        step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
+        step = max(step, self._fill(columns))
+        if self._overlaps(rows, scalars):
+            step *= 1.5
+        cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
+        for form in self.others:
+            stride = form.stride(self.dim)
+            if stride in (0, 1):
+                cycles += work
+            else:
+                near = rows is not None and form.stride(rows.last) == 1
+                cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
+        return cycles
+
+    def _fill(self, columns: int) -> float:
+        """Cycles in which the vectors of one step arrive, when a panel is too long to stay near."""
+        line = self.width * lane_bytes(tensor(self.op.lhs).element_type)
+        if self.terms * columns * line <= NEAR:
+            return 0.0
+        lines = columns if self.layout is not None else columns + 1  # They begin anywhere.
+        return lines * line / FILL
+
+    def _innermost(self) -> int | None:
+        """The innermost reduction."""
+        sizes = self.order.sizes
+        inner = [dim for dim in range(self.order.parallel, len(sizes)) if sizes[dim] > 1]
+        return inner[-1] if inner else None
+
+    def _overlaps(self, rows: Group | None, scalars: Linear) -> bool:
+        """Whether a step of the innermost reduction reads what another row read before."""
+        inner = self._innermost()
+        if rows is None or inner is None:
+            return False
+        return scalars.stride(inner) == scalars.stride(rows.last) != 0
+
+    def _is_far(self, form: Linear) -> bool:
+        """
+        Whether the innermost reduction steps by pages, more of them than a cache keeps.
+
+        Such lines fall into a few sets of the cache and are gone before they are read again.
+        """
+        inner = self._innermost()
+        if inner is None or self.order.sizes[inner] <= PAGES:
+            return False
+        stride = form.stride(inner)
+        return stride is None or abs(stride) * 4 >= PAGE
+
+    @staticmethod
+    def _lines(rows: Group | None, form: Linear, block: int) -> float:
+        """How many cache lines the scalars of all rows are in."""
+        stride = form.stride(rows.last) if rows is not None else 0
+        return block if stride is None else min(block, 1 + block * abs(stride) / LINE)
+
+    @staticmethod
+    def _scalar_loads(rows: Group | None, form: Linear, block: int) -> float:
+        """Scalars from as many cache lines as rows are a little slower than neighbours."""
+        if rows is None or not form.uses(rows.last):
+            return 1
+        stride = form.stride(rows.last)
+        return block * (1.0 if stride is not None and abs(stride) < LINE else 1.25)
