@@ -28,6 +28,7 @@ from popgraph.passes.outline_kernels import OutlineKernels
 from popgraph.passes.plan_memory import PlanMemory
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.use_winograd import UseWinograd
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Options:
     """Inner tensors, inputs or weights that are to be outputs as well."""
     vector_bytes: int = 64
     registers: int = 32
+    winograd: bool = True
+    """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     disabled: frozenset[str] = frozenset()
     """Names of passes to leave out; only those marked optional can be."""
 
@@ -105,6 +108,10 @@ def onnx_to_graphcore(options: Options) -> Pass:
     )
 
 
+def use_winograd(options: Options) -> Pass | None:
+    return UseWinograd(options.vector_bytes, options.registers) if options.winograd else None
+
+
 def schedule_contractions(options: Options) -> Pass:
     return ScheduleContractions(options.vector_bytes, options.registers)
 
@@ -117,6 +124,7 @@ MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
     OnnxToGraphcore: onnx_to_graphcore,
     Autodiff: autodiff,
     AddOptimizer: add_optimizer,
+    UseWinograd: use_winograd,
     ScheduleContractions: schedule_contractions,
     TileLoops: tile_loops,
 }
@@ -149,6 +157,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
     Step("tile", AssignLayouts, "a schedule depends on what stands side by side", optional=True),
     Step("tile", AssignHalos, "once axes have their order, rows have their ends", optional=True),
+    Step("tile", UseWinograd, "a convolution is one as long as nothing is packed", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),

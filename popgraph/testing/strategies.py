@@ -180,6 +180,19 @@ def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
     return Node("Gemm", operands, attributes), (shape[0], columns)
 
 
+def square_convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """The one that most networks of today are made of: 3 x 3, and the image keeps its size."""
+    shape = shapes[source]
+    if len(shape) != 4:
+        return None
+    outputs = draw(st.integers(1, 5))
+    weight = Constant((outputs, shape[1], 3, 3), dtype, seed=draw(st.integers(0, 3)))
+    result = (shape[0], outputs, *shape[2:])
+    if prod(result) > LIMIT:
+        return None
+    return Node("Conv", (source, weight), (("pads", (1, 1, 1, 1)),)), result
+
+
 def convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if len(shape) != 4:
@@ -335,6 +348,7 @@ TEMPLATES: tuple[Template, ...] = (
     matmul,
     gemm,
     convolution,
+    square_convolution,
     pool,
     transpose,
     reshape,
@@ -350,6 +364,9 @@ TEMPLATES: tuple[Template, ...] = (
 
 Chain: TypeAlias = tuple[Template, ...]
 IMAGE_CHAINS: tuple[Chain, ...] = (
+    (square_convolution, activation),
+    (square_convolution, residual, activation),
+    (square_convolution, square_convolution),
     (convolution, batch_norm, activation),
     (convolution, bias, bias, activation),
     (convolution, residual, activation),

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.module import print_kernel
+from popgraph.backends.c.statements import STACK_BYTES
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.passes.copies import copy_function
 from popgraph.support import dtypes
@@ -125,7 +126,7 @@ def test_local_memory() -> None:
 def test_local_memory_must_fit_the_stack() -> None:
     def body(_: SSAValue, y: SSAValue) -> None:
         for _number in range(3):
-            memref.AllocaOp.get(f32, shape=[25_000])
+            memref.AllocaOp.get(f32, shape=[STACK_BYTES // 8])
 
     op = kernels.function("greedy", [MemRefType(f32, [1])], body)
     with pytest.raises(UnsupportedError, match="does not fit a thread's stack") as caught:

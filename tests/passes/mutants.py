@@ -279,6 +279,23 @@ def axes_as_given(original: Any) -> Any:
 # tile
 
 
+def window_turned(original: Any) -> Any:
+    """Rows of the window for its columns."""
+
+    def convolution(op: Any, weights: int) -> Any:
+        found = original(op, weights)
+        if found is None:
+            return None
+        turned = AffineMap.from_callable(lambda r, s, c, k: (s, r, c, k))
+        return replace(found, weights_map=found.weights_map.compose(turned))
+
+    return convolution
+
+
+def beyond_the_image(original: Any) -> Any:
+    return lambda self, start, extent: start
+
+
 def composed_turned(original: Any) -> Any:
     def composed(outer: Any, inner: Any, sizes: Any) -> Any:
         square = len({outer.num_dims, inner.num_dims, len(outer.results), len(inner.results)}) == 1
@@ -596,6 +613,12 @@ MUTANTS: tuple[Mutant, ...] = (
         training=True,
     ),
     Mutant(
+        "use-winograd",
+        "the window is turned",
+        f"{PASSES}.use_winograd:convolution",
+        window_turned,
+    ),
+    Mutant(
         "schedule-contractions",
         "panels of another width than the schedule's",
         f"{PASSES}.schedule_contractions:panel_layout",
@@ -624,6 +647,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "vectors read beyond the end of a factor",
         f"{PASSES}.tile_loops.contract:ContractLoops._may_read_on",
         always,
+    ),
+    Mutant(
+        "tile-loops",
+        "the last tiles go beyond the image",
+        f"{PASSES}.tile_loops.winograd:WinogradLoops._inside",
+        beyond_the_image,
     ),
     Mutant(
         "tile-loops",

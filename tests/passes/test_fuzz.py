@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.passes import assign_layouts, schedule_contractions
+from popgraph.passes import assign_layouts, schedule_contractions, use_winograd
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -69,6 +69,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks are worth scheduling, and worth sharing between threads."""
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
+    monkeypatch.setattr(use_winograd, "GAIN", 0)
     monkeypatch.setattr(chunking, "GRAIN", 32)
 
 

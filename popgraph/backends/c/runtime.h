@@ -427,7 +427,7 @@ static struct {
     .wake = PTHREAD_COND_INITIALIZER,
 };
 
-enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000 };
+enum { POPGRAPH_BATCH = 0xffff, POPGRAPH_SPINS = 4000, POPGRAPH_STACK = 4 << 20 };
 
 static inline void popgraph_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -492,12 +492,16 @@ static void popgraph_start_workers(i64 wanted) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_attr_t stack;
+    pthread_attr_init(&stack);
+    pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
     while (pool.workers < wanted) {
         pthread_t thread;
-        if (pthread_create(&thread, 0, popgraph_worker, (void *)(intptr_t)pool.workers)) break;
+        if (pthread_create(&thread, &stack, popgraph_worker, (void *)(intptr_t)pool.workers)) break;
         pthread_detach(thread);
         pool.workers++;
     }
+    pthread_attr_destroy(&stack);
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 

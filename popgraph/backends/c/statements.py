@@ -15,7 +15,7 @@ from popgraph.backends.c.expressions import expression
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.support.errors import UnsupportedError
 
-STACK_BYTES = 256 * 1024
+STACK_BYTES = 1024 * 1024
 """What one kernel may keep in local arrays: threads have small stacks."""
 
 ALIGNMENT = 64

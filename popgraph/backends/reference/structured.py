@@ -154,7 +154,9 @@ def points(op: tile.ReduceOp | tile.ContractOp) -> Iterator[Indices]:
 
 
 def finished(
-    op: tile.ReduceOp | tile.ContractOp, totals: Sequence[Any], memories: Sequence[Array]
+    op: tile.ReduceOp | tile.ContractOp | tile.WinogradOp,
+    totals: Sequence[Any],
+    memories: Sequence[Array],
 ) -> tuple[Array, ...]:
     """The results, given the final accumulators and the memories of the extras."""
     maps = [attribute.data for attribute in op.extra_maps]

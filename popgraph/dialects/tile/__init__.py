@@ -21,6 +21,7 @@ from popgraph.dialects.tile.structured import (
     ViewOp,
     YieldOp,
 )
+from popgraph.dialects.tile.winograd import WinogradOp
 
 TILE = Dialect(
     "tile",
@@ -44,6 +45,7 @@ TILE = Dialect(
         SelectOp,
         UnpackOp,
         ViewOp,
+        WinogradOp,
         YieldOp,
     ],
     [LayoutAttr, ScheduleAttr],
@@ -73,5 +75,6 @@ __all__ = [
     "Structured",
     "UnpackOp",
     "ViewOp",
+    "WinogradOp",
     "YieldOp",
 ]

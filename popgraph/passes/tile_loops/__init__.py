@@ -21,6 +21,7 @@ from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
 from popgraph.passes.tile_loops.relayout import relayout_kernel
 from popgraph.passes.tile_loops.scatter import scatter_kernel
+from popgraph.passes.tile_loops.winograd import WinogradLoops
 
 __all__ = ["TileLoops"]
 
@@ -32,6 +33,7 @@ STRUCTURED = (
     tile.AssembleOp,
     tile.PackOp,
     tile.UnpackOp,
+    tile.WinogradOp,
 )
 
 
@@ -107,4 +109,6 @@ class TileLoops(Pass):
                 return assemble_kernel(op, self.vector_bytes)
             case tile.PackOp() | tile.UnpackOp():
                 return relayout_kernel(op, self.vector_bytes)
+            case tile.WinogradOp():
+                return WinogradLoops(op).kernel()
         return None

@@ -1,0 +1,77 @@
+"""What does a Winograd convolution compute? Its tiles, all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.backends.reference.memory import to_logical
+from popgraph.backends.reference.structured import Access, finished
+from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.winograd import Matrix
+
+TILES = "nyxijc"
+"""A tile by image, row and column, and an element of it by row, column and channel."""
+
+
+def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tuple[Array, ...]:
+    given, dtype = op.transforms, x.dtype
+    into, out = (_matrix(matrix, dtype) for matrix in (given.input, given.output))
+    data = _einsum(f"ai,bj,{TILES}->nyxabc", into, into, _tiles(op, x))
+    weights = to_logical(u, op.u.type)  # type: ignore[arg-type]
+    weights = weights.reshape(given.side, given.side, *u_shape(op))
+    sums = _einsum("nyxabc,abck->nyxabk", data, weights)
+    results = _einsum("ia,jb,nyxabk->nyxijk", out, out, sums)
+    return finished(op, [_together(op, results)], extras)
+
+
+def _matrix(matrix: Matrix, dtype: np.dtype[Any]) -> Array:
+    return np.array(matrix).astype(dtype)
+
+
+def _einsum(formula: str, *arrays: Any) -> Array:
+    return np.asarray(np.einsum(formula, *arrays))
+
+
+def u_shape(op: tile.WinogradOp) -> tuple[int, int]:
+    """Channels before and behind."""
+    _, before, behind = op.u.type.get_shape()  # type: ignore[attr-defined]
+    return before, behind
+
+
+def _starts(op: tile.WinogradOp) -> tuple[Array, Array]:
+    """The first row and column of the results of every tile."""
+    size = op.size.value.data
+    rows, columns = (
+        np.minimum(np.arange(count) * size, extent - size)
+        for count, extent in zip(op.grid, op.sizes[1:3], strict=True)
+    )
+    return rows, columns
+
+
+def _tiles(op: tile.WinogradOp, x: Array) -> Array:
+    """The elements that every tile is made of."""
+    n, y, s, i, j, c = (AffineExpr.dimension(dim) for dim in range(len(TILES)))
+    down, right = op.offset.data
+    window = AffineMap(len(TILES), 0, (n, y + i + down, s + j + right, c))
+    rows, columns = _starts(op)
+    side, (channels, _) = op.transforms.side, u_shape(op)
+    indices = np.ix_(
+        np.arange(op.sizes[0]), rows, columns, np.arange(side), np.arange(side), np.arange(channels)
+    )
+    (found,) = Access(op, [op.x], [window], [x])(indices)
+    return np.asarray(found)
+
+
+def _together(op: tile.WinogradOp, results: Array) -> Array:
+    """The results of all tiles as one image; where tiles overlap, the first one counts."""
+    size = op.size.value.data
+    rows, columns = _starts(op)
+    image = np.zeros(op.sizes, results.dtype)
+    for row, y in reversed(list(enumerate(rows))):
+        for column, x in reversed(list(enumerate(columns))):
+            image[:, y : y + size, x : x + size] = results[:, row, column]
+    return image

@@ -1,0 +1,186 @@
+"""How is a 3x3 convolution computed with fewer multiplications? By Winograd's transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import sqrt
+
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType, i64
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    base,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.structured import Structured, check_block, element, maps_attribute
+
+Matrix = tuple[tuple[float, ...], ...]
+
+TAPS = 3
+"""The window is this high and wide."""
+
+
+@dataclass(frozen=True)
+class Transforms:
+    """
+    The matrices of F(m, 3): `y = A^T [(G g) * (B^T d)]`, in two dimensions from both sides.
+
+    `input` is B^T, `weights` is G, `output` is A^T.
+    """
+
+    input: Matrix
+    weights: Matrix
+    output: Matrix
+
+    @property
+    def side(self) -> int:
+        """A tile of the input is this high and wide."""
+        return len(self.input)
+
+
+@cache
+def transforms(size: int) -> Transforms:
+    """
+    For tiles of `size` x `size` results.
+
+    Of size 4 with the points 0, +-1/sqrt(2), +-sqrt(2) and infinity, which round less than whole
+    numbers do.
+    """
+    if size == 2:
+        return Transforms(
+            ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, 1, 0, -1)),
+            ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1)),
+            ((1, 1, 1, 0), (0, 1, -1, -1)),
+        )
+    s, h = sqrt(2), sqrt(0.5)
+    return Transforms(
+        (
+            (1, 0, -2.5, 0, 1, 0),
+            (0, s, 2, -h, -1, 0),
+            (0, -s, 2, h, -1, 0),
+            (0, -h, -0.5, s, 1, 0),
+            (0, h, -0.5, -s, 1, 0),
+            (0, 1, 0, -2.5, 0, 1),
+        ),
+        (
+            (1, 0, 0),
+            (2 / 3, s / 3, 1 / 3),
+            (2 / 3, -s / 3, 1 / 3),
+            (1 / 6, s / 6, 1 / 3),
+            (1 / 6, -s / 6, 1 / 3),
+            (0, 0, 1),
+        ),
+        (
+            (1, 1, 1, 1, 1, 0),
+            (0, h, -h, s, -s, 0),
+            (0, 0.5, 0.5, 2, 2, 0),
+            (0, h / 2, -h / 2, 2 * s, -2 * s, 1),
+        ),
+    )
+
+
+@irdl_op_definition
+class WinogradOp(Structured):
+    """
+    A 3x3 convolution, tile by tile: `y = finish(A^T [U o (B^T d B)] A, extras...)`.
+
+    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`; the domain is
+    that of the result, `[n, y, x, k]`. `u` is `[(size + 2)^2, c, k]`: G w G^T for every pair of
+    channels. A tile gives `size` x `size` results; those of the last row and column are moved in,
+    so that they end where the image ends. `tiles` of them are transformed before their products
+    with `u` are summed, in blocks of `schedule`'s `block` tiles.
+    """
+
+    name = "tile.winograd"
+    x = operand_def(TensorType)
+    u = operand_def(TensorType)
+    extras = var_operand_def(base(TensorType))
+    domain = prop_def(IntsAttr)
+    offset = prop_def(IntsAttr)
+    size = prop_def(IntegerAttr)
+    tiles = prop_def(IntegerAttr)
+    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    schedule = prop_def(ScheduleAttr)
+    finish = region_def("single_block")
+    output = result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$x `,` $u `:` type($x) `,` type($u) (`extras` `(` $extras^ `:` type($extras) `)`)? "
+        "`domain` $domain `offset` $offset `size` $size `tiles` $tiles "
+        "`extra_maps` $extra_maps `schedule` $schedule `finish` $finish attr-dict "
+        "`->` type($output)"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        u: SSAValue,
+        domain: Sequence[int],
+        offset: Sequence[int],
+        size: int,
+        tiles: int,
+        schedule: ScheduleAttr,
+        finish: Region,
+        result_type: TensorType[Attribute],
+        extras: Sequence[SSAValue] = (),
+        extra_maps: Sequence[AffineMap] = (),
+    ) -> None:
+        super().__init__(
+            operands=[x, u, extras],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "offset": IntsAttr.of(offset),
+                "size": IntegerAttr(size, i64),
+                "tiles": IntegerAttr(tiles, i64),
+                "extra_maps": maps_attribute(extra_maps),
+                "schedule": schedule,
+            },
+            regions=[finish],
+            result_types=[result_type],
+        )
+
+    @property
+    def parallel_rank(self) -> int:
+        return len(self.domain)
+
+    @property
+    def transforms(self) -> Transforms:
+        return transforms(self.size.value.data)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many tiles there are along the height and the width."""
+        _, height, width, _ = self.sizes
+        return -(-height // self.size.value.data), -(-width // self.size.value.data)
+
+    def verify_(self) -> None:
+        assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
+        size = self.size.value.data
+        if size not in (2, 4) or len(self.domain) != 4 or len(self.offset) != 2:
+            raise VerifyException("tiles of an image are 2x2 or 4x4")
+        if min(self.sizes[1:3]) < size:
+            raise VerifyException(f"a tile of {size}x{size} is larger than the image")
+        side, x, u = self.transforms.side, self.x.type.get_shape(), self.u.type.get_shape()
+        if len(x) != 4 or x[0] != self.sizes[0] or u != (side * side, x[3], self.sizes[3]):
+            raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
+        extra_maps = [attribute.data for attribute in self.extra_maps]
+        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_results()
+        if element(self.x) != element(self.u):
+            raise VerifyException("both factors have one element type")
+        check_block("finish", self.finish.block, [element(self.x), *map(element, self.extras)])

@@ -1,0 +1,298 @@
+"""Which 3x3 convolutions are computed by Winograd's transforms, and in tiles of which size?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type, ModuleOp, TensorType, f64
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.tile.affine import linear, offset
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.winograd import TAPS, transforms
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.readings import put_in_place
+from popgraph.passes.schedule_contractions import Constants
+from popgraph.passes.tile_loops.access import tensor
+from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
+from popgraph.passes.tile_loops.winograd import Scratch
+from popgraph.support.shapes import prod
+
+GAIN = 1.1
+"""So many times as fast as the sums themselves it must be, by estimate."""
+
+TERMS = 64
+"""Longest chain of float32 additions: transforms make numbers of different size."""
+
+VECTORS = 2
+"""Vectors of results beside each other in registers."""
+
+PIXELS = 14
+"""Tiles in registers at once, at most."""
+
+SCRATCH = 960 * 1024
+"""Bytes of transformed tiles and sums that a thread's stack may hold."""
+
+BUSY = 0.9
+"""How much of the time the multipliers are busy in a long sum."""
+
+INPUT_CYCLES = {2: 40.0, 4: 120.0}
+"""What a tile's transform costs, per vector of channels, by the tile's size."""
+
+OUTPUT_CYCLES = {2: 30.0, 4: 90.0}
+"""The same for results."""
+
+FILL = 24.0
+"""Bytes of weights that come from the caches in a cycle."""
+
+FAR = 16 * 1024 * 1024
+"""So many bytes of weights are no longer in a cache when they are needed again."""
+
+FAR_FILL = 8.0
+"""Bytes that come from memory in a cycle."""
+
+
+@dataclass(frozen=True)
+class UseWinograd(Pass):
+    """
+    Compute 3x3 convolutions with a quarter to a half of the multiplications.
+
+    y = contract x, w  ->  u = G w G^T; y = tile.winograd x, u
+
+    Only when the window moves by one, the weights are known when the program is loaded, channels
+    stand last, and the transforms cost less than they save. `vector_bytes` is the size of a vector
+    register, `registers` how many there are.
+    """
+
+    name = "use-winograd"
+    TOLERANCE = 1e-5
+    vector_bytes: int = 64
+    registers: int = 32
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        constants = Constants()
+        for op in list(module.walk()):
+            if isinstance(op, tile.ContractOp):
+                for number in (0, 1):
+                    if constants.holds((op.lhs, op.rhs)[number]):
+                        found = convolution(op, number)
+                        if found is not None:
+                            self._replace(compilation, found)
+                            break
+            for result in op.results:
+                constants.holds(result)
+
+    def _replace(self, compilation: Compilation, found: Convolution) -> None:
+        choice = min(self._choices(found), key=lambda choice: choice.cycles, default=None)
+        if choice is None or choice.cycles * GAIN > choice.direct:
+            return
+        weights = choice.transformed(compilation)
+        op = found.op
+        for made in weights:
+            made.location = op.location
+            Rewriter.insert_op(made, InsertPoint.before(op))
+        put_in_place(op, choice.convolution(weights[-1].results[0]))
+
+    def _choices(self, found: Convolution) -> Iterator[Choice]:
+        width = self.vector_bytes // lane_bytes(found.kind)
+        vectors = min(VECTORS, -(-found.op.sizes[3] // width))
+        rows = min(PIXELS, (self.registers - (4 if self.registers > 16 else 3)) // vectors)
+        for size in (2, 4):
+            total = found.tiles(size)
+            for blocks in {-(-total // (rounds * rows)) for rounds in range(1, 5)}:
+                choice = Choice(found, size, -(-total // blocks), vectors, rows, width)
+                if min(found.op.sizes[1:3]) >= size and choice.scratch <= SCRATCH:
+                    yield choice
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A contraction that is a 3x3 convolution: its image, its weights, and where the window is."""
+
+    op: tile.ContractOp
+    image: SSAValue
+    weights: SSAValue
+    weights_map: AffineMap
+    """From (row, column, channel before, channel behind)."""
+    offset: tuple[int, int]
+    channels: int
+
+    @property
+    def kind(self) -> Attribute:
+        return element(self.image)
+
+    def tiles(self, size: int) -> int:
+        n, height, width = self.op.sizes[:3]
+        return n * -(-height // size) * -(-width // size)
+
+
+def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
+    """
+    The contraction as a 3x3 convolution whose factor number `weights` are the weights.
+
+    Its domain is (image, row, column, channel) and, in any order, the row and the column in the
+    window and the channel before.
+    """
+    values, maps, sizes = (op.lhs, op.rhs), op.input_maps, op.sizes
+    image, map_ = values[1 - weights], maps[1 - weights]
+    if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or len(map_.results) != 4:
+        return None
+    if lane_type([element(image)]) is None or indexed_dims(op.finish.block):
+        return None
+    rows = [linear(result, sizes) for result in map_.results]
+    inside = [_other(rows[axis].terms, axis) for axis in (1, 2)]
+    channel = next((dim for dim in (4, 5, 6) if dim not in inside), 0)
+    if None in inside or len({*inside, channel}) != 3 or prod(sizes[:4]) == 0:
+        return None
+    wanted = [linear(AffineExpr.dimension(dim), sizes) for dim in (0, channel)]
+    if [rows[0], rows[3]] != wanted or any(sizes[dim or 0] != TAPS for dim in inside):
+        return None
+    if maps[weights].used_dims() & {0, 1, 2} or not _is_channels_last(image, map_, sizes, channel):
+        return None
+    places = [AffineExpr.constant(0)] * 7
+    for at, dim in enumerate((*inside, channel, 3)):
+        places[dim or 0] = AffineExpr.dimension(at)
+    results = tuple(old.replace_dims_and_symbols(places, ()) for old in maps[weights].results)
+    down, right = (rows[axis].constant for axis in (1, 2))
+    weights_map = AffineMap(4, 0, results)
+    return Convolution(op, image, values[weights], weights_map, (down, right), sizes[channel])
+
+
+def _other(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
+    """The reduction that is added to parallel dimension `dim`, if that is all there is."""
+    dims = [atom.position for atom in terms if isinstance(atom, AffineDimExpr)]
+    if len(dims) != len(terms) or len(dims) != 2 or set(terms.values()) != {1}:
+        return None
+    return max(dims) if min(dims) == dim and max(dims) > 3 else None
+
+
+def _is_channels_last(image: SSAValue, map_: AffineMap, sizes: Sequence[int], channel: int) -> bool:
+    form = offset(tensor(image), map_, sizes)
+    strides = [form.stride(dim) for dim in range(len(sizes))]
+    return None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A size of tiles, how many are transformed at once, and the blocking of their products."""
+
+    found: Convolution
+    size: int
+    tiles: int
+    vectors: int
+    rows: int
+    width: int
+
+    @property
+    def direct(self) -> float:
+        """Cycles of the convolution as it is."""
+        sizes = self.found.op.sizes
+        work = prod(sizes[:3]) * TAPS**2 * self.found.channels * self._lanes
+        return work / (2 * self.width * BUSY) + self._fetch(TAPS**2)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of memory that one thread needs."""
+        taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
+        scratch = Scratch(self.tiles, taps, self.found.channels, lanes)
+        return scratch.size * lane_bytes(self.found.kind)
+
+    @property
+    def _lanes(self) -> int:
+        """The channels behind, in whole vectors."""
+        return -(-self.found.op.sizes[3] // self.width) * self.width
+
+    def _fetch(self, taps: int) -> float:
+        """Cycles in which weights arrive."""
+        size = taps * self.found.channels * self._lanes * lane_bytes(self.found.kind)
+        return size / (FILL if size < FAR else FAR_FILL)
+
+    @property
+    def cycles(self) -> float:
+        taps = (self.size + 2) ** 2
+        total, channels = self.found.tiles(self.size), self.found.channels
+        work = taps * total * channels * self._lanes / (2 * self.width * BUSY)
+        short = max(1.0, 8 / (min(self.rows, self.tiles) * self.vectors))
+        coming = INPUT_CYCLES[self.size] * -(-channels // self.width)
+        going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
+        blocks = -(-total // self.tiles)
+        return work * short + total * (coming + going) + blocks * self._fetch(taps)
+
+    # The new operations
+
+    def transformed(self, compilation: Compilation) -> list[Operation]:
+        """G w G^T in float64, rounded once, and packed into panels."""
+        found = self.found
+        weights, channels, results = found.weights, found.channels, found.op.sizes[3]
+        wide = _body([found.kind], lambda block: _converted(block, f64))
+        domain = (TAPS, TAPS, channels, results)
+        turned = tile.MapOp([weights], [found.weights_map], domain, wide, [f64])
+        matrix = np.array(transforms(self.size).weights)
+        both = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
+        constant = ConstantOp(compilation.weights.attribute(both))
+        tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(5))
+        product = tile.ContractOp(
+            constant.result,
+            turned.outputs[0],
+            [AffineMap(5, 0, (tap, r, s)), AffineMap(5, 0, (r, s, c, k))],
+            (len(both), channels, results, TAPS, TAPS),
+            3,
+            _body([f64], lambda block: _converted(block, found.kind)),
+            [found.kind],
+        )
+        lanes = self.vectors * self.width
+        panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
+        layout = LayoutAttr.of(panels, (-(-results // lanes), len(both), channels, lanes))
+        type_ = TensorType(found.kind, (len(both), channels, results), layout)
+        return [turned, constant, product, tile.PackOp(product.outputs[0], type_)]
+
+    def convolution(self, weights: SSAValue) -> tile.WinogradOp:
+        op = self.found.op
+        schedule = ScheduleAttr.of(
+            vector=3,
+            vectors=self.vectors,
+            rows=-1,
+            block=self.rows,
+            chunk=TERMS if isinstance(self.found.kind, Float32Type) else 0,
+            width=self.width,
+        )
+        return tile.WinogradOp(
+            self.found.image,
+            weights,
+            op.sizes[:4],
+            self.found.offset,
+            self.size,
+            self.tiles,
+            schedule,
+            op.detach_region(op.finish),
+            tensor(op.outputs[0]),
+            list(op.extras),
+            [map_.data for map_ in op.extra_maps],
+        )
+
+
+def _body(kinds: Sequence[Attribute], written: Callable[[Block], SSAValue]) -> Region:
+    """A body of one result."""
+    block = Block(arg_types=kinds)
+    block.add_op(tile.YieldOp(written(block)))
+    return Region(block)
+
+
+def _converted(block: Block, kind: Attribute) -> SSAValue:
+    """The body's argument in another precision."""
+    (value,) = block.args
+    if value.type == kind:
+        return value
+    convert = arith.ExtFOp if kind == f64 else arith.TruncFOp
+    op = convert(value, kind)
+    block.add_op(op)
+    return op.result
