@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
 from xdsl.ir.affine import AffineMap
@@ -14,7 +15,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.reduction_order import Order
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
-from popgraph.passes.tile_loops.panels import balanced, last_panel
+from popgraph.passes.tile_loops.panels import Blocks, balanced, last_panel
 from popgraph.support.shapes import prod
 
 TERMS = 256
@@ -44,6 +45,9 @@ LINE = 16
 NEAR = 32 * 1024
 """So many bytes of a panel stay in the first cache while all rows go by."""
 
+SECOND = 1024 * 1024
+"""Bytes of the second cache."""
+
 FILL = 24
 """Bytes that come from the second cache in a cycle."""
 
@@ -57,6 +61,13 @@ class Choice:
     factor: int
     layout: LayoutAttr | None
     cycles: float
+
+
+def _whole_lines(extent: int, lines: int, block: int) -> Iterator[Blocks]:
+    """Blocks of whole lines of rows."""
+    across = extent // lines
+    for part in balanced(lines, block // across):
+        yield Blocks(part.start * across, part.count, part.size * across)
 
 
 class Estimate:
@@ -105,16 +116,27 @@ class Estimate:
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *groups]:
             yield self._choice(group)
+        free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
+        for outer, inner in pairwise(free):
+            if 2 * inner.extent <= self._most_rows():
+                yield self._choice(inner, outer)
 
     @staticmethod
     def _joined(group: Group, form: Linear) -> bool:
         """Whether a group stays together beside the packed factor too."""
         return len(group.dims) == 1 or not any(form.uses(dim) for dim in group.dims)
 
-    def _choice(self, rows: Group | None) -> Choice:
+    def _most_rows(self) -> int:
+        """How many rows of vectors fit into registers."""
         budget = self.registers - 4 if self.registers > 16 else self.registers - 3
         most = min(budget // self.vectors, (self.registers - 1 - self.vectors) // self.vectors)
-        block = min(max(1, most), rows.extent) if rows else 1
+        return max(1, most)
+
+    def _choice(self, rows: Group | None, lines: Group | None = None) -> Choice:
+        most = self._most_rows()
+        block = min(most, rows.extent) if rows else 1
+        if rows and lines:
+            block = rows.extent * min(most // rows.extent, lines.extent)
         double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
         schedule = ScheduleAttr.of(
             vector=self.dim,
@@ -123,18 +145,29 @@ class Estimate:
             block=block,
             chunk=0 if double else TERMS,
             width=self.width,
+            lines=lines.last if lines else -1,
+            inside=int(rows is not None and self._comes_from_afar()),
         )
-        return Choice(self.order, schedule, self.factor, self.layout, self._cycles(rows, block))
+        cycles = self._cycles(rows, block, lines.extent if lines else 1)
+        return Choice(self.order, schedule, self.factor, self.layout, cycles)
 
-    def _cycles(self, rows: Group | None, block: int) -> float:
+    def _comes_from_afar(self) -> bool:
+        """Whether all panels stay in the second cache while rows do not."""
+        kind = lane_bytes(tensor(self.op.lhs).element_type)
+        panels = self.terms * self.extent * kind
+        outside = [tensor((self.op.lhs, self.op.rhs)[1 - self.factor]), tensor(self.op.outputs[0])]
+        rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
+        return panels <= SECOND // 4 and rows > SECOND
+
+    def _cycles(self, rows: Group | None, block: int, lines: int) -> float:
         total = 0.0
-        extent = rows.extent if rows else 1
+        extent = rows.extent * lines if rows else 1
         full, rest = divmod(self.extent, self.vectors * self.width)
         tails = last_panel(rest, self.width, self.layout is not None)
         panels = [(self.vectors, full)] if full else []
         for at in range(0, len(tails), self.vectors):
             panels.append((len(tails[at : at + self.vectors]), 1))
-        for blocks in balanced(extent, block):
+        for blocks in balanced(extent, block) if lines == 1 else _whole_lines(extent, lines, block):
             for columns, count in panels:
                 total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns)
         dims = self.op.sizes[: self.op.parallel_rank]

@@ -59,8 +59,8 @@ def test_every_schedule(
     assume(choices)
     choice = data.draw(st.sampled_from(choices))
     chunk = data.draw(st.sampled_from([0, 3, 256]))
-    fields = {name: getattr(choice.schedule, name).data for name in choice.schedule.FIELDS}
-    fields |= {"chunk": chunk, "sweep": data.draw(st.integers(0, 1)) if chunk else 0}
+    fields = choice.schedule.numbers | {"chunk": chunk, "inside": data.draw(st.integers(0, 1))}
+    fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
     scheduling._apply(op, replace(choice, schedule=ScheduleAttr.of(**fields)), {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunking, "GRAIN", grain)

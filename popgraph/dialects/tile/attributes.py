@@ -86,7 +86,9 @@ class ScheduleAttr(ParametrizedAttribute):
     `block` how many of its indices a micro-kernel holds, `chunk` how many reduction terms are
     summed before the sum joins the total (0: all of them), `width` the lanes of one vector. With
     `sweep` 1, every result takes in one chunk before any takes in the next: results are totals in
-    memory, and the finish does nothing.
+    memory, and the finish does nothing. Where rows are shorter than a block, `lines` is the
+    dimension of which a micro-kernel holds several (-1: none). With `inside` 1, all panels are
+    done for one block of rows before the next block: when rows come from afar, and panels do not.
     In text: `#tile.schedule<vector 1, vectors 2, rows 3, block 14, chunk 256, width 16>`.
     """
 
@@ -98,16 +100,23 @@ class ScheduleAttr(ParametrizedAttribute):
     chunk: IntAttr
     width: IntAttr
     sweep: IntAttr
+    lines: IntAttr
+    inside: IntAttr
 
     FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
-    """All but the last, which is written only where it is not 0."""
+    RARE: ClassVar = {"sweep": 0, "lines": -1, "inside": 0}
+    """What is written only where it is not as usual."""
 
-    @staticmethod
-    def of(
-        *, vector: int, vectors: int, rows: int, block: int, chunk: int, width: int, sweep: int = 0
-    ) -> ScheduleAttr:
-        numbers = (vector, vectors, rows, block, chunk, width, sweep)
-        return ScheduleAttr(*(IntAttr(number) for number in numbers))
+    @classmethod
+    def of(cls, **numbers: int) -> ScheduleAttr:
+        """The schedule with these fields; the rare ones may be left out."""
+        numbers = cls.RARE | numbers
+        return cls(*(IntAttr(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)))
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The fields by name."""
+        return {name: getattr(self, name).data for name in (*self.FIELDS, *self.RARE)}
 
     @property
     def lanes(self) -> int:
@@ -116,25 +125,26 @@ class ScheduleAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            fields = zip(self.FIELDS, self.parameters, strict=False)
-            texts = [f"{name} {number.data}" for name, number in fields]  # type: ignore[attr-defined]
-            texts += [f"sweep {self.sweep.data}"] if self.sweep.data else []
+            texts = [
+                f"{name} {number}"
+                for name, number in self.numbers.items()
+                if number != self.RARE.get(name)
+            ]
             printer.print_string(", ".join(texts))
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        numbers: list[Attribute] = []
+        numbers = dict(cls.RARE)
         with parser.in_angle_brackets():
             for name in cls.FIELDS:
-                if numbers:
+                if name != cls.FIELDS[0]:
                     parser.parse_punctuation(",")
                 parser.parse_keyword(name)
-                numbers.append(IntAttr(parser.parse_integer()))
-            sweep = 0
-            if parser.parse_optional_punctuation(",") is not None:
-                parser.parse_keyword("sweep")
-                sweep = parser.parse_integer()
-        return [*numbers, IntAttr(sweep)]
+                numbers[name] = parser.parse_integer()
+            while parser.parse_optional_punctuation(",") is not None:
+                name = next(name for name in cls.RARE if parser.parse_optional_keyword(name))
+                numbers[name] = parser.parse_integer()
+        return list(cls.of(**numbers).parameters)
 
     def verify(self) -> None:
         if self.vectors.data < 1 or self.block.data < 1 or self.width.data < 1:

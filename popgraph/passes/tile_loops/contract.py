@@ -55,6 +55,9 @@ LONG = 16 * 1024
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
 
+EmitRows = Callable[[int], None]
+"""Writes the work on a block of so many rows."""
+
 EmitTile = Callable[[Tile], None]
 """Writes the work on one tile."""
 
@@ -96,11 +99,9 @@ class ContractLoops:
         """The loops, outermost first: what vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
         groups = group_loops(others, self.sizes, self.forms)
-        rows = self.schedule.rows.data
-        row_dim = rows + 1 if rows > self.panel else rows
-        found = [group for group in groups if row_dim in group.dims]
-        self.rows = found[0] if found else None
-        rest = [group for group in groups if group is not self.rows]
+        self.rows = self._group_of(self.schedule.rows.data, groups)
+        self.lines = self._group_of(self.schedule.lines.data, groups)
+        rest = [group for group in groups if group not in (self.rows, self.lines)]
         vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
         shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
         self.before = shared
@@ -108,9 +109,21 @@ class ContractLoops:
         self.panels = Group((self.panel,), self.sizes[self.panel])
         self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
 
+    def _group_of(self, dim: int, groups: Sequence[Group]) -> Group | None:
+        """The loop that a dimension of the contraction runs in, if it has one."""
+        at = dim + 1 if dim > self.panel else dim
+        return next((group for group in groups if at in group.dims), None)
+
+    @property
+    def blocked(self) -> list[Group]:
+        """The loops that micro-kernels hold several steps of."""
+        return [group for group in (self.lines, self.rows) if group is not None]
+
     @property
     def loops(self) -> list[Group]:
-        return [*self.before, self.panels, *self.after, *([self.rows] if self.rows else [])]
+        if self.schedule.inside.data:
+            return [*self.before, *self.after, self.panels, *self.blocked]
+        return [*self.before, self.panels, *self.after, *self.blocked]
 
     def _cut(self) -> Split | None:
         """Threads share any loop, rows only when they fall into equal parts."""
@@ -118,9 +131,9 @@ class ContractLoops:
             return None
         work = prod(self.op.sizes) // LANE_WORK
         loops = self.loops
-        free = loops[:-1] if self.rows else loops
+        free = loops[: len(loops) - len(self.blocked)]
         best = split([group.extent for group in free], work)
-        if self.rows and (best is None or best.count < 8):
+        if self.rows and not self.lines and (best is None or best.count < 8):
             extent, least = self.rows.extent, max(1, self.schedule.block.data // 2)
             even = split([extent], work, [least])
             for count in range(even.count if even else 1, 1, -1):
@@ -173,7 +186,9 @@ class ContractLoops:
         last = 2 + len(self.op.extras)
         factors, extras, targets = found[:2], found[2:last], found[last:]
         row, width = self.rows.last if self.rows else None, self.schedule.lanes
-        grid = Grid(self.place, row, self.lane, width, self.kind)
+        line = self.lines.last if self.lines else None
+        across = self.rows.extent if self.rows else 1
+        grid = Grid(self.place, row, self.lane, width, self.kind, line, across)
         self.packed = next((access for access in factors if self._is_packed(access.form)), None)
         self.micro = MicroKernel(
             grid, factors, self.inner, self.schedule.chunk.data, self._ask_for_next_panel
@@ -201,26 +216,32 @@ class ContractLoops:
         loops = self.loops
         cut = self.cut if chunk is not None else None
         parts = spans(self.writer, loops, cut, chunk)
-        at = len(self.before)
+        at = loops.index(self.panels)
         if cut is not None and chunk is not None and cut.position == at:
             parts[at] = self._dynamic(parts[at], cut, chunk)
-        before = list(map(Run, loops[:at], parts[:at]))
-        end = at + 1 + len(self.after)
-        after = list(map(Run, self.after, parts[at + 1 : end]))
-        rows = parts[end] if self.rows else None
+        end = len(loops) - len(self.blocked)
+        outer = list(map(Run, loops[:at], parts[:at]))
+        between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
+        rows = parts[end:]
 
-        def panel(columns: Sequence[Column]) -> None:
+        def panels_then_rows(columns: Sequence[Column]) -> None:
             def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                self._rows(rows, columns, emit)
+                self._rows(rows, lambda size: emit(Tile(size, tuple(columns))))
                 return carried
 
-            run(self.place, after, inside)
+            run(self.place, between, inside)
 
-        def panels(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._panels(parts[at], panel)
+        def rows_then_panels(size: int) -> None:
+            self._panels(parts[at], lambda columns: emit(Tile(size, tuple(columns))))
+
+        def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            if self.schedule.inside.data:
+                self._rows(rows, rows_then_panels)
+            else:
+                self._panels(parts[at], panels_then_rows)
             return carried
 
-        run(self.place, before, panels)
+        run(self.place, outer, tiles)
 
     def _dynamic(self, part: Span, cut: Split, chunk: SSAValue) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
@@ -281,21 +302,24 @@ class ContractLoops:
             for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
         )
 
-    def _rows(self, part: Span | None, columns: Sequence[Column], emit: EmitTile) -> None:
-        if self.rows is None or part is None:
-            emit(Tile(1, tuple(columns)))
+    def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
+        """Blocks of rows, or of whole lines of them."""
+        if not parts:
+            emit(1)
             return
+        group, part = self.blocked[0], parts[0]
+        across = self.rows.extent if self.lines and self.rows else 1
         extent = part.fixed
         assert extent is not None, "rows are shared in equal parts"
-        for blocks in balanced(extent, self.schedule.block.data):
+        for blocks in balanced(extent, max(1, self.schedule.block.data // across)):
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
-                self.place.bind(self.rows, part.base + start)
-                emit(Tile(size, tuple(columns)))
+                self.place.bind(group, part.base + start)
+                emit(size * across)
                 continue
             with self.writer.loop(start, start + blocks.count * size, size) as loop:
-                self.place.bind(self.rows, part.base + Index.of(loop.counter))
-                emit(Tile(size, tuple(columns)))
+                self.place.bind(group, part.base + Index.of(loop.counter))
+                emit(size * across)
 
     def _ask_for_next_panel(self) -> None:
         """
@@ -305,11 +329,13 @@ class ContractLoops:
         faster than they come by themselves.
         """
         panel = self.packed
-        if panel is None or self.rows is None:
+        if panel is None or self.rows is None or self.schedule.inside.data:
             return
         lanes = self.schedule.lanes
-        extents = [group.extent for group in (*self.after, self.rows)]
-        blocks = prod(extents[:-1]) * -(-extents[-1] // self.schedule.block.data)
+        loops = (*self.after, *self.blocked)
+        extents = [group.extent for group in loops]
+        rows = prod(group.extent for group in self.blocked)
+        blocks = prod(group.extent for group in self.after) * -(-rows // self.schedule.block.data)
         inner = range(self.parallel, len(self.sizes))
         steps = prod(self.sizes[dim] for dim in inner)
         if not 2 <= blocks <= FEW or steps * lanes < LONG:
@@ -320,7 +346,7 @@ class ContractLoops:
         for dim in inner:
             index += self.place.where[dim].scaled((panel.form.stride(dim) or 0) // lanes * share)
         weight = steps * lanes // prod(extents)
-        for group, count in zip(reversed((*self.after, self.rows)), reversed(extents), strict=True):
+        for group, count in zip(reversed(loops), reversed(extents), strict=True):
             index += self.place.where[group.last].scaled(weight)
             weight *= count
         self.writer.prefetch(panel.memory, panel.start + index)

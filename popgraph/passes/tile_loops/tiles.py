@@ -43,7 +43,8 @@ class Grid:
     Where the rows and lanes of tiles are: in the loops, and in local memory.
 
     `row` is the dimension of the domain that rows run along, if there is one, `lane` that of the
-    lanes; in local memory a row has `lanes` elements. Sums are of type `kind`.
+    lanes; in local memory a row has `lanes` elements. Sums are of type `kind`. After `across` rows
+    the next ones are one further along dimension `line`, if there is one.
     """
 
     place: Place
@@ -51,6 +52,8 @@ class Grid:
     lane: int
     lanes: int
     kind: Attribute
+    line: int | None = None
+    across: int = 1
 
     @property
     def writer(self) -> Writer:
@@ -60,6 +63,9 @@ class Grid:
     def at(self, row: int, lane: int | Index) -> Iterator[None]:
         """One row and lane of the current tile."""
         before = dict(self.place.where)
+        if self.line is not None:
+            self.place.where[self.line] += row // self.across
+            row %= self.across
         if self.row is not None:
             self.place.where[self.row] += row
         self.place.where[self.lane] = Index() + lane
