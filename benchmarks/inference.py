@@ -51,19 +51,34 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
     return found | {"cold_s": cold, "warm_s": warm}
 
 
+def profile(arguments: argparse.Namespace, path: Path) -> str:
+    """Where our program spends its time."""
+    from popgraph.cli import timing
+    from popgraph.cli.profile import report, text
+    from popgraph.compiler import load
+
+    timing.pin(arguments.threads)
+    given = (arguments.name, *load(path), arguments.threads, arguments.rounds)
+    return text(report(*given), 40)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--profile", action="store_true", help="show our kernels instead")
     parser.add_argument("--accuracy", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["POPGRAPH_CACHE_DIR"] = str(Path(folder) / "cache")
         path = Path(folder) / "model.onnx"
         onnx.save(model(arguments.name), path)
-        print(json.dumps(measure(arguments.name, path, arguments)))
+        if arguments.profile:
+            print(profile(arguments, path))
+        else:
+            print(json.dumps(measure(arguments.name, path, arguments)))
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import onnx
 from models import light, with_random_weights
 
 from popgraph.backends.c.module import find_program
-from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS
+from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS, TARGETS
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.work import Counter
 from popgraph.passes.infer_shapes import specialise
@@ -40,16 +40,8 @@ STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
 MODELS = ("mlp", "lenet", "squeezenet")
-TARGET = "-march=x86-64-v3"
-"""Valgrind knows AVX2, not AVX-512."""
-WRAPPER = f"""#!/bin/sh
-for argument in "$@"; do
-  shift
-  [ "$argument" = -march=native ] && argument={TARGET}
-  set -- "$@" "$argument"
-done
-exec cc "$@"
-"""
+TARGET = "avx2"
+"""Valgrind does not know AVX-512."""
 
 
 def model(name: str, folder: Path) -> Path:
@@ -115,17 +107,15 @@ def instructions(name: str) -> int:
 
 def build(name: str, folder: Path) -> tuple[Path, list[str]]:
     """A program that runs one step, and its arguments: the memory that it needs."""
-    wrapper, source = folder / "cc", folder / "c"
-    wrapper.write_text(WRAPPER)
-    wrapper.chmod(0o755)
+    source = folder / "c"
     command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", source]
     dims = [] if name == "squeezenet" else ["--dim", "N=1"]
-    environment = {**os.environ, "CC": str(wrapper)}
+    environment = {**os.environ, "CC": "cc", "POPGRAPH_TARGET": TARGET}
     subprocess.run([*command, *dims], env=environment, capture_output=True, check=True)
     program = folder / "step"
     subprocess.run(
         [
-            *("cc", *FLAGS, *GCC_FLAGS, TARGET, f"-I{source}", str(HERE / "step.c")),
+            *("cc", *FLAGS, *GCC_FLAGS, *TARGETS[TARGET][0], f"-I{source}", str(HERE / "step.c")),
             *(str(source / "program.c"), str(source / "kernels.c"), "-lm", "-o", str(program)),
         ],
         capture_output=True,

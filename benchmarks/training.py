@@ -18,13 +18,16 @@ import onnx
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.dsl import add_loss
+from popgraph.cli.profile import report, text
 from popgraph.cli.timing import Contestant, pin, race
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.program.attributes import Array
+from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.support import dtypes
@@ -209,7 +212,7 @@ class Trained:
     def arrays(self) -> dict[str, Array]:
         return {"x": self.x.numpy(), "labels": self.labels.numpy().astype(np.int32)}
 
-    def task(self) -> tuple[object, object, Options]:
+    def task(self) -> tuple[ModuleOp, Compilation, Options]:
         """The exported network with its loss, its weights, and how it is to be trained."""
         module, compilation = load(self.exported())
         labels = tensor_type(dtypes.from_numpy(np.dtype(np.int32)), self.case.shape[:1])
@@ -221,7 +224,7 @@ class Trained:
     def ours(self) -> Executable:
         """Compiled; the session's steps are steps of this."""
         module, compilation, options = self.task()
-        return build(module, compilation, options)  # type: ignore[arg-type]
+        return build(module, compilation, options)
 
     def theirs(self, compiled: bool) -> Callable[[], float]:
         """A step of PyTorch, eager or compiled."""
@@ -307,12 +310,23 @@ def measure(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def profile(arguments: argparse.Namespace) -> str:
+    """Where our step spends its time."""
+    module, compilation, options = Trained(arguments.name).task()
+    found = report(
+        *(arguments.name, module, compilation, arguments.threads, arguments.rounds),
+        training=options.training,
+    )
+    return text(found, 40)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=CASES)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--profile", action="store_true", help="show our kernels instead")
     parser.add_argument("--eager", action="store_true", help="without torch.compile")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -320,7 +334,10 @@ def main() -> None:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/torch"
         pin(arguments.threads)
         torch.set_num_threads(arguments.threads)
-        print(json.dumps(measure(arguments.name, arguments)))
+        if arguments.profile:
+            print(profile(arguments))
+        else:
+            print(json.dumps(measure(arguments.name, arguments)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from popgraph.backends.c.profile import Profile as Measured
     from popgraph.passes.base import Compilation
+    from popgraph.passes.pipeline import Training
 
 ROUNDS = 20
 COLUMNS = ("us", "share", "GFLOP/s", "GB/s", "kernel", "from")
@@ -104,15 +105,20 @@ def command(
 
 
 def report(
-    name: str, module: ModuleOp, compilation: Compilation, threads: int, rounds: int
+    name: str,
+    module: ModuleOp,
+    compilation: Compilation,
+    threads: int,
+    rounds: int,
+    training: Training | None = None,
 ) -> Report:
-    """Compiles the module, in place, and measures it on random inputs."""
+    """Compiles the module, or a step that trains it, in place; measures it on random inputs."""
     from popgraph import compiler
     from popgraph.backends.c.profile import Profile
     from popgraph.cli.print import options
     from popgraph.cli.timing import made_up
 
-    compiler.lower(module, compilation, options())
+    compiler.lower(module, compilation, replace(options(), training=training))
     measured = Profile(module, compilation.weights, threads)
     measured.measure(made_up(measured.executable.inputs), rounds)
     return _described(name, module, measured, threads)
