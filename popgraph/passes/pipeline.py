@@ -17,6 +17,7 @@ from popgraph.passes.expand import Expand
 from popgraph.passes.fold_constants import FoldConstants
 from popgraph.passes.fuse_elementwise import FuseElementwise
 from popgraph.passes.fuse_epilogue import FuseEpilogue
+from popgraph.passes.fuse_rows import FuseRows
 from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore_to_tile import GraphcoreToTile
 from popgraph.passes.hoist_constants import HoistConstants
@@ -158,6 +159,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", AssignLayouts, "a schedule depends on what stands side by side", optional=True),
     Step("tile", AssignHalos, "once axes have their order, rows have their ends", optional=True),
     Step("tile", UseWinograd, "a convolution is one as long as nothing is packed", optional=True),
+    Step("tile", FuseRows, "layouts are known, and maps as long as they get", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),

@@ -16,6 +16,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.passes.pack_intervals import Interval
+from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.panels import Column
 
 PASSES = "popgraph.passes"
@@ -294,6 +295,14 @@ def window_turned(original: Any) -> Any:
 
 def beyond_the_image(original: Any) -> Any:
     return lambda self, start, extent: start
+
+
+def first_result_only(original: Any) -> Any:
+    return property(lambda self: original.fget(self)[:1])
+
+
+def unshifted(original: Any) -> Any:
+    return lambda self, form, place: Index()
 
 
 def composed_turned(original: Any) -> Any:
@@ -587,6 +596,12 @@ MUTANTS: tuple[Mutant, ...] = (
         training=True,
     ),
     Mutant(
+        "fuse-rows",
+        "only the first result leaves the nest",
+        f"{PASSES}.fuse_rows:Group.results",
+        first_result_only,
+    ),
+    Mutant(
         "assign-layouts",
         "a view of axes in another order stays a view",
         f"{PASSES}.assign_layouts:_same",
@@ -629,6 +644,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first operand decides",
         f"{PASSES}.hoist_constants:_reads",
         first_operand_decides,
+    ),
+    Mutant(
+        "tile-loops",
+        "local memory begins where the first row would",
+        f"{PASSES}.tile_loops.nest:NestLoops._start",
+        unshifted,
     ),
     Mutant(
         "tile-loops",

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.passes import assign_layouts, schedule_contractions, use_winograd
+from popgraph.passes import assign_layouts, fuse_rows, schedule_contractions, use_winograd
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -54,6 +54,7 @@ TRAINED = {
     "fuse-epilogue",
     "assign-layouts",
     "assign-halos",
+    "fuse-rows",
     "hoist-constants",
     "tile-loops",
     "plan-memory",
@@ -66,11 +67,13 @@ TRUSTED = {"assign-halos", "schedule-contractions", "tile-loops"}
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks are worth scheduling, and worth sharing between threads."""
+    """Small networks are worth scheduling, fusing, and sharing between threads."""
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
     monkeypatch.setattr(use_winograd, "GAIN", 0)
     monkeypatch.setattr(chunking, "GRAIN", 32)
+    monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
 
 
 @dataclass(frozen=True)

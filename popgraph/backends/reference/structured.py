@@ -240,6 +240,14 @@ def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array,
     return (to_physical(elements, op.output.type),)
 
 
+def run_nest(op: tile.NestOp, *memories: Array) -> tuple[Array, ...]:
+    values: dict[SSAValue, Array] = dict(zip(op.body.block.args, memories, strict=True))
+    for inner in op.nested:
+        results = STRUCTURED[type(inner)](inner, *(values[operand] for operand in inner.operands))
+        values |= zip(inner.results, results, strict=True)
+    return tuple(values[value] for value in op.yielded)
+
+
 STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.MapOp: run_map,
     tile.ReduceOp: run_reduce,
@@ -249,4 +257,5 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,
     tile.UnpackOp: run_relayout,
+    tile.NestOp: run_nest,
 }

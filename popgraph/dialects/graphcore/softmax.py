@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import DivOp, ExpOp, LogOp, MulOp, SubOp
+from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, SubOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -19,6 +19,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.graphcore.broadcasting import ReduceSumOp, same_type
+from popgraph.dialects.graphcore.functions import ReciprocalOp
 from popgraph.dialects.graphcore.reductions import ReduceMaxOp
 from popgraph.support import shapes
 
@@ -66,7 +67,8 @@ class SoftmaxOp(_Normalised):
         if 0 in shape_of(self.x):
             return (self.x,)
         exponentials = ExpOp(self.shifted())
-        return (DivOp(exponentials, self.total(exponentials)),)
+        # One division a row: the total is at least 1, so its reciprocal is a normal number.
+        return (MulOp(exponentials, ReciprocalOp(self.total(exponentials))),)
 
 
 @irdl_op_definition

@@ -6,6 +6,7 @@ from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
+from popgraph.dialects.tile.nest import Nested, NestOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
 from popgraph.dialects.tile.structured import (
     AssembleOp,
@@ -38,6 +39,7 @@ TILE = Dialect(
         KernelOp,
         LaunchOp,
         MapOp,
+        NestOp,
         PackOp,
         ProgramOp,
         ReduceOp,
@@ -66,6 +68,8 @@ __all__ = [
     "LaunchOp",
     "LayoutAttr",
     "MapOp",
+    "NestOp",
+    "Nested",
     "PackOp",
     "ProgramOp",
     "ReduceOp",

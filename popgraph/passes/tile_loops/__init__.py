@@ -17,6 +17,7 @@ from popgraph.passes.tile_loops.assemble import assemble_kernel
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.passes.tile_loops.maps import MapLoops
+from popgraph.passes.tile_loops.nest import NestLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
 from popgraph.passes.tile_loops.relayout import relayout_kernel
@@ -34,6 +35,7 @@ STRUCTURED = (
     tile.PackOp,
     tile.UnpackOp,
     tile.WinogradOp,
+    tile.NestOp,
 )
 
 
@@ -50,6 +52,11 @@ class Shared:
         inputs = [op.operands[number] for number in self.operands]
         types = [result.type for result in op.results]
         return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
+
+
+def is_nested(op: Operation) -> bool:
+    """Whether an operation is part of a nest, which is written as a whole."""
+    return isinstance(op.parent_op(), tile.NestOp)
 
 
 def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
@@ -73,7 +80,7 @@ class TileLoops(Pass):
     vector_bytes: int = 64
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        work = [op for op in module.walk() if isinstance(op, STRUCTURED)]
+        work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
         joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
         found = [(op, structure_of(op)) for op in work if op not in joins]
         counts = Counter(key for _, key in found)
@@ -111,4 +118,6 @@ class TileLoops(Pass):
                 return relayout_kernel(op, self.vector_bytes)
             case tile.WinogradOp():
                 return WinogradLoops(op).kernel()
+            case tile.NestOp():
+                return NestLoops(op, self.vector_bytes).kernel()
         return None

@@ -35,6 +35,17 @@ class Access:
     start: Index = field(default_factory=Index)
 
 
+@dataclass
+class Register:
+    """A scalar that stands nowhere in memory: what was written last."""
+
+    value: SSAValue | None = None
+
+
+Source = Access | Register
+"""Where a body's operand comes from, or where its result goes."""
+
+
 def tensor(value: SSAValue) -> TensorType[Attribute]:
     assert isinstance(value.type, TensorType)
     return value.type
@@ -189,6 +200,11 @@ def spans(
             upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
             result[cut.position] = Span(writer.value(start), upper)
     return result
+
+
+def windows(place: Place, groups: Sequence[Group]) -> list[Span]:
+    """All of each loop, from where `place` stands."""
+    return [Span(0, group.extent, place.where[group.last]) for group in groups]
 
 
 def volume(groups: Sequence[Group]) -> int:

@@ -10,51 +10,58 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, is_identity, offset
 from popgraph.passes.tile_loops.access import (
+    Access,
     Place,
+    Source,
     Span,
-    accesses,
     clear_gaps,
     group_loops,
     has_gaps,
     spans,
     tensor,
     volume,
+    windows,
 )
 from popgraph.passes.tile_loops.bodies import (
     indexed_dims,
     inline,
     widest_lane,
 )
-from popgraph.passes.tile_loops.chunking import split
+from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, read, run, write
 from popgraph.passes.tile_loops.writer import Writer
+from popgraph.support.shapes import Shape
 
 
 class MapLoops:
-    """Writes the loops of one map."""
+    """
+    Writes the loops of one map.
 
-    def __init__(self, op: tile.MapOp, vector_bytes: int) -> None:
+    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    """
+
+    def __init__(self, op: tile.MapOp, vector_bytes: int, window: Shape | None = None) -> None:
         self.op = op
         self.sizes = op.sizes
         maps = [*op.input_maps, *[AffineMap.identity(len(op.sizes))] * len(op.outputs)]
-        values = [*op.inputs, *op.outputs]
-        forms = [
+        self.values = [*op.inputs, *op.outputs]
+        self.forms = [
             offset(tensor(value), map_, self.sizes)
-            for value, map_ in zip(values, maps, strict=True)
+            for value, map_ in zip(self.values, maps, strict=True)
         ]
         self.groups = group_loops(
-            range(len(self.sizes)), self.sizes, forms, indexed_dims(op.body.block)
+            range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
         )
-        self.lanes = self._lanes(forms, vector_bytes)
+        self.lanes = self._lanes(self.forms, vector_bytes)
+
+    def _cut(self) -> Split | None:
+        """How threads share the loops."""
+        if any(map(has_gaps, self.op.outputs)):
+            return None
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
-        gaps = any(map(has_gaps, op.outputs))
-        self.cut = (
-            None
-            if gaps
-            else split([group.extent for group in self.groups], volume(self.groups), steps)
-        )
+        return split([group.extent for group in self.groups], volume(self.groups), steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
         """How many elements one vector holds; 0 when the map is not for vectors."""
@@ -72,25 +79,27 @@ class MapLoops:
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
+        cut = self._cut()
         kernel = tile.KernelOp(
             [*op.inputs, *op.tables],
             [tensor(value) for value in op.outputs],
-            self.cut.count if self.cut else 1,
+            cut.count if cut else 1,
             self._inplace(),
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        count = len(op.inputs)
-        tables = memories[count : count + len(op.tables)]
-        results = memories[count + len(op.tables) :]
-        identity = [AffineMap.identity(len(self.sizes))] * len(results)
-        self.place = Place(writer, self.sizes)
-        self.sources = accesses(memories[:count], op.inputs, op.input_maps, self.sizes)
-        self.targets = accesses(results, op.outputs, identity, self.sizes)
-        self.tables = tables
-        clear_gaps(writer, op.outputs, results)
+        inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
+        tables = memories[inputs:results]
+        clear_gaps(writer, op.outputs, memories[results:])
         if 0 not in self.sizes:
-            self._loops(spans(writer, self.groups, self.cut, chunk))
+            found = [
+                Access(memory, form)
+                for memory, form in zip(
+                    [*memories[:inputs], *memories[results:]], self.forms, strict=True
+                )
+            ]
+            parts = spans(writer, self.groups, cut, chunk)
+            self.write(Place(writer, self.sizes), found, tables, parts)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
@@ -107,11 +116,25 @@ class MapLoops:
                 ]
         return pairs
 
-    def _loops(self, parts: list[Span]) -> None:
+    def write(
+        self,
+        place: Place,
+        sources: Sequence[Source],
+        tables: Sequence[SSAValue],
+        parts: Sequence[Span] | None = None,
+    ) -> None:
+        """
+        Writes the loops where `place` stands.
+
+        `sources` tells where each of `values` is, `parts` which part of each loop runs.
+        """
+        self.place, self.tables = place, tables
+        self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
+        parts = parts if parts is not None else windows(place, self.groups)
         runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
         if self.lanes:
             runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
-        run(self.place, runs, self._element)
+        run(place, runs, self._element)
 
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         lanes = width if width > 1 else 0

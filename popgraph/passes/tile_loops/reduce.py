@@ -15,6 +15,8 @@ from popgraph.passes.tile_loops.access import (
     Access,
     Group,
     Place,
+    Source,
+    Span,
     clear_gaps,
     group_loops,
     has_gaps,
@@ -22,13 +24,14 @@ from popgraph.passes.tile_loops.access import (
     spans,
     tensor,
     volume,
+    windows,
 )
 from popgraph.passes.tile_loops.bodies import (
     indexed_dims,
     inline,
     widest_lane,
 )
-from popgraph.passes.tile_loops.chunking import split
+from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
 from popgraph.passes.tile_loops.sums import Sums, type_of
 from popgraph.passes.tile_loops.vectors import (
@@ -36,11 +39,13 @@ from popgraph.passes.tile_loops.vectors import (
     Run,
     fitting_lanes,
     in_lanes,
+    lanes_of,
     read,
     run,
     write,
 )
 from popgraph.passes.tile_loops.writer import Writer
+from popgraph.support.shapes import Shape
 
 UNROLLED = 4
 """So many vectors are reduced side by side: the next addition need not wait for the last."""
@@ -80,29 +85,38 @@ class Mode:
 
 
 class ReduceLoops:
-    """Writes the loops of one reduction."""
+    """
+    Writes the loops of one reduction.
 
-    def __init__(self, what: Reduction, vector_bytes: int) -> None:
+    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    """
+
+    def __init__(self, what: Reduction, vector_bytes: int, window: Shape | None = None) -> None:
         self.what = what
         sizes, parallel = what.sizes, what.parallel
         identity = AffineMap.identity(parallel)
-        values = [*what.inputs, *what.extras, *what.outputs]
+        self.values = [*what.inputs, *what.extras, *what.outputs]
         maps = [*what.maps, *what.extra_maps, *[identity] * len(what.outputs)]
         self.forms = [
-            offset(tensor(value), map_, sizes) for value, map_ in zip(values, maps, strict=True)
+            offset(tensor(value), map_, sizes)
+            for value, map_ in zip(self.values, maps, strict=True)
         ]
+        window = window or sizes
         apart = indexed_dims(what.body) | indexed_dims(what.finish)
-        self.outer = group_loops(range(parallel), sizes, self.forms, apart)
-        self.inner = group_loops(range(parallel, len(sizes)), sizes, self.forms, apart)
+        self.outer = group_loops(range(parallel), window, self.forms, apart)
+        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
         self.combiners = what.combiners
         self.mode = self._mode(vector_bytes)
+
+    def _cut(self) -> Split | None:
+        """How threads share the loops."""
+        if any(map(has_gaps, self.what.outputs)):
+            return None
         steps = [1] * len(self.outer)
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
-        self.cut = None
-        if not any(map(has_gaps, what.outputs)):
-            work = volume(self.outer) * volume(self.inner)
-            self.cut = split([group.extent for group in self.outer], work, steps)
+        work = volume(self.outer) * volume(self.inner)
+        return split([group.extent for group in self.outer], work, steps)
 
     # Decisions
 
@@ -136,27 +150,22 @@ class ReduceLoops:
 
     def kernel(self) -> tile.KernelOp:
         what = self.what
+        cut = self._cut()
         kernel = tile.KernelOp(
             [*what.inputs, *what.extras],
             [tensor(value) for value in what.outputs],
-            self.cut.count if self.cut else 1,
+            cut.count if cut else 1,
             self._inplace(),
         )
-        self.writer = Writer(kernel.body.block)
-        self.place = Place(self.writer, what.sizes)
+        writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        found = [Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)]
-        first, last = len(what.inputs), len(what.inputs) + len(what.extras)
-        self.factors, self.extras, self.targets = found[:first], found[first:last], found[last:]
-        clear_gaps(self.writer, what.outputs, memories[last:])
-        self.sums = Sums(self.place, what, self.inner, self._inner_widths())
+        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :])
         if 0 not in what.sizes[: what.parallel]:
-            parts = spans(self.writer, self.outer, self.cut, chunk)
-            runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
-            if self.mode.along is Lanes.PARALLEL:
-                widths = self.mode.widths(self.outer[-1].extent)
-                runs[-1] = Run(self.outer[-1], parts[-1], widths)
-            run(self.place, runs, self._results)
+            found = [
+                Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)
+            ]
+            parts = spans(writer, self.outer, cut, chunk)
+            self.write(Place(writer, what.sizes), found, parts)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
@@ -164,6 +173,27 @@ class ReduceLoops:
         read = zip(what.extras, what.extra_maps, strict=True)
         operands = [*what.inputs, *what.extras]
         return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
+
+    def write(
+        self, place: Place, sources: Sequence[Source], parts: Sequence[Span] | None = None
+    ) -> None:
+        """
+        Writes the loops where `place` stands.
+
+        `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
+        """
+        self.place, self.writer = place, place.writer
+        first = len(self.what.inputs)
+        last = first + len(self.what.extras)
+        self.factors, self.extras = sources[:first], sources[first:last]
+        self.targets = sources[last:]
+        self.sums = Sums(place, self.what, self.inner, self._inner_widths())
+        parts = parts if parts is not None else windows(place, self.outer)
+        runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
+        if self.mode.along is Lanes.PARALLEL:
+            widths = self.mode.widths(self.outer[-1].extent)
+            runs[-1] = Run(self.outer[-1], parts[-1], widths)
+        run(place, runs, self._results)
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
@@ -221,7 +251,7 @@ class ReduceLoops:
         The accumulators of one result, each reduced on many lanes at once.
 
         The carried values are those of the vectors, one vector after the other, then those of the
-        scalars that take what vectors leave over.
+        scalars that take what vectors leave over, if they do.
         """
         mode, count = self.mode, len(self.what.initial)
         dim = self.inner[-1].last
@@ -230,7 +260,9 @@ class ReduceLoops:
             for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
             if combiner is not None
         ]
-        start = self._start(neutral, mode.lanes) * mode.unrolled + neutral
+        start = self._start(neutral, mode.lanes) * mode.unrolled
+        if 1 in self._inner_widths():
+            start += neutral
         scalars = count * mode.unrolled
 
         def step(width: int, sums: list[SSAValue]) -> list[SSAValue]:
@@ -245,14 +277,24 @@ class ReduceLoops:
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
         """All lanes of all vectors and the scalars, in pairs."""
-        combiner = self.combiners[number]
+        combiner, initial = self.combiners[number], self.what.initial[number]
         assert combiner is not None
-        *vectors, rest = parts
-        whole = self._in_pairs(combiner, vectors)
-        lanes = [self.writer.extract(whole, lane) for lane in range(self.mode.lanes)]
-        total = self._in_pairs(combiner, lanes)
-        initial = self.writer.literal(self.what.initial[number])
-        return self._in_pairs(combiner, [self._in_pairs(combiner, [total, rest]), initial])
+        vectors = [part for part in parts if lanes_of(part)]
+        total = self._all_lanes(combiner, self._in_pairs(combiner, vectors))
+        scalars = [total, *[part for part in parts if not lanes_of(part)]]
+        if identity_of(combiner, initial) != initial:
+            scalars.append(self.writer.literal(initial))
+        return self._in_pairs(combiner, scalars)
+
+    def _all_lanes(self, combiner: Combiner, value: SSAValue) -> SSAValue:
+        """The lanes of a vector combined: halves with halves, until every lane has them all."""
+        apart = lanes_of(value) // 2
+        while apart:
+            swapped = [lane ^ apart for lane in range(lanes_of(value))]
+            other = self.writer.shuffle(value, value, swapped)
+            value = self.writer.once(combiner(value, other))
+            apart //= 2
+        return self.writer.extract(value, 0)
 
     def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
         values = list(values)

@@ -9,7 +9,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
-from popgraph.passes.tile_loops.access import Access, Group, Place, Span
+from popgraph.passes.tile_loops.access import Group, Place, Register, Source, Span
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
 
@@ -45,8 +45,11 @@ STRIDES = (0, 1, 2)
 """How far apart elements may be that `read` makes a vector of."""
 
 
-def read(place: Place, access: Access, inner: int, lanes: int) -> SSAValue:
+def read(place: Place, access: Source, inner: int, lanes: int) -> SSAValue:
     """The element of an input at the current index, or `lanes` of them along `inner`."""
+    if isinstance(access, Register):
+        assert access.value is not None, "written before it is read"
+        return access.value
     memory, index = place.of(access)
     stride = access.form.stride(inner)
     if not lanes or not stride:
@@ -68,8 +71,11 @@ def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> 
     return writer.shuffle(low, high, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])
 
 
-def write(place: Place, access: Access, value: SSAValue, lanes: int) -> None:
+def write(place: Place, access: Source, value: SSAValue, lanes: int) -> None:
     """Stores the element of a result, or `lanes` of them."""
+    if isinstance(access, Register):
+        access.value = value
+        return
     memory, index = place.of(access)
     if lanes:
         place.writer.vector_store(in_lanes(place.writer, value, lanes), memory, index)

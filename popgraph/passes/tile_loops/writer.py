@@ -243,6 +243,12 @@ class Writer:
         """Local memory, at the top of the kernel."""
         return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
 
+    def local(self, element: Attribute, size: int) -> SSAValue:
+        """As `alloca`; it is written at this level, so that no load of it goes further out."""
+        memory = self.alloca(element, size)
+        self.depths[memory] = len(self.levels) - 1
+        return memory
+
     # Control
 
     @contextmanager

@@ -14,7 +14,8 @@ builtin.module {
     %2 = graphcore.sub %0, %1 : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
     %3 = graphcore.exp %2 : (tensor<2x3xf32>) -> tensor<2x3xf32>
     %4 = graphcore.reduce_sum %3 {axes = [1], keepdims = true} : (tensor<2x3xf32>) -> tensor<2x1xf32>
-    %5 = graphcore.div %3, %4 : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
-    pg.return [#pg.bytes<"v0">], %5 : tensor<2x3xf32>
+    %5 = graphcore.reciprocal %4 : (tensor<2x1xf32>) -> tensor<2x1xf32>
+    %6 = graphcore.mul %3, %5 : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
+    pg.return [#pg.bytes<"v0">], %6 : tensor<2x3xf32>
   }
 }

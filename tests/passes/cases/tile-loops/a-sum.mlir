@@ -37,16 +37,14 @@ builtin.module {
           %24 = arith.addf %21, %23 : f32
           scf.yield %20, %24 : vector<4xf32>, f32
         }
-        %25 = vector.extract %17[0] : f32 from vector<4xf32>
-        %26 = vector.extract %17[1] : f32 from vector<4xf32>
-        %27 = vector.extract %17[2] : f32 from vector<4xf32>
-        %28 = vector.extract %17[3] : f32 from vector<4xf32>
-        %29 = arith.addf %25, %26 : f32
-        %30 = arith.addf %27, %28 : f32
-        %31 = arith.addf %29, %30 : f32
-        %32 = arith.addf %31, %18 : f32
-        %33 = arith.addf %32, %12 : f32
-        memref.store %33, %4[%13] : memref<2xf32>
+        %25 = vector.shuffle %17, %17 [2, 3, 0, 1] : vector<4xf32>, vector<4xf32>
+        %26 = arith.addf %17, %25 : vector<4xf32>
+        %27 = vector.shuffle %26, %26 [1, 0, 3, 2] : vector<4xf32>, vector<4xf32>
+        %28 = arith.addf %26, %27 : vector<4xf32>
+        %29 = vector.extract %28[0] : f32 from vector<4xf32>
+        %30 = arith.addf %29, %18 : f32
+        %31 = arith.addf %30, %12 : f32
+        memref.store %31, %4[%13] : memref<2xf32>
       }
     } -> tensor<2xf32>
     pg.return [#pg.bytes<"v0">], %1 : tensor<2xf32>

@@ -29,16 +29,12 @@ builtin.module {
       %9 = vector.load %1[%8] : memref<8xi32>, vector<4xi32>
       %10 = arith.addi %4, %9 : vector<4xi32>
       %11 = arith.addi %7, %10 : vector<4xi32>
-      %12 = vector.extract %11[0] : i32 from vector<4xi32>
-      %13 = vector.extract %11[1] : i32 from vector<4xi32>
-      %14 = vector.extract %11[2] : i32 from vector<4xi32>
-      %15 = vector.extract %11[3] : i32 from vector<4xi32>
-      %16 = arith.addi %12, %13 : i32
-      %17 = arith.addi %14, %15 : i32
-      %18 = arith.addi %16, %17 : i32
-      %19 = arith.addi %18, %3 : i32
-      %20 = arith.addi %19, %3 : i32
-      memref.store %20, %2[%5] : memref<1xi32>
+      %12 = vector.shuffle %11, %11 [2, 3, 0, 1] : vector<4xi32>, vector<4xi32>
+      %13 = arith.addi %11, %12 : vector<4xi32>
+      %14 = vector.shuffle %13, %13 [1, 0, 3, 2] : vector<4xi32>, vector<4xi32>
+      %15 = arith.addi %13, %14 : vector<4xi32>
+      %16 = vector.extract %15[0] : i32 from vector<4xi32>
+      memref.store %16, %2[%5] : memref<1xi32>
     } -> tensor<i32>
     pg.return [#pg.bytes<"y">], %y : tensor<i32>
   }

@@ -1,0 +1,260 @@
+"""Does what shares its rows become one kernel, whatever the number of rows in an iteration?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, f32, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph import compile as compile_module
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects import tile
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.program import GraphOp, IntsAttr, ReturnOp, WeightStore
+from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.passes import fuse_rows
+from popgraph.passes.base import Compilation
+from popgraph.passes.expand import Expand
+from popgraph.passes.fuse_elementwise import FuseElementwise
+from popgraph.passes.fuse_epilogue import FuseEpilogue
+from popgraph.passes.fuse_rows import FuseRows
+from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.support.shapes import prod
+
+Build = Callable[[SSAValue], Operand]
+
+
+def fused(build: Build, *shape: int) -> tuple[ModuleOp, ModuleOp]:
+    """The tile level of a graph before and after the pass."""
+    graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
+    with ImplicitBuilder(graph.block):
+        result = SSAValue.get(build(graph.block.args[0]))
+        ReturnOp([result], ["y"])
+    module = ModuleOp([graph])
+    for made in (Expand(), GraphcoreToTile(), FuseElementwise(), FuseEpilogue()):
+        made.run(Compilation(), module)
+    before = module.clone()
+    FuseRows().run(Compilation(), module)
+    check_ir(module)
+    assert_same_meaning(before, module, WeightStore(), tolerance=0)
+    return before, module
+
+
+def nests(module: ModuleOp) -> list[tile.NestOp]:
+    return [op for op in module.walk() if isinstance(op, tile.NestOp)]
+
+
+def work(module: ModuleOp) -> list[Operation]:
+    """What becomes a kernel."""
+    (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
+    return [op for op in graph.block.ops if isinstance(op, tile.NestOp | tile.Structured)]
+
+
+def softmax(x: Operand) -> Operand:
+    return gc.SoftmaxOp(x, axis=len(shape_of(SSAValue.get(x))) - 1)
+
+
+def centred(x: Operand) -> Operand:
+    return gc.SubOp(x, gc.ReduceMeanOp(x, axes=(1,), keepdims=True))
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "domain"),
+    [
+        (softmax, (16, 12), (16,)),
+        (softmax, (2, 3, 5, 12), (2, 3, 5)),
+        (lambda x: gc.LogSoftmaxOp(x, axis=1), (16, 12), (16,)),
+        (lambda x: gc.SoftmaxOp(x, axis=1), (16, 12, 3), (16,)),
+        (lambda x: gc.SoftmaxGradOp(x, x, axis=1), (16, 12), (16,)),
+        (centred, (16, 12), (16,)),
+        (lambda x: softmax(centred(x)), (16, 12), (16,)),
+    ],
+)
+def test_one_nest(build: Build, shape: tuple[int, ...], domain: tuple[int, ...]) -> None:
+    _, module = fused(build, *shape)
+    (nest,) = work(module)
+    assert isinstance(nest, tile.NestOp)
+    assert nest.sizes == domain
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda x: gc.SoftmaxOp(x, axis=0), (16, 12)),
+        (lambda x: gc.SoftmaxOp(x, axis=0), (16, 12, 3)),
+        (softmax, (16, 4)),
+        (softmax, (2, 12000)),
+        (lambda x: gc.ReduceSumOp(gc.ReluOp(x), axes=(1,), keepdims=False), (16, 12)),
+        (
+            lambda x: gc.AddOp(
+                x, gc.BroadcastOp(gc.ReduceSumOp(x, axes=(0, 1), keepdims=True), shape=(16, 12))
+            ),
+            (16, 12),
+        ),
+    ],
+)
+def test_no_nest(build: Build, shape: tuple[int, ...]) -> None:
+    """Columns, short rows, few long rows, nothing to share."""
+    before, module = fused(build, *shape)
+    assert not nests(module)
+    assert str(before) == str(module)
+
+
+def test_pools_keep_their_lanes() -> None:
+    """The windows of a pool overlap: its pixels are no rows."""
+
+    def build(x: SSAValue) -> Operand:
+        pooled = gc.MaxPoolOp(
+            x, kernel=(3, 3), strides=(2, 2), dilations=(1, 1), pads=(0, 0, 0, 0), sizes=(4, 4)
+        )
+        return gc.MulOp(gc.ExpOp(pooled), pooled)
+
+    _, module = fused(build, 2, 8, 9, 9)
+    assert not nests(module)
+
+
+def test_local_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any, everything that a nest computes is a result."""
+    monkeypatch.setattr(fuse_rows, "LOCAL_BYTES", 0)
+    found = nests(fused(softmax, 16, 12)[1])
+    assert found
+    assert all(len(nest.nested) == len(nest.outputs) for nest in found)
+
+
+def test_members_stand_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_rows, "NEAR", 0)
+    assert not nests(fused(softmax, 16, 12)[1])
+
+
+def test_nests_have_a_longest_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_rows, "MOST_OPERATIONS", 2)
+    _, module = fused(softmax, 16, 12)
+    assert all(len(nest.nested) == 2 for nest in nests(module))
+
+
+def test_what_reads_a_result_follows() -> None:
+    """The maximum is read elsewhere, in between; the sum of that is no part of the rows."""
+
+    def build(x: SSAValue) -> Operand:
+        largest = gc.ReduceMaxOp(x, axes=(1,), keepdims=True)
+        beside = gc.ReduceSumOp(gc.ExpOp(largest), axes=(0,), keepdims=True)
+        return gc.AddOp(gc.SubOp(x, largest), beside)
+
+    _, module = fused(build, 16, 12)
+    check_ir(module)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 16])
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (softmax, (7, 20)),
+        (softmax, (2, 7, 19)),
+        (lambda x: gc.SoftmaxOp(x, axis=1), (7, 6, 5)),
+        (lambda x: softmax(centred(x)), (13, 33)),
+    ],
+)
+def test_loops(
+    build: Build,
+    shape: tuple[int, ...],
+    step: int,
+    threads: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel means what the nest means, for any number of rows in an iteration."""
+    before, module = fused(build, *shape)
+    (nest,) = nests(module)
+    sizes = nest.sizes
+    step = min(step, sizes[-1])
+    nest.properties["step"] = IntegerAttr(step, i64)
+    check_ir(module)
+    monkeypatch.setattr(chunking, "GRAIN", 64 if threads else 10**9)
+    TileLoops(32).run(Compilation(), module)
+    check_ir(module)
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    assert (kernel.chunks.value.data > 1) == (threads and step < prod(sizes))
+    assert_same_meaning(before, module, WeightStore(), tolerance=1e-6)
+
+
+def test_rows_may_give_way_to_results() -> None:
+    """A softmax reads a row for the last time before it writes it: they may share memory."""
+    _, module = fused(softmax, 16, 12)
+    TileLoops(32).run(Compilation(), module)
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    assert kernel.inplace.data == (0, 0)
+
+
+def test_rows_that_are_read_again_do_not_give_way() -> None:
+    _, module = fused(lambda x: gc.MulOp(centred(softmax(x)), x), 16, 12)
+    TileLoops(32).run(Compilation(), module)
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    assert kernel.inplace.data == (0, 0)
+    _, module = fused(lambda x: gc.MulOp(centred(x), gc.SliceOp(x, **FIRST_ROWS)), 16, 12)
+    TileLoops(32).run(Compilation(), module)
+    (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
+    assert kernel.inplace.data == ()
+
+
+FIRST_ROWS = {"starts": (15, 0), "sizes": (16, 12), "steps": (-1, 1)}
+
+
+def broken(change: Callable[[tile.NestOp], None]) -> tile.NestOp:
+    (nest,) = nests(fused(softmax, 16, 12)[1])
+    nest.verify()
+    change(nest)
+    return nest
+
+
+def read_backwards(nest: tile.NestOp) -> None:
+    op = next(op for op in nest.nested if isinstance(op, tile.MapOp) and len(op.inputs) == 2)
+    backwards = AffineMap.from_callable(lambda row, _: (15 - row,))
+    op.properties["maps"] = maps_attribute([op.input_maps[0], backwards])
+
+
+def other_domain(nest: tile.NestOp) -> None:
+    nest.properties["domain"] = IntsAttr.of([15])
+
+
+def too_many_loops(nest: tile.NestOp) -> None:
+    nest.properties["domain"] = IntsAttr.of([16, 12])
+
+
+def yields_its_input(nest: tile.NestOp) -> None:
+    assert nest.body.block.last_op is not None
+    nest.body.block.last_op.operands[0] = nest.body.block.args[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (read_backwards, "reads what another iteration computes"),
+        (other_domain, "does not begin with the loops of the nest"),
+        (too_many_loops, "does not begin with the loops of the nest"),
+        (yields_its_input, "every result is computed in the body, once"),
+    ],
+)
+def test_what_is_no_nest(change: Callable[[tile.NestOp], None], message: str) -> None:
+    with pytest.raises(VerifyException, match=message):
+        broken(change).verify()
+
+
+def test_rows_are_exact() -> None:
+    """The compiled softmax of a row that only has -inf in it is NaN, as NumPy's is."""
+    x = np.full((16, 12), -np.inf, np.float32)
+    x[1:] = np.random.default_rng(0).standard_normal((15, 12))
+    exponentials = np.exp(x[1:] - x[1:].max(1, keepdims=True))
+    wanted = exponentials / exponentials.sum(1, keepdims=True)
+    module = fused(softmax, 16, 12)[1]
+    found = compile_module(module)(x=x)["y"]
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1:], wanted, rtol=1e-6)
