@@ -136,9 +136,9 @@ INT: Mapping[str, Row] = {
 INDEX: Mapping[str, Row] = {
     **INT,
     # An index never overflows: the compiler may know that, or it could not see strides.
-    "arith.addi": Row("{a} + {b}"),
-    "arith.subi": Row("{a} - {b}"),
-    "arith.muli": Row("{a} * {b}"),
+    "arith.addi": _same("{a} + {b}"),
+    "arith.subi": _same("{a} - {b}"),
+    "arith.muli": _same("{a} * {b}"),
 }
 
 BOOL: Mapping[str, Row] = {

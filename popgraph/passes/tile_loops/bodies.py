@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, Float64Type, TensorType
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    Float32Type,
+    Float64Type,
+    TensorType,
+)
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
 from popgraph.passes.tile_loops.access import Place, element_index
 from popgraph.passes.tile_loops.vectors import in_lanes, lanes_of
@@ -29,18 +36,16 @@ def widest_lane(types: Sequence[Attribute], *bodies: Block, along: int | None = 
     """
     The size of the widest lane, in bytes, when these elements go through these bodies as vectors.
 
-    0 when something in them has no form for vectors, as the index of the dimension that vectors
-    run `along`.
+    0 when something in them has no form for vectors.
     """
     sizes = {lane_bytes(kind) for kind in types}
     for body in bodies:
-        if along in indexed_dims(body):
-            return 0
+        # An index is the same for all lanes, but that of the dimension that vectors run along.
+        alike = set() if along in indexed_dims(body) else {INDEX}
         for op in body.ops:
             if not _works_on_lanes(op):
                 return 0
-            # What is an index is the same for all lanes.
-            kinds = {result.type for result in op.results} - {INDEX}
+            kinds = {result.type for result in op.results} - alike
             sizes.update(map(lane_bytes, kinds))
     return 0 if 0 in sizes else max(sizes, default=0)
 
@@ -54,7 +59,26 @@ def indexed_dims(block: Block) -> frozenset[int]:
     return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))
 
 
-def inline(place: Place, block: Block, arguments: Sequence[SSAValue]) -> list[SSAValue]:
+@dataclass(frozen=True)
+class Along:
+    """The dimension that the lanes of vectors run along, and how many there are."""
+
+    dim: int
+    lanes: int
+
+    def index(self, writer: Writer, first: SSAValue) -> SSAValue:
+        """The index of every lane."""
+        if not self.lanes:
+            return first
+        type_ = vector_of(INDEX, self.lanes)
+        steps = DenseIntOrFPElementsAttr.from_list(type_, range(self.lanes))
+        counted = writer.once(arith.ConstantOp(steps))
+        return writer.once(arith.AddiOp(writer.broadcast(first, self.lanes), counted))
+
+
+def inline(
+    place: Place, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
+) -> list[SSAValue]:
     """
     Writes a body with these values for its arguments; gives what it yields.
 
@@ -69,7 +93,11 @@ def inline(place: Place, block: Block, arguments: Sequence[SSAValue]) -> list[SS
             case tile.YieldOp():
                 return operands
             case tile.IndexOp():
-                values[op.result] = writer.value(place.where[op.dim.value.data])
+                dim = op.dim.value.data
+                index = writer.value(place.where[dim])
+                if along is not None and along.dim == dim:
+                    index = along.index(writer, index)
+                values[op.result] = index
             case tile.ElementOp():
                 memory, *indices = operands
                 type_ = op.table.type

@@ -23,6 +23,7 @@ from popgraph.passes.tile_loops.access import (
     windows,
 )
 from popgraph.passes.tile_loops.bodies import (
+    Along,
     indexed_dims,
     inline,
     widest_lane,
@@ -140,7 +141,8 @@ class MapLoops:
         lanes = width if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
         values = [read(self.place, access, inner, lanes) for access in self.sources]
-        results = inline(self.place, self.op.body.block, [*values, *self.tables])
+        arguments = [*values, *self.tables]
+        results = inline(self.place, self.op.body.block, arguments, Along(inner, lanes))
         for value, target in zip(results, self.targets, strict=True):
             write(self.place, target, value, lanes)
         return carried

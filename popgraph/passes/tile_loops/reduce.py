@@ -27,6 +27,7 @@ from popgraph.passes.tile_loops.access import (
     windows,
 )
 from popgraph.passes.tile_loops.bodies import (
+    Along,
     indexed_dims,
     inline,
     widest_lane,
@@ -232,15 +233,15 @@ class ReduceLoops:
         for vector in range(vectors):
             with self.place.shifted(dim, vector * lanes):
                 values = [read(self.place, access, dim, lanes) for access in self.factors]
-            old = sums[vector * count : (vector + 1) * count]
-            new = inline(self.place, self.what.body, [*values, *old])
+                old = sums[vector * count : (vector + 1) * count]
+                new = inline(self.place, self.what.body, [*values, *old], Along(dim, lanes))
             result += [in_lanes(self.writer, value, lanes) for value in new]
         return result
 
     def _finish(self, sums: Sequence[SSAValue], lanes: int) -> None:
         dim = self.outer[-1].last if self.outer else 0
         extras = [read(self.place, access, dim, lanes) for access in self.extras]
-        results = inline(self.place, self.what.finish, [*sums, *extras])
+        results = inline(self.place, self.what.finish, [*sums, *extras], Along(dim, lanes))
         for value, target in zip(results, self.targets, strict=True):
             write(self.place, target, value, lanes)
 
