@@ -34,7 +34,7 @@ from popgraph.passes.infer_shapes import specialise
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
 from popgraph.support.debug import Observer
-from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError
+from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
 from popgraph.support.shapes import Shape
 
 Model: TypeAlias = Any
@@ -166,13 +166,18 @@ def build(
     It is taken from the cache of programs, else the module is lowered in place.
     """
     check_backend(backend, threads)
+    with fitting_memory():
+        return _build(module, compilation, options or Options(), backend, threads)
+
+
+def _build(
+    module: ModuleOp, compilation: Compilation, options: Options, backend: str, threads: int
+) -> Executable:
     if backend == "reference":
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
     target = host_target()
-    options = replace(
-        options or Options(), vector_bytes=target.vector_bytes, registers=target.registers
-    )
+    options = replace(options, vector_bytes=target.vector_bytes, registers=target.registers)
     key = program_key(module, [made for _, made in planned(options)])
     found = None if key is None else build_again(key, compilation.weights, threads)
     if found is not None:

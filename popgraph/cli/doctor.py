@@ -27,8 +27,7 @@ def command() -> None:
         found = probe(compiler)
         reason = found.reason.splitlines()[0] if found.reason else ""
         rows.append((f"compiler {compiler.name}", reason or f"works ({' '.join(found.flags)})"))
-        tried.append(compiler.name)
-        tried.append(compiler.name)
+        tried.append(f"{compiler.name} ({reason})")
         working += [] if reason else [compiler.name]
     target = host_target()
     rows += [

@@ -64,6 +64,13 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
     """Gives symbolic dimensions their sizes; each must be one that the model has."""
     if not given:
         return
+    from popgraph.compiler import level_of
+
+    if level_of(module) != "onnx":
+        raise ModelError(
+            f"all dimensions of a module of the {level_of(module)} level are known",
+            hint="--dim is for models with symbolic dimensions; leave it out",
+        )
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import substituted
     from popgraph.passes import infer_shapes

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
 import typer
+
+from popgraph.support.errors import UnsupportedError
 
 
 class Level(StrEnum):
@@ -40,12 +43,24 @@ def command(
     from popgraph.cli.report import markdown_page, table
 
     rows = _onnx() if level == Level.ONNX else _own(level.value)
-    rows = [row for row in rows if pattern.lower() in row[0].lower()]
+    found = [row for row in rows if pattern.lower() in row[0].lower()]
+    if not found:
+        raise _none(pattern, rows)
     if markdown:
         columns = ("operator", "versions" if level == Level.ONNX else "meaning")
-        typer.echo(markdown_page("Operators", ABOUT[level], columns, rows))
+        typer.echo(markdown_page("Operators", ABOUT[level], columns, found))
     else:
-        typer.echo(table(rows))
+        typer.echo(table(found))
+
+
+def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
+    """The error for a name that no operator has a part of."""
+    names = {row[0].lower(): row[0] for row in rows}
+    close = get_close_matches(pattern.lower(), names, 1)
+    return UnsupportedError(
+        f"no operator here has {pattern!r} in its name",
+        hint=f"the closest is {names[close[0]]}" if close else "`popgraph ops` lists them",
+    )
 
 
 def _onnx() -> list[tuple[str, ...]]:

@@ -57,9 +57,8 @@ def command(
     except ArgSpecParseError as error:
         raise typer.BadParameter(f"{passes!r}: {error}", param_hint="--passes") from error
     except (ValueError, TypeError) as error:
-        raise PassError(
-            f"{error}", f"--passes {passes!r}", "`popgraph passes` lists them"
-        ) from error
+        spelled = str(error).replace("_", "-")  # as the text wants it, not Python
+        raise PassError(spelled, f"--passes {passes!r}", "`popgraph passes` lists them") from error
 
     compilation = Compilation()
     module = compiler.parse_ir(_text(file), compilation, str(file))

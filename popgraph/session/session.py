@@ -57,7 +57,12 @@ class Session:
         self.name = name
         self._dataflow = dataFlow
         self._optimizer = optimizer
-        self._options = userOptions or SessionOptions()
+        self._options = SessionOptions() if userOptions is None else userOptions
+        if not isinstance(self._options, SessionOptions):
+            raise popart_exception(
+                f"userOptions is {type(userOptions).__name__}, not SessionOptions",
+                hint="options = SessionOptions(), then options.enableOutlining = False",
+            )
         self._patterns = patterns or Patterns()
         self._device = deviceInfo or DeviceManager().createCpuDevice()
         self._executable: Executable | None = None
@@ -198,7 +203,13 @@ class Session:
         if not self._constant_weights:
             self._weights.keep_fetched()
         with as_popart_errors():
-            Path(filename).write_bytes(model_with_weights(self._model, self._weights.values()))
+            content = model_with_weights(self._model, self._weights.values())
+        try:
+            Path(filename).write_bytes(content)
+        except OSError as error:
+            raise popart_exception(
+                f"the model cannot be written: {error.strerror}", f"file {str(filename)!r}"
+            ) from error
 
     # optimizer
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class PopgraphError(Exception):
@@ -66,3 +67,15 @@ class ErrorGroup(PopgraphError):
     def __init__(self, errors: Sequence[PopgraphError]) -> None:
         super().__init__("\n\n".join(str(error) for error in errors))
         self.errors = tuple(errors)
+
+
+@contextmanager
+def fitting_memory() -> Iterator[None]:
+    """Says which model it was that asked for more memory than there is."""
+    try:
+        yield
+    except MemoryError as error:
+        raise BackendError(
+            f"the model needs more memory than there is: {error or 'out of memory'}",
+            hint="look for a dimension that is far too large (`popgraph print --at onnx`)",
+        ) from error

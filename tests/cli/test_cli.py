@@ -450,7 +450,28 @@ def test_doctor_names_what_it_finds() -> None:
 def test_doctor_says_when_no_compiler_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     result = call("doctor", code=1)
-    assert "error: no C compiler works; tried no-such-compiler" in result.output
+    assert "error: no C compiler works; tried no-such-compiler (No such file" in result.output
+
+
+def test_an_operator_that_nobody_has_is_an_error() -> None:
+    output = call("ops", "sofmax", code=1).output
+    assert (
+        "error: no operator here has 'sofmax' in its name\n  try: the closest is Softmax" in output
+    )
+
+
+def test_sizes_are_for_models_with_symbols(tmp_path: Path) -> None:
+    text = call("print", MLP, "--at", "graphcore", "--dim", "N=2").stdout
+    file = tmp_path / "mlp.mlir"
+    file.write_text(text)
+    output = call("print", file, "--at", "tile", "--dim", "N=3", code=1).output
+    assert "error: all dimensions of a module of the graphcore level are known" in output
+
+
+def test_options_of_passes_are_spelled_as_they_are_written() -> None:
+    text = call("print", MLP, "--at", "graphcore", "--dim", "N=2").stdout
+    output = call("opt", "-p", "tile-loops{vector=1}", text=text, code=1).output
+    assert 'not found in expected arguments ["vector-bytes"' in output
 
 
 def test_our_own_mistakes_are_called_that(monkeypatch: pytest.MonkeyPatch) -> None:

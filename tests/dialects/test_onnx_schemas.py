@@ -46,7 +46,7 @@ def test_one_class_per_schema() -> None:
     [
         (("Relu", 5), "onnx.Relu.v1"),
         (("Relu", 13), "onnx.Relu.v13"),
-        (("Relu", 99), "onnx.Relu.v14"),
+        (("Relu", 28), "onnx.Relu.v14"),
         (("Relu", 17, "ai.onnx"), "onnx.Relu.v14"),
         (("Scaler", 3, "ai.onnx.ml"), "onnx_ml.Scaler.v1"),
         (("Adam", 1, "ai.onnx.preview.training"), "onnx_training.Adam.v1"),

@@ -173,6 +173,31 @@ def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weight(other), straight_on)
 
 
+@pytest.mark.parametrize("place", ["nowhere/model.onnx", "."])
+def test_a_model_that_cannot_be_saved(tmp_path: Path, place: str) -> None:
+    session, _ = training(popart.ConstSGD(0.1))
+    session.prepareDevice()
+    with pytest.raises(
+        popart.popart_exception, match=r"the model cannot be written: .*\n  at: file"
+    ):
+        session.modelToHost(tmp_path / place)
+
+
+@pytest.mark.parametrize("given", [{}, {"enableOutlining": False}, 3])
+def test_options_are_session_options(given: object) -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "x")])
+    builder.addOutputTensor(y)
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    with pytest.raises(popart.popart_exception, match=r"userOptions is .*, not SessionOptions"):
+        popart.InferenceSession(
+            builder.getModelProto(),
+            popart.DataFlow(1, [y]),
+            device,
+            userOptions=given,  # type: ignore[arg-type]
+        )
+
+
 def test_a_saved_state_is_the_first_state_of_a_new_session(tmp_path: Path) -> None:
     momentum = popart.SGD({"defaultLearningRate": (1.0, True), "defaultMomentum": (0.5, True)})
     session, step = training(momentum)

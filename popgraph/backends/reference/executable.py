@@ -17,7 +17,7 @@ from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
-from popgraph.support.errors import BackendError, RunError
+from popgraph.support.errors import BackendError, RunError, fitting_memory
 from popgraph.support.shapes import Shape, text
 
 Runnable: TypeAlias = Graph | Program
@@ -78,7 +78,7 @@ class ReferenceExecutable(Executable):
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         inputs = {name: np.asarray(array) for name, array in inputs.items()}
         self.check(inputs)
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), fitting_memory():
             outputs, self._state = self._program.step(inputs, self._state)
         return {name: np.array(array) for name, array in outputs.items()}
 

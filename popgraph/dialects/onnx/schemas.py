@@ -170,6 +170,9 @@ def _make_all() -> tuple[
 
 
 _PARENTS, _VERSIONS = _make_all()
+_LAST_OPSETS: dict[str, int] = {
+    domain: last for domain, (_, last) in defs.C.schema_version_map().items()
+}
 
 OPERATORS: tuple[type[SchemaOp], ...] = tuple(
     made for versions in _VERSIONS.values() for made in versions.values()
@@ -190,6 +193,7 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
     key = (standard_domain(domain), op_type)
     if key not in _VERSIONS:
         raise _unknown(op_type, domain)
+    _check_opset(opset_version, domain)
     since = max((one for one in _VERSIONS[key] if one <= opset_version), default=None)
     if since is None:
         first = min(_VERSIONS[key])
@@ -205,6 +209,17 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
             hint="import an earlier opset, or use what replaced it",
         )
     return found
+
+
+def _check_opset(version: int, domain: str) -> None:
+    """`ModelError` for an operator set that is newer than what the onnx package describes."""
+    last = _LAST_OPSETS.get(standard_domain(domain))
+    if last is not None and version > last:
+        name = domain or "ai.onnx"
+        raise ModelError(
+            f"opset {version} of domain {name} is not known; the last is {last}",
+            hint="the import is wrong, or made for a later onnx package than the one installed",
+        )
 
 
 def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
