@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     TensorType,
+    VectorType,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.lanes import vector_of
 from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
 from popgraph.passes.tile_loops.access import Place, element_index
 from popgraph.passes.tile_loops.vectors import in_lanes, lanes_of
@@ -70,7 +70,7 @@ class Along:
         """The index of every lane."""
         if not self.lanes:
             return first
-        type_ = vector_of(INDEX, self.lanes)
+        type_ = VectorType(INDEX, [self.lanes])
         steps = DenseIntOrFPElementsAttr.from_list(type_, range(self.lanes))
         counted = writer.once(arith.ConstantOp(steps))
         return writer.once(arith.AddiOp(writer.broadcast(first, self.lanes), counted))
@@ -94,10 +94,9 @@ def inline(
                 return operands
             case tile.IndexOp():
                 dim = op.dim.value.data
-                index = writer.value(place.where[dim])
+                values[op.result] = writer.value(place.where[dim])
                 if along is not None and along.dim == dim:
-                    index = along.index(writer, index)
-                values[op.result] = index
+                    values[op.result] = along.index(writer, values[op.result])
             case tile.ElementOp():
                 memory, *indices = operands
                 type_ = op.table.type
