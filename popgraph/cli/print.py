@@ -25,6 +25,18 @@ class Level(StrEnum):
     C = "c"
 
 
+class Switch(StrEnum):
+    """Whether something is done."""
+
+    ON = "on"
+    OFF = "off"
+
+
+Winograd = Annotated[
+    Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
+]
+
+
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
     at: Annotated[Level, typer.Option(help="The level to print.")] = Level.ONNX,
@@ -38,6 +50,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    winograd: Winograd = Switch.ON,
 ) -> None:
     """
     Print a model as IR of any level, or as C.
@@ -64,9 +77,8 @@ def command(
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )
-        compiler.lower(
-            module, compilation, options(), level=level, until=stop_after, observer=observer
-        )
+        made = options(winograd)
+        compiler.lower(module, compilation, made, level=level, until=stop_after, observer=observer)
     if at == Level.C and not stop_after:
         typer.echo("\n".join(c_files(module).values()))
     else:
@@ -85,10 +97,14 @@ def check_pass(name: str) -> None:
         )
 
 
-def options() -> Options:
-    """What the passes must know of this machine."""
+def options(winograd: Switch = Switch.ON) -> Options:
+    """What the passes must know of this machine, and what the user wants of them."""
     from popgraph.backends.c import host_target
     from popgraph.passes.pipeline import Options
 
     target = host_target()
-    return Options(vector_bytes=target.vector_bytes, registers=target.registers)
+    return Options(
+        vector_bytes=target.vector_bytes,
+        registers=target.registers,
+        winograd=winograd == Switch.ON,
+    )

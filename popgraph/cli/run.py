@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.print import Switch, Winograd
 from popgraph.support.errors import RunError
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def command(
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    winograd: Winograd = Switch.ON,
 ) -> None:
     """
     Run a model once and show, or keep, what it gives.
@@ -69,7 +71,8 @@ def command(
         name: models.fitted(name, array, types[name]) if name in types else array
         for name, array in given.items()
     }
-    runner = compiler.runner(module, compilation, Options(), backend.value, threads)
+    options = Options(winograd=winograd == Switch.ON)
+    runner = compiler.runner(module, compilation, options, backend.value, threads)
     _show(runner(arrays), keep)
 
 
