@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,12 @@ def test_third_party_packages_stay_in_their_rooms(path: Path) -> None:
         assert package not in ORACLES, f"{name}:{line}: {package} is for tests only"
         if package in ONLY:
             assert name.startswith(ONLY[package]), f"{name}:{line}: may not import {package}"
+
+
+def test_only_the_peers_of_a_benchmark_are_imported_by_name() -> None:
+    """`popgraph bench --against` imports what a user asks for; nothing else may."""
+    wanted = re.compile(rf'import_module\("({"|".join(sorted(ORACLES))})')
+    assert {name_of(path) for path in FILES if wanted.search(path.read_text())} == {"cli/peers.py"}
 
 
 def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None:
