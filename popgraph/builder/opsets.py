@@ -11,12 +11,12 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from popgraph.builder.enums import DataType, PopartEnum
-from popgraph.dialects.onnx import OPERATORS
+from popgraph.dialects.onnx import SCHEMAS
 from popgraph.support import dtypes
 
 FIRST_OPSET = 6
 """PopART's oldest; operators of older sets are as they were in this one."""
-LAST_OPSET = max(op.SCHEMA.since_version for op in OPERATORS if op.SCHEMA.domain == "")
+LAST_OPSET = max(schema.since_version for schema in SCHEMAS if not schema.domain)
 
 _PREFIXED = {"And", "If", "Not", "Or", "Xor"}
 """Operators whose plain name is a word of Python, and Xor to match."""
@@ -222,8 +222,7 @@ def _type_number(value: object) -> int:
 def _schemas_of(version: int) -> list[Schema]:
     """The operators that are new in a version (in the first: all of them, in their last form)."""
     newest: dict[str, Schema] = {}
-    for op in OPERATORS:
-        schema = op.SCHEMA
+    for schema in SCHEMAS:
         if schema.domain or schema.deprecated or schema.since_version > version:
             continue
         if version > FIRST_OPSET and schema.since_version != version:

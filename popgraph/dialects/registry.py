@@ -18,9 +18,9 @@ def _onnx(name: str) -> Callable[[], Dialect]:
     """One of the dialects of ONNX's four standard domains."""
 
     def factory() -> Dialect:
-        from popgraph.dialects.onnx import DIALECTS
+        from popgraph.dialects.onnx import dialect
 
-        return next(dialect for dialect in DIALECTS if dialect.name == name)
+        return dialect(name)
 
     return factory
 

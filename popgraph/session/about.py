@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from popgraph.builder.builder import DEFAULT_OPSET
 from popgraph.builder.names import RESERVED_PREFIXES
-from popgraph.dialects.onnx import OPERATORS
+from popgraph.dialects.onnx import SCHEMAS
 from popgraph.passes.onnx_to_graphcore.registry import supported_operators
 
 POPART = (3, 4, 0)
@@ -58,8 +58,7 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
     """The operators of an ai.onnx version that cannot be compiled."""
     known = set(supported_operators())
     newest: dict[str, int] = {}
-    for op in OPERATORS:
-        schema = op.SCHEMA
+    for schema in SCHEMAS:
         if schema.domain or schema.deprecated or schema.since_version > opsetVersion:
             continue
         newest[schema.name] = max(newest.get(schema.name, 0), schema.since_version)

@@ -11,7 +11,7 @@ from typing import Any
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import Argument, Call, Expression, Missing, Name, Path, Span
-from popgraph.dialects.onnx import OPERATORS, SchemaOp, op_class
+from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
 from popgraph.dialects.onnx.schemas import PREFIXES
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import describe
@@ -39,8 +39,7 @@ SYMBOLS = {
 def newest() -> dict[str, int]:
     """The newest operator set of each standard domain."""
     found: dict[str, int] = {}
-    for operator in OPERATORS:
-        schema = operator.SCHEMA
+    for schema in SCHEMAS:
         found[schema.domain] = max(found.get(schema.domain, 1), schema.since_version)
     return found
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from xdsl.ir import Attribute, Dialect, Operation
 
 from popgraph.dialects.onnx.attributes import (
@@ -28,7 +30,7 @@ from popgraph.dialects.onnx.containers import (
 )
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
-from popgraph.dialects.onnx.schemas import OPERATORS, PREFIXES, op_base, op_class
+from popgraph.dialects.onnx.schemas import SCHEMAS, op_base, op_class, operators
 from popgraph.dialects.onnx.types import (
     DimsAttr,
     MapType,
@@ -67,23 +69,17 @@ _ATTRIBUTES: list[type[Attribute]] = [
 ]
 
 
-def _dialect(prefix: str) -> Dialect:
-    own: list[type[Operation]] = [op for op in OPERATORS if op.name.startswith(f"{prefix}.")]
-    if prefix == "onnx":
-        return Dialect(prefix, [*_CONTAINERS, *own], _ATTRIBUTES)
-    return Dialect(prefix, own, [])
+@cache
+def dialect(name: str) -> Dialect:
+    """The dialect of one of the standard domains, with all its operators."""
+    own: list[type[Operation]] = [op for op in operators() if op.name.startswith(f"{name}.")]
+    if name == "onnx":
+        return Dialect(name, [*_CONTAINERS, *own], _ATTRIBUTES)
+    return Dialect(name, own, [])
 
-
-ONNX, ONNX_ML, ONNX_PREVIEW, ONNX_TRAINING = DIALECTS = tuple(map(_dialect, PREFIXES.values()))
-"""One dialect per standard domain; `DIALECTS` holds all four."""
 
 __all__ = [
-    "DIALECTS",
-    "ONNX",
-    "ONNX_ML",
-    "ONNX_PREVIEW",
-    "ONNX_TRAINING",
-    "OPERATORS",
+    "SCHEMAS",
     "Custom",
     "Function",
     "Graph",
@@ -93,9 +89,11 @@ __all__ = [
     "SchemaOp",
     "TensorAttr",
     "Yield",
+    "dialect",
     "model_of",
     "op_base",
     "op_class",
+    "operators",
     "tensor_type",
     "value_name",
 ]

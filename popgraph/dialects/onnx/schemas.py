@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from difflib import get_close_matches
 from functools import cache
+from threading import RLock
 from typing import Any, ClassVar
 
 from onnx import defs
@@ -150,42 +151,57 @@ class _ClassMaker:
         return not random and self.schema.name not in _UNPREDICTABLE
 
 
-def _make_all() -> tuple[
-    dict[tuple[str, str], type[SchemaOp]], dict[tuple[str, str], dict[int, type[SchemaOp]]]
-]:
-    parents: dict[tuple[str, str], type[SchemaOp]] = {}
-    versions: dict[tuple[str, str], dict[int, type[SchemaOp]]] = {}
-    schemas = defs.get_all_schemas_with_history()
-    for schema in sorted(schemas, key=lambda s: (s.domain, s.name, s.since_version)):
-        if schema.domain not in PREFIXES:
-            continue
-        key = (schema.domain, schema.name)
-        if key not in parents:
-            parents[key] = type(
-                schema.name, (SchemaOp,), {"__doc__": f"Every version of {schema.name}."}
-            )
-        made = _ClassMaker(schema, parents[key]).make()
-        versions.setdefault(key, {})[schema.since_version] = made
-    return parents, versions
+SCHEMAS: tuple[OpSchema, ...] = tuple(
+    sorted(
+        (one for one in defs.get_all_schemas_with_history() if one.domain in PREFIXES),
+        key=lambda one: (one.domain, one.name, one.since_version),
+    )
+)
+"""What ONNX says about every operator in every version."""
 
+_VERSIONS: dict[tuple[str, str], dict[int, OpSchema]] = {}
+for _schema in SCHEMAS:
+    _VERSIONS.setdefault((_schema.domain, _schema.name), {})[_schema.since_version] = _schema
 
-_PARENTS, _VERSIONS = _make_all()
 _LAST_OPSETS: dict[str, int] = {
     domain: last for domain, (_, last) in defs.C.schema_version_map().items()
 }
+_PARENTS: dict[tuple[str, str], type[SchemaOp]] = {}
+_MADE: dict[tuple[str, str, int], type[SchemaOp]] = {}
+_MAKING = RLock()
+"""Two threads must not get two classes for one operator."""
 
-OPERATORS: tuple[type[SchemaOp], ...] = tuple(
-    made for versions in _VERSIONS.values() for made in versions.values()
-)
-"""All operator classes."""
+
+def _parent(key: tuple[str, str]) -> type[SchemaOp]:
+    """The base of all versions, made when it is first asked for."""
+    with _MAKING:
+        if key not in _PARENTS:
+            about = {"__doc__": f"Every version of {key[1]}."}
+            _PARENTS[key] = type(key[1], (SchemaOp,), about)
+        return _PARENTS[key]
+
+
+def class_of(schema: OpSchema) -> type[SchemaOp]:
+    """The class of one version, made when it is first asked for: 659 take a while."""
+    key = (schema.domain, schema.name, schema.since_version)
+    with _MAKING:
+        if key not in _MADE:
+            _MADE[key] = _ClassMaker(schema, _parent(key[:2])).make()
+        return _MADE[key]
+
+
+@cache
+def operators() -> tuple[type[SchemaOp], ...]:
+    """All operator classes."""
+    return tuple(map(class_of, SCHEMAS))
 
 
 def op_base(op_type: str, domain: str = "") -> type[SchemaOp]:
     """The class that all versions of an operator share: one pattern can serve them all."""
     key = (standard_domain(domain), op_type)
-    if key not in _PARENTS:
+    if key not in _VERSIONS:
         raise _unknown(op_type, domain)
-    return _PARENTS[key]
+    return _parent(key)
 
 
 def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaOp]:
@@ -202,13 +218,13 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
             f"of domain {domain or 'ai.onnx'!s}",
             hint=f"it came with opset {first}; import that or a later one",
         )
-    found = _VERSIONS[key][since]
-    if found.SCHEMA.deprecated:
+    schema = _VERSIONS[key][since]
+    if schema.deprecated:
         raise ModelError(
             f"operator {op_type} was removed in opset {since} of domain {domain or 'ai.onnx'}",
             hint="import an earlier opset, or use what replaced it",
         )
-    return found
+    return class_of(schema)
 
 
 def _check_opset(version: int, domain: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx import OPERATORS
+from popgraph.dialects.onnx import SCHEMAS
 from popgraph.passes.onnx_to_graphcore.node import Node
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
@@ -38,8 +38,7 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     Operators that are no part of ONNX have version 1.
     """
     versions: dict[tuple[str, str], list[int]] = {}
-    for operator in OPERATORS:
-        schema = operator.SCHEMA
+    for schema in SCHEMAS:
         if not schema.deprecated:
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
     return {key: tuple(sorted(versions.get(key, [1]))) for key in sorted(REGISTRY)}
