@@ -196,7 +196,7 @@ def may_inline(consumer: Consumer, reading: Reading, number: int) -> bool:
         return value.has_one_use() or _keeps_order(producer)
     if len(consumer.body.block.ops) + len(producer.body.block.ops) > LONGEST_BODY:
         return False
-    if _finishes_a_sum(producer) and not isinstance(consumer, tile.MapOp):
+    if _finishes_a_sum(producer) and not _may_finish_it(consumer, reading, number):
         return False
     return value.has_one_use() and _runs_no_more(producer, reading, number)
 
@@ -208,6 +208,11 @@ def _finishes_a_sum(producer: tile.MapOp) -> bool:
         if isinstance(source.owner, tile.ContractOp) and is_identity(map_, producer.sizes):
             return source.has_one_use()
     return False
+
+
+def _may_finish_it(consumer: Consumer, reading: Reading, number: int) -> bool:
+    """Whether what is made of sums here can be made where they are left, too."""
+    return isinstance(consumer, tile.MapOp) and is_identity(reading.maps[number], reading.sizes)
 
 
 def _keeps_order(producer: tile.MapOp) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified
@@ -17,7 +17,13 @@ from popgraph.support.shapes import Shape
 def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
     """Which axis of what is read each loop goes along; None when it is not one for one."""
     found = simplified(map_, sizes).results
-    places = [result.position for result in found if isinstance(result, AffineDimExpr)]
+    # An axis of size 1 may be read along any loop of size 1.
+    single = iter([dim for dim, size in enumerate(sizes) if size == 1])
+    places = [
+        result.position if isinstance(result, AffineDimExpr) else next(single, -1)
+        for result in found
+        if isinstance(result, AffineDimExpr) or result == AffineConstantExpr(0)
+    ]
     if len(places) != len(found) or sorted(places) != list(range(len(sizes))):
         return None
     return tuple(places.index(dim) for dim in range(len(sizes)))

@@ -1,0 +1,26 @@
+// A product writes its rows where they are read, also where the batch is one.
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
+  ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
+    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 2, 3, 2, 4] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d4, d3)>] extra_maps [] finish {
+    ^bb0(%3: f32):
+      tile.yield %3 : f32
+    } -> tensor<1x2x3x2xf32>
+    %4 = tile.map ins(%2 : tensor<1x2x3x2xf32>) domain [1, 3, 2, 2] maps [affine_map<(d0, d1, d2, d3) -> (d0, d2, d1, d3)>] {
+    ^bb0(%5: f32):
+      tile.yield %5 : f32
+    } -> tensor<1x3x2x2xf32>
+    pg.return [#pg.bytes<"y">], %4 : tensor<1x3x2x2xf32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
+  ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
+    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 3, 2, 2, 4] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d1, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d4, d3)>] extra_maps [] finish {
+    ^bb0(%3: f32):
+      tile.yield %3 : f32
+    } -> tensor<1x3x2x2xf32>
+    pg.return [#pg.bytes<"y">], %2 : tensor<1x3x2x2xf32>
+  }
+}
