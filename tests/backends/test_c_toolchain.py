@@ -19,7 +19,8 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import build, target, toolchain
-from popgraph.backends.c.module import Kernel, Unit, kernel_unit, print_kernel
+from popgraph.backends.c.module import kernel_unit, print_kernel, split
+from popgraph.backends.c.unit import Kernel, Unit
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import BackendError, UnsupportedError
 
@@ -244,3 +245,13 @@ def test_without_a_compiler_the_target_is_the_baseline(
 ) -> None:
     monkeypatch.setenv("CC", "/bin/false")
     assert target.host_target() == target.BASELINE
+
+
+@pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 2), (60, 3), (900, 8)])
+def test_kernels_are_compiled_in_groups(count: int, groups: int) -> None:
+    """Each kernel once, no group much longer than another; a few kernels need few compilers."""
+    kernels = [Kernel(f"k{number}", "x" * 2500, "", "") for number in range(count)]
+    found = list(split(kernels))
+    assert len(found) == groups
+    assert sorted(one.name for group in found for one in group) == sorted(k.name for k in kernels)
+    assert max(map(len, found)) - min(map(len, found)) <= 1

@@ -13,9 +13,6 @@ from popgraph.backends.c.toolchain import library, library_key
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.debug import note_source
 
-PARTS = 2
-"""Kernels are compiled in this many translation units, at the same time."""
-
 
 def build(
     module: ModuleOp,
@@ -34,7 +31,7 @@ def build(
     layout = Layout(program)
     kernels = printer.print_kernels(module)
     units = [printer.program_unit(program, layout, kernels)]
-    units += [printer.kernel_unit(group) for group in printer.split(kernels, PARTS)]
+    units += [printer.kernel_unit(group) for group in printer.split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     entries = load(library(units), name)

@@ -191,8 +191,19 @@ def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     return Unit(text, tuple(begins))
 
 
-def split(kernels: Sequence[Kernel], parts: int) -> Iterator[list[Kernel]]:
-    """The kernels in `parts` groups of about equal length of text."""
+UNIT_TEXT = 50_000
+"""Characters of a unit that take a compiler ten times as long as its start."""
+MOST_UNITS = 8
+
+
+def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
+    """
+    The kernels in groups of about equal length of text, to be compiled at the same time.
+
+    How many there are does not depend on the machine: caches are shared by machines.
+    """
+    total = sum(len(kernel.text) for kernel in kernels)
+    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
     groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
     for kernel in sorted(kernels, key=lambda kernel: -len(kernel.text)):
         smallest = min(range(parts), key=lambda number: groups[number][0])

@@ -19,8 +19,6 @@ from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.lifetimes import calls
 
 UNKNOWN = 2**62
-PARTS = 2
-"""As many compilers work at once."""
 
 
 @dataclass
@@ -57,7 +55,7 @@ class Profile:
         unit = printer.program_unit(program, layout, kernels)
         text = unit.text + "".join(map(_visible, singles))
         text += "".join(printer.print_program(single, layout) for single in singles)
-        groups = printer.split(kernels, PARTS)
+        groups = printer.split(kernels)
         path = library([replace(unit, text=text), *map(printer.kernel_unit, groups)])
         prepare, whole = load(path, name)
         self._whole = Timing(whole)
