@@ -30,7 +30,7 @@ def command(
     \b
     popgraph emit model.onnx --dim N=1 -o model_c
 
-    The folder then holds program.c (`main_prepare` and `main_run`), kernels.c, runtime.h,
+    The folder then holds program.c (`main_prepare` and `main_run`), kernels.c, their headers,
     the constants as .bin files, and program.json: what each entry of the table of pointers that
     both functions take must point to.
     """
@@ -54,13 +54,12 @@ def command(
 def c_files(module: ModuleOp) -> dict[str, str]:
     """The C of a module that has gone through all passes."""
     from popgraph.backends.c import module as printer
-    from popgraph.backends.c.toolchain import HERE
-    from popgraph.backends.c.unit import RUNTIME
+    from popgraph.backends.c.unit import headers
 
     program = printer.find_program(module, PROGRAM)
     kernels = printer.print_kernels(module)
     return {
-        RUNTIME: (HERE / RUNTIME).read_text("utf-8"),
+        **headers(),
         "kernels.c": printer.kernel_unit(kernels).text,
         "program.c": printer.program_unit(program, printer.Layout(program), kernels).text,
     }

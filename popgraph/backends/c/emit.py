@@ -16,15 +16,14 @@ from popgraph.backends.c.module import (
     vector_typedefs,
 )
 from popgraph.backends.c.table import Slot
-from popgraph.backends.c.toolchain import HERE
-from popgraph.backends.c.unit import RUNTIME
+from popgraph.backends.c.unit import RUNTIME, headers
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
 
 
 def emit(module: ModuleOp, name: str = "main") -> dict[str, str]:
     """
-    The files `NAME.c`, `NAME.h` and `runtime.h`.
+    The files `NAME.c`, `NAME.h` and the headers that they stand on.
 
     Weights are not in them: the caller fills the table of memory that the header describes.
     """
@@ -33,7 +32,7 @@ def emit(module: ModuleOp, name: str = "main") -> dict[str, str]:
     return {
         f"{name}.c": _source(module, program, layout),
         f"{name}.h": _header(program, layout),
-        RUNTIME: (HERE / RUNTIME).read_text("utf-8"),
+        **headers(),
     }
 
 

@@ -22,10 +22,8 @@ from pathlib import Path
 
 import platformdirs
 
-from popgraph.backends.c.unit import RUNTIME, Unit
+from popgraph.backends.c.unit import HERE, Unit, headers
 from popgraph.support.errors import BackendError
-
-HERE = Path(__file__).parent
 
 FLAGS = (
     *("-std=c11", "-O2", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wno-psabi"),
@@ -241,9 +239,9 @@ def find_library(key: str) -> Path | None:
 
 def library_key(units: Sequence[Unit]) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
-    runtime = (HERE / RUNTIME).read_text()
     flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, *TARGETS[wanted_target()][0]])
-    return digest(machine(), flags, runtime, *(unit.text for unit in units))
+    texts = [*headers().values(), *(unit.text for unit in units)]
+    return digest(machine(), flags, *texts)
 
 
 def _places(key: str) -> list[Path]:

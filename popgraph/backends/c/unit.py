@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+HERE = Path(__file__).parent
 RUNTIME = "runtime.h"
 """What every unit includes; it stands beside this file."""
+HEADERS = (RUNTIME, "functions.h")
+"""What generated C stands on."""
+
+
+def headers() -> dict[str, str]:
+    """The texts of the headers by name."""
+    return {name: (HERE / name).read_text("utf-8") for name in HEADERS}
 
 
 @dataclass(frozen=True)
