@@ -47,9 +47,9 @@ def finish_in_reducer(op: tile.MapOp) -> None:
     """
     y = contract(...); z = map g(y, e)  ->  z = contract(...) finish g(..., e)
 
-    Only when y is used once and read whole, element by element; a view between them is carried
-    over to the other operands and to the result. What reads a contraction with its axes in another
-    order turns it: its loops change places.
+    Only when y is used once and read whole, element by element; a view between them, or another
+    shape, is carried over to the other operands and to the result. What reads a contraction with
+    its axes in another order turns it: its loops change places.
     """
     if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
         return
@@ -63,24 +63,23 @@ def finish_in_reducer(op: tile.MapOp) -> None:
             continue
         if prod(op.sizes) != prod(tensor(value).get_shape()) or 0 in op.sizes:
             continue  # a slice from the beginning reads only some of the elements
-        if not is_identity(op.input_maps[number], op.sizes):
+        if not _in_order(op, number):
             order = read_in_order(op.input_maps[number], op.sizes)
             if view or order is None or not isinstance(reducer, tile.ContractOp):
                 continue
             reducer = turn(op, number, reducer, order)
-        others = _others(op, number, tensor(source).get_shape() if view else None)
+        shape = tensor(reducer.outputs[0]).get_shape()
+        others = _others(op, number, shape if shape != op.sizes else None)
         if others is not None:
             _join(op, number, reducer, *others)
             return
 
 
 def _in_order(op: tile.MapOp, number: int) -> bool:
-    """Whether a map reads an operand whole, from its first element to its last."""
+    """Whether a map reads an operand from its first element to its last."""
     type_ = tensor(op.inputs[number])
     whole = offset(tensor(op.outputs[0]), AffineMap.identity(len(op.sizes)), op.sizes)
-    same = offset(type_, op.input_maps[number], op.sizes) == whole
-    # A slice from the beginning reads only some of the elements.
-    return same and layout_of(type_) is None and prod(op.sizes) == prod(type_.get_shape())
+    return layout_of(type_) is None and offset(type_, op.input_maps[number], op.sizes) == whole
 
 
 def _asks_for_index(op: tile.MapOp) -> bool:
