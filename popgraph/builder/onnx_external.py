@@ -57,6 +57,7 @@ class ExternalData:
     def _resolve_tensor(self, tensor: TensorProto) -> None:
         check_tensor(tensor)
         path, offset, length = self._place(tensor)
+        state = self.store.files.setdefault(path, state_of(path))
         row = dtypes.BY_ONNX.get(tensor.data_type)
         if row is None or row.name in PACKED:
             tensor.raw_data = path.read_bytes()[offset : offset + length]
@@ -72,7 +73,6 @@ class ExternalData:
                 f"file {path.name!r}",
                 "export the model again together with its data",
             )
-        state = self.store.files.setdefault(path, state_of(path))
         source = _mapping(path, offset, shape, row.numpy)
         if is_settled(state):
             marks = (path, state, offset, shape, row.name)

@@ -331,6 +331,18 @@ def test_external_data_is_mapped_and_exported_inline(tmp_path: Path) -> None:
     assert export_model(module, store) == onnx.load(path)
 
 
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT, TensorProto.INT4], ids=["plain", "packed"])
+def test_the_store_knows_every_file_that_was_read(tmp_path: Path, kind: int) -> None:
+    path = external_model(tmp_path)
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].data_type = kind
+    model.graph.initializer[0].external_data[2].value = "48" if kind == TensorProto.FLOAT else "6"
+    path.write_bytes(model.SerializeToString())
+    store = WeightStore()
+    import_model(path, store)
+    assert set(store.files) == {path.resolve(), (tmp_path / "w.bin").resolve()}
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
