@@ -122,6 +122,17 @@ def test_a_broadcast_row_does_not_run_in_place() -> None:
     assert kernel.inplace.data == (1, 0)
 
 
+@pytest.mark.parametrize("grain", [8, 16384])
+@pytest.mark.parametrize("short", [2, 3, 4, 5, 8, 9])
+def test_short_rows_are_woven(short: int, grain: int) -> None:
+    """What turns a few rows into columns (a channel shuffle) stores whole vectors."""
+    columns = Operand(((0, 1, 0), (1, 0, 0)))
+    spec = MapSpec("f32", (21, short), (columns, Operand(((1, 0, 0),))), ("relu", "sum"))
+    with settings(grain, 256):
+        names = [op.name for op in check(spec, 16, 0).walk()]
+    assert ("vector.shuffle" in names) == (short <= 8)
+
+
 def test_large_maps_are_shared_by_threads() -> None:
     kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), 64, 1e-6)
     assert kernel.chunks.value.data >= 2

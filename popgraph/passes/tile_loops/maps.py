@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
@@ -12,6 +13,7 @@ from popgraph.dialects.tile.affine import Linear, is_identity, offset
 from popgraph.passes.tile_loops.access import (
     Access,
     Place,
+    Register,
     Source,
     Span,
     clear_gaps,
@@ -26,12 +28,24 @@ from popgraph.passes.tile_loops.bodies import (
     Along,
     indexed_dims,
     inline,
+    lane_type,
     widest_lane,
 )
 from popgraph.passes.tile_loops.chunking import Split, split
-from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, read, run, write
+from popgraph.passes.tile_loops.vectors import (
+    Run,
+    fitting_lanes,
+    in_lanes,
+    read,
+    run,
+    woven,
+    write,
+)
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape
+
+MOST_WOVEN = 8
+"""So many vectors are woven into each other with fewer instructions than elements are moved."""
 
 
 class MapLoops:
@@ -54,6 +68,7 @@ class MapLoops:
             range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
+        self.woven = 0 if self.lanes or window else self._woven(vector_bytes)
 
     def _cut(self) -> Split | None:
         """How threads share the loops."""
@@ -62,6 +77,8 @@ class MapLoops:
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
+        if self.woven:
+            steps[-2] = self.woven
         return split([group.extent for group in self.groups], volume(self.groups), steps)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
@@ -77,6 +94,26 @@ class MapLoops:
         if not set(strides) <= {0, 1} or set(results) != {1}:
             return 0
         return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
+
+    def _woven(self, vector_bytes: int) -> int:
+        """
+        How many lanes vectors have along the last but one loop, when the last one is short.
+
+        Results then stand next to each other along both; a few vectors are woven into as many.
+        """
+        if len(self.groups) < 2 or self.groups[-1].extent > MOST_WOVEN:
+            return 0
+        around, inner = self.groups[-2], self.groups[-1]
+        inputs = len(self.op.inputs)
+        strides = [form.stride(around.last) for form in self.forms]
+        beside = {form.stride(inner.last) for form in self.forms[inputs:]}
+        if not set(strides[:inputs]) <= {0, 1} or beside != {1}:
+            return 0
+        kinds = [tensor(value).element_type for value in self.values]
+        if set(strides[inputs:]) != {inner.extent} or lane_type(kinds) is None:
+            return 0
+        widest = widest_lane(kinds, self.op.body.block, along=around.last)
+        return fitting_lanes(around.extent, vector_bytes, widest)
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
@@ -133,16 +170,46 @@ class MapLoops:
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
         parts = parts if parts is not None else windows(place, self.groups)
         runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        if self.woven:
+            *before, around, inner = runs
+            widened = replace(around, widths=(self.woven, 1))
+
+            def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+                if width == 1:
+                    return run(place, [inner], self._element, carried)
+                self._weave(width)
+                return carried
+
+            run(place, [*before, widened], weave)
+            return
         if self.lanes:
             runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
         run(place, runs, self._element)
 
+    def _weave(self, lanes: int) -> None:
+        """Vectors along the last but one loop for every step of the last one, then woven."""
+        place, inner = self.place, self.groups[-1]
+        columns = []
+        for step in range(inner.extent):
+            with place.shifted(inner.last, step):
+                columns.append(self._computed(self.groups[-2].last, lanes))
+        for target, vectors in zip(self.targets, zip(*columns, strict=True), strict=True):
+            assert not isinstance(target, Register)
+            memory, index = place.of(target)
+            wide = [in_lanes(place.writer, vector, lanes) for vector in vectors]
+            for number, vector in enumerate(woven(place.writer, wide)):
+                place.writer.vector_store(vector, memory, index + number * lanes)
+
+    def _computed(self, along: int, lanes: int) -> list[SSAValue]:
+        """What the body makes of one element, or of `lanes` of them."""
+        values = [read(self.place, access, along, lanes) for access in self.sources]
+        arguments = [*values, *self.tables]
+        return inline(self.place, self.op.body.block, arguments, Along(along, lanes))
+
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         lanes = width if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
-        values = [read(self.place, access, inner, lanes) for access in self.sources]
-        arguments = [*values, *self.tables]
-        results = inline(self.place, self.op.body.block, arguments, Along(inner, lanes))
+        results = self._computed(inner, lanes)
         for value, target in zip(results, self.targets, strict=True):
             write(self.place, target, value, lanes)
         return carried

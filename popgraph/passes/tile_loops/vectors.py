@@ -71,6 +71,24 @@ def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> 
     return writer.shuffle(low, high, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])
 
 
+def woven(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
+    """The first lanes of all vectors, then the second ones, and so on, as so many vectors."""
+    lanes, count = lanes_of(vectors[0]), len(vectors)
+    result = []
+    for number in range(count):
+        wanted = [divmod(number * lanes + lane, count) for lane in range(lanes)]
+        made = vectors[0]
+        for source, vector in enumerate(vectors[1:], 1):
+            first = [at if source == 1 else lane for lane, (at, _) in enumerate(wanted)]
+            picks = [
+                lanes + at if turn == source else first[lane]
+                for lane, (at, turn) in enumerate(wanted)
+            ]
+            made = writer.shuffle(made, vector, picks)
+        result.append(made)
+    return result
+
+
 def write(place: Place, access: Source, value: SSAValue, lanes: int) -> None:
     """Stores the element of a result, or `lanes` of them."""
     if isinstance(access, Register):
