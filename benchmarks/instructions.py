@@ -28,7 +28,7 @@ import onnx
 from models import light, with_random_weights
 
 from popgraph.backends.c.module import find_program
-from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS, TARGETS
+from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.work import Counter
 from popgraph.passes.infer_shapes import specialise
@@ -40,7 +40,7 @@ STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
 MODELS = ("mlp", "lenet", "squeezenet")
-TARGET = "avx2"
+TARGET, MARCH = "avx2", "-march=x86-64-v3"
 """Valgrind does not know AVX-512."""
 
 
@@ -115,7 +115,7 @@ def build(name: str, folder: Path) -> tuple[Path, list[str]]:
     program = folder / "step"
     subprocess.run(
         [
-            *("cc", *FLAGS, *GCC_FLAGS, *TARGETS[TARGET][0], f"-I{source}", str(HERE / "step.c")),
+            *("cc", *FLAGS, *GCC_FLAGS, MARCH, f"-I{source}", str(HERE / "step.c")),
             *(str(source / "program.c"), str(source / "kernels.c"), "-lm", "-o", str(program)),
         ],
         capture_output=True,
