@@ -229,15 +229,19 @@ class Estimate:
 
     def _is_far(self, form: Linear) -> bool:
         """
-        Whether the innermost reduction steps by pages, more of them than a cache keeps.
+        Whether the innermost reduction steps by pages, or parts of them, more than a cache keeps.
 
         Such lines fall into a few sets of the cache and are gone before they are read again.
         """
         inner = self._innermost()
-        if inner is None or self.order.sizes[inner] <= PAGES:
+        stride = None if inner is None else form.stride(inner)
+        if inner is None or stride is None:
+            return inner is not None and self.order.sizes[inner] > PAGES
+        steps, size = self.order.sizes[inner], abs(stride) * 4
+        if size < 4 * LINE:
             return False
-        stride = form.stride(inner)
-        return stride is None or abs(stride) * 4 >= PAGE
+        places = max(1, PAGE // (size & -size))  # of a page, at which lines of all steps stand
+        return steps > (PAGES if size >= PAGE else PAGES * places)
 
     @staticmethod
     def _lines(rows: Group | None, form: Linear, block: int) -> float:
