@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.ir import Block, SSAValue
 
+from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.tile_loops.access import Access
 from popgraph.passes.tile_loops.bodies import inline
+from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.panels import Column
 from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
 from popgraph.passes.tile_loops.vectors import in_lanes
@@ -29,10 +31,27 @@ class Epilogue:
     in_lanes: bool
 
     def finish(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
-        if self.in_lanes:
-            self._by_vectors(tile, sums)
-        else:
+        if not self.in_lanes:
             self._by_elements(tile, sums)
+        elif tile.rows > 1 and self.grid.line is None and any(map(is_costly, self.body.ops)):
+            self._by_rows(tile, sums)
+        else:
+            self._by_vectors(tile, sums)
+
+    def _by_rows(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+        """A long finish in a loop: written out for all sums at once it would not fit registers."""
+        grid = self.grid
+        local = grid.local(tile, grid.kind)
+        grid.save(tile, sums, local)
+        one = replace(tile, rows=1)
+        with grid.writer.loop(0, tile.rows) as loop:
+            row = Index.of(loop.counter)
+            loaded = [
+                grid.writer.get(local, grid.slot(row, column.offset), lanes_in(column))
+                for column in tile.columns
+            ]
+            with grid.at(row, 0):
+                self._by_vectors(one, loaded)
 
     def _by_vectors(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
         """The finish on vectors; what is not contiguous goes through local memory."""

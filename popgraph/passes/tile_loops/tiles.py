@@ -60,10 +60,11 @@ class Grid:
         return self.place.writer
 
     @contextmanager
-    def at(self, row: int, lane: int | Index) -> Iterator[None]:
+    def at(self, row: int | Index, lane: int | Index) -> Iterator[None]:
         """One row and lane of the current tile."""
         before = dict(self.place.where)
         if self.line is not None:
+            assert isinstance(row, int), "rows of several lines are counted when they are written"
             self.place.where[self.line] += row // self.across
             row %= self.across
         if self.row is not None:
@@ -92,8 +93,8 @@ class Grid:
         assert isinstance(access.memory.type, MemRefType)
         return self.local(tile, access.memory.type.element_type)
 
-    def slot(self, row: int, lane: int | Index) -> Index:
-        return Index(row * self.lanes) + lane
+    def slot(self, row: int | Index, lane: int | Index) -> Index:
+        return (Index() + row).scaled(self.lanes) + lane
 
     def save(self, tile: Tile, values: Sequence[SSAValue], memory: SSAValue) -> None:
         for (row, column), value in zip(tile, values, strict=True):
