@@ -34,14 +34,17 @@ FLAGS = (
 LINK_FLAGS = ["-shared", "-pthread"]
 LIBRARIES = ["-lm"]
 NATIVE = "native"
-TARGETS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    NATIVE: (("-march=native",), "__STDC__"),
-    "avx512": (("-march=x86-64-v4",), "__AVX512F__"),
-    "avx2": (("-march=x86-64-v3",), "__AVX2__"),
-    "sse2": (("-march=x86-64",), "__SSE2__"),
-    "neon": ((), "__ARM_NEON"),
+TARGETS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    NATIVE: ("__STDC__", ("-march=native", "")),
+    "avx512": ("__AVX512F__", ("-march=x86-64-v4", "-march=x86_64_v4")),
+    "avx2": ("__AVX2__", ("-march=x86-64-v3", "-march=x86_64_v3")),
+    "sse2": ("__SSE2__", ("-march=x86-64", "-march=x86_64")),
+    "neon": ("__ARM_NEON", ("",)),
 }
-"""What code can be made for: the flags that ask a compiler for it, and a macro that it then has."""
+"""
+What code can be made for: a macro that the compiler then has, and the flag that asks for it, as
+GCC and Clang spell it, then as zig does; none where a compiler's own choice will do.
+"""
 
 WIDE = "-mprefer-vector-width=512"
 """Clang cuts 64-byte vectors in two, and spills them, unless it is told not to."""
@@ -149,8 +152,9 @@ class Probe:
 def probe(compiler: Compiler) -> Probe:
     """Asks a compiler for its predefined macros; for this very machine only if it can."""
     reason = ""
-    asked, macro = TARGETS[compiler.target]
-    for flags in (asked, ()) if compiler.target == NATIVE else (asked,):
+    macro, spellings = TARGETS[compiler.target]
+    for spelling in spellings:
+        flags = (spelling,) if spelling else ()
         result = compiler.run([*flags, "-dM", "-E", "-x", "c", "-"], "")
         if result.good and macro not in result.output:
             reason = reason or f"it does not make code for {compiler.target}"
@@ -239,7 +243,7 @@ def find_library(key: str) -> Path | None:
 
 def library_key(units: Sequence[Unit]) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
-    flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, *TARGETS[wanted_target()][0]])
+    flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, wanted_target()])
     texts = [*headers().values(), *(unit.text for unit in units)]
     return digest(machine(), flags, *texts)
 
