@@ -11,10 +11,11 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, physical_shape
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.reduction_order import Order
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
+from popgraph.passes.tile_loops.contract import keeps_sums
 from popgraph.passes.tile_loops.panels import Blocks, balanced, last_panel
 from popgraph.support.shapes import prod
 
@@ -31,7 +32,7 @@ STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
 
 FAR_CYCLES = 6.0
-"""What a cache line costs that is a page or more away from the last one."""
+"""What a cache line costs that is a page or more away from the last one; nearer ones cost less."""
 
 PAGE = 4096
 """In bytes."""
@@ -42,6 +43,8 @@ PAGES = 32
 LINE = 16
 """Elements of a cache line."""
 
+LINE_BYTES = 64
+
 NEAR = 32 * 1024
 """So many bytes of a panel stay in the first cache while all rows go by."""
 
@@ -50,6 +53,9 @@ SECOND = 1024 * 1024
 
 FILL = 24
 """Bytes that come from the second cache in a cycle."""
+
+LATE = 4
+"""Bytes that come from behind the second cache in a cycle."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +122,8 @@ class Estimate:
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *groups]:
             yield self._choice(group)
+            if self.terms > TERMS and self._late(group, self._block(group)):
+                yield self._choice(group, sweep=True)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for outer, inner in pairwise(free):
             if 2 * inner.extent <= self._most_rows():
@@ -132,23 +140,28 @@ class Estimate:
         most = min(budget // self.vectors, (self.registers - 1 - self.vectors) // self.vectors)
         return max(1, most)
 
-    def _choice(self, rows: Group | None, lines: Group | None = None) -> Choice:
-        most = self._most_rows()
-        block = min(most, rows.extent) if rows else 1
+    def _block(self, rows: Group | None) -> int:
+        return min(self._most_rows(), rows.extent) if rows else 1
+
+    def _choice(
+        self, rows: Group | None, lines: Group | None = None, *, sweep: bool = False
+    ) -> Choice:
+        block = self._block(rows)
         if rows and lines:
-            block = rows.extent * min(most // rows.extent, lines.extent)
+            block = rows.extent * min(self._most_rows() // rows.extent, lines.extent)
         double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
         schedule = ScheduleAttr.of(
             vector=self.dim,
             vectors=self.vectors,
             rows=rows.last if rows else -1,
             block=block,
-            chunk=0 if double else TERMS,
+            chunk=TERMS if sweep or not double else 0,
             width=self.width,
             lines=lines.last if lines else -1,
-            inside=int(rows is not None and self._comes_from_afar()),
+            inside=int(rows is not None and not sweep and self._comes_from_afar()),
+            sweep=int(sweep),
         )
-        cycles = self._cycles(rows, block, lines.extent if lines else 1)
+        cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
         return Choice(self.order, schedule, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
@@ -159,7 +172,8 @@ class Estimate:
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
         return panels <= SECOND // 4 and rows > SECOND
 
-    def _cycles(self, rows: Group | None, block: int, lines: int) -> float:
+    def _cycles(self, rows: Group | None, block: int, lines: int, sweep: bool) -> float:
+        terms = min(self.terms, TERMS) if sweep else self.terms
         total = 0.0
         extent = rows.extent * lines if rows else 1
         full, rest = divmod(self.extent, self.vectors * self.width)
@@ -169,7 +183,7 @@ class Estimate:
             panels.append((len(tails[at : at + self.vectors]), 1))
         for blocks in balanced(extent, block) if lines == 1 else _whole_lines(extent, lines, block):
             for columns, count in panels:
-                total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns)
+                total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns, terms)
         dims = self.op.sizes[: self.op.parallel_rank]
         total *= prod(dims) / (extent * self.extent)
         value = (self.op.lhs, self.op.rhs)[self.factor]
@@ -177,23 +191,23 @@ class Estimate:
             rows_kept = self.forms[self.factor].stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
             total += prod(tensor(value).get_shape()) * cycles
-        return total
+        return total + (self._totals() if sweep else self._late(rows, block))
 
-    def _tile_cycles(self, rows: Group | None, block: int, columns: int) -> float:
+    def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
         """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
         vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
         work = block * columns
         loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
-        far = self._lines(rows, scalars, block) if self._is_far(scalars) else 0.0
+        far = self._lines(rows, scalars, block) * self._far(scalars)
         if self.layout is None:
-            far += loads if self._is_far(vectors) else 0.0
+            far += loads * self._far(vectors)
             loads *= 2  # They cross cache lines.
         if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.uses(rows.last) else 1)
         else:
             loads += self._scalar_loads(rows, scalars, block)
-        step = max(work / 2, loads / 2, 4.0) + 0.5 + far * FAR_CYCLES
-        step = max(step, self._fill(columns))
+        step = max(work / 2, loads / 2, 4.0) + 0.5 + far
+        step = max(step, self._fill(columns, terms))
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
@@ -206,13 +220,63 @@ class Estimate:
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
         return cycles
 
-    def _fill(self, columns: int) -> float:
+    def _fill(self, columns: int, terms: int) -> float:
         """Cycles in which the vectors of one step arrive, when a panel is too long to stay near."""
-        line = self.width * lane_bytes(tensor(self.op.lhs).element_type)
-        if self.terms * columns * line <= NEAR:
+        if terms * columns * self._line <= NEAR:
             return 0.0
         lines = columns if self.layout is not None else columns + 1  # They begin anywhere.
-        return lines * line / FILL
+        return lines * self._line / FILL
+
+    @property
+    def _line(self) -> int:
+        """The bytes of a vector."""
+        return self.width * lane_bytes(tensor(self.op.lhs).element_type)
+
+    def _late(self, rows: Group | None, block: int) -> float:
+        """
+        Cycles in which factors come again that do not stay in the second cache.
+
+        While a panel waits for its next block of rows, it goes by, and the scalars of a block.
+        What stands apart takes the room of all between.
+        """
+        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        sizes = self.op.sizes[: self.op.parallel_rank]
+        if prod(size for dim, size in enumerate(sizes) if not vectors.uses(dim)) <= block:
+            return 0.0  # Each panel is needed once.
+        lines = self._lines(rows, scalars, block) * self._lines_a_step(scalars)
+        stands = [self.vectors * self._line, lines * LINE_BYTES]
+        room = [stands[0] if self.layout else max(stands[0], self._apart(vectors))]
+        room.append(max(stands[1], self._apart(scalars)))
+        values = (self.op.lhs, self.op.rhs)
+        whole = [4 * prod(physical_shape(tensor(value))) for value in values]
+        taken = sum(min(self.terms * one, most) for one, most in zip(room, whole, strict=True))
+        if taken <= SECOND:
+            return 0.0
+        tiles = prod(sizes) / (block * min(self.extent, self.vectors * self.width))
+        again = tiles * self.terms * sum(stands) - sum(whole)
+        return max(0.0, again) / LATE
+
+    def _lines_a_step(self, form: Linear) -> float:
+        """Which part of a line the innermost reduction goes through in one step."""
+        inner = self._innermost()
+        stride = form.stride(inner) if inner is not None else None
+        return 1.0 if stride is None else min(1.0, abs(stride) / LINE)
+
+    def _apart(self, form: Linear) -> float:
+        """The bytes from one step of the reduction to the next, where they are no neighbours."""
+        inner = self._innermost()
+        stride = PAGE // 4 if inner is None else form.stride(inner)
+        step = 4 * abs(stride) if stride is not None else PAGE
+        return min(step, PAGE) if step > LINE_BYTES else 0
+
+    def _totals(self) -> float:
+        """Cycles in which totals in memory take in their chunks, and are finished in the end."""
+        count = prod(self.op.sizes[: self.op.parallel_rank])
+        element_cycles = 4 / (FILL if 4 * count <= SECOND else LATE)
+        finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
+        strided = self.others[-1].stride(self.dim) != 1
+        each = 2 * (element_cycles + (2 * STRIDED_CYCLES if strided else 0.0))
+        return count * (each * -(-self.terms // TERMS) + finish * element_cycles)
 
     def _innermost(self) -> int | None:
         """The innermost reduction."""
@@ -227,21 +291,26 @@ class Estimate:
             return False
         return scalars.stride(inner) == scalars.stride(rows.last) != 0
 
-    def _is_far(self, form: Linear) -> bool:
+    def _far(self, form: Linear) -> float:
         """
-        Whether the innermost reduction steps by pages, or parts of them, more than a cache keeps.
+        What a line costs more when the reduction steps far, more often than a cache keeps.
 
-        Such lines fall into a few sets of the cache and are gone before they are read again.
+        Such lines fall into a few sets of the cache and are gone before they are read again; from
+        one page to the next, nothing fetches them ahead.
         """
-        inner = self._innermost()
-        stride = None if inner is None else form.stride(inner)
-        if inner is None or stride is None:
-            return inner is not None and self.order.sizes[inner] > PAGES
-        steps, size = self.order.sizes[inner], abs(stride) * 4
-        if size < 4 * LINE:
-            return False
-        places = max(1, PAGE // (size & -size))  # of a page, at which lines of all steps stand
-        return steps > (PAGES if size >= PAGE else PAGES * places)
+        steps = [
+            (self.order.sizes[dim], form.stride(dim))
+            for dim in range(self.order.parallel, len(self.order.sizes))
+            if self.order.sizes[dim] > 1
+        ]
+        apart = [
+            (size, PAGE if stride is None else 4 * abs(stride))
+            for size, stride in steps
+            if stride is None or abs(stride) >= LINE
+        ]
+        if prod(size for size, _ in apart) <= PAGES:
+            return 0.0
+        return FAR_CYCLES * min(1.0, min(step for _, step in apart) / PAGE)
 
     @staticmethod
     def _lines(rows: Group | None, form: Linear, block: int) -> float:

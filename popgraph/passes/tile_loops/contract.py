@@ -329,7 +329,8 @@ class ContractLoops:
         faster than they come by themselves.
         """
         panel = self.packed
-        if panel is None or self.rows is None or self.schedule.inside.data:
+        rare = self.schedule.inside.data or self.schedule.sweep.data
+        if panel is None or self.rows is None or rare:
             return
         lanes = self.schedule.lanes
         loops = (*self.after, *self.blocked)
