@@ -15,7 +15,7 @@ from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_o
 from popgraph.passes.tile_loops.vectors import Emit, Run, in_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
 
-TERMS = 256
+TERMS = 32
 """So many terms are added to one sum before that is added to the total (float32)."""
 
 
