@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects import arith
@@ -24,7 +24,7 @@ from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
-from popgraph.passes.tile_loops.winograd import Scratch
+from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
 from popgraph.support.shapes import prod
 
 GAIN = 1.1
@@ -51,10 +51,16 @@ INPUT_CYCLES = {2: 40.0, 4: 120.0}
 OUTPUT_CYCLES = {2: 30.0, 4: 90.0}
 """The same for results."""
 
+SHARED = 4
+"""Fewer blocks of tiles than this are not for threads to share: panels of weights are."""
+
+FEW = 16
+"""So many blocks may read a panel of weights one after the other."""
+
 FILL = 24.0
 """Bytes of weights that come from the caches in a cycle."""
 
-FAR = 16 * 1024 * 1024
+FAR = 24 * 1024 * 1024
 """So many bytes of weights are no longer in a cache when they are needed again."""
 
 FAR_FILL = 8.0
@@ -95,12 +101,12 @@ class UseWinograd(Pass):
         choice = min(self._choices(found), key=lambda choice: choice.cycles, default=None)
         if choice is None or choice.cycles * GAIN > choice.direct:
             return
-        weights = choice.transformed(compilation)
-        op = found.op
-        for made in weights:
+        weights, tiles, op = choice.transformed(compilation), choice.image(), found.op
+        for made in (*weights, *tiles):
             made.location = op.location
             Rewriter.insert_op(made, InsertPoint.before(op))
-        put_in_place(op, choice.convolution(weights[-1].results[0]))
+        image = tiles[0].output if tiles else found.image
+        put_in_place(op, choice.convolution(image, weights[-1].results[0]))
 
     def _choices(self, found: Convolution) -> Iterator[Choice]:
         width = self.vector_bytes // lane_bytes(found.kind)
@@ -108,10 +114,15 @@ class UseWinograd(Pass):
         rows = min(PIXELS, (self.registers - (4 if self.registers > 16 else 3)) // vectors)
         for size in (2, 4):
             total = found.tiles(size)
+            if min(found.op.sizes[1:3]) < size:
+                continue
             for blocks in {-(-total // (rounds * rows)) for rounds in range(1, 5)}:
-                choice = Choice(found, size, -(-total // blocks), vectors, rows, width)
-                if min(found.op.sizes[1:3]) >= size and choice.scratch <= SCRATCH:
+                tiles = -(-total // blocks)
+                choice = Choice(found, size, tiles, blocks < SHARED, vectors, rows, width)
+                if choice.scratch <= SCRATCH:
                     yield choice
+                elif blocks < FEW:
+                    yield replace(choice, at_once=True)
 
 
 @dataclass(frozen=True)
@@ -188,6 +199,8 @@ class Choice:
     found: Convolution
     size: int
     tiles: int
+    at_once: bool
+    """All tiles are transformed before the first product."""
     vectors: int
     rows: int
     width: int
@@ -203,7 +216,8 @@ class Choice:
     def scratch(self) -> int:
         """Bytes of memory that one thread needs."""
         taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
-        scratch = Scratch(self.tiles, taps, self.found.channels, lanes)
+        channels = 0 if self.at_once else self.found.channels
+        scratch = Scratch(self.tiles, taps, channels, lanes)
         return scratch.size * lane_bytes(self.found.kind)
 
     @property
@@ -225,7 +239,11 @@ class Choice:
         coming = INPUT_CYCLES[self.size] * -(-channels // self.width)
         going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
         blocks = -(-total // self.tiles)
-        return work * short + total * (coming + going) + blocks * self._fetch(taps)
+        cycles = work * short + total * (coming + going) + blocks * self._fetch(taps)
+        if self.at_once:
+            size = taps * total * channels * lane_bytes(self.found.kind)
+            cycles += 2 * size / (FILL if size < FAR else FAR_FILL)
+        return cycles
 
     # The new operations
 
@@ -255,7 +273,18 @@ class Choice:
         type_ = TensorType(found.kind, (len(both), channels, results), layout)
         return [turned, constant, product, tile.PackOp(product.outputs[0], type_)]
 
-    def convolution(self, weights: SSAValue) -> tile.WinogradOp:
+    def image(self) -> list[tile.TransformTilesOp]:
+        """The tiles, transformed, if they are all at once; blocks may read on behind the last."""
+        found, taps, total = self.found, (self.size + 2) ** 2, self.found.tiles(self.size)
+        if not self.at_once:
+            return []
+        rows = -(-total // self.tiles) * self.tiles
+        layout = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, apart(found.channels)))
+        type_ = TensorType(found.kind, (taps, total, found.channels), layout)
+        domain = found.op.sizes[:3]
+        return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
+
+    def convolution(self, image: SSAValue, weights: SSAValue) -> tile.WinogradOp:
         op = self.found.op
         schedule = ScheduleAttr.of(
             vector=3,
@@ -266,7 +295,7 @@ class Choice:
             width=self.width,
         )
         return tile.WinogradOp(
-            self.found.image,
+            image,
             weights,
             op.sizes[:4],
             self.found.offset,

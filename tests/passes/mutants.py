@@ -672,7 +672,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tile-loops",
         "the last tiles go beyond the image",
-        f"{PASSES}.tile_loops.winograd:WinogradLoops._inside",
+        f"{PASSES}.tile_loops.winograd_tiles:Tiling._inside",
         beyond_the_image,
     ),
     Mutant(

@@ -71,6 +71,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
     monkeypatch.setattr(use_winograd, "GAIN", 0)
+    monkeypatch.setattr(use_winograd, "SHARED", 3)
+    monkeypatch.setattr(use_winograd, "PIXELS", 2)
     monkeypatch.setattr(chunking, "GRAIN", 32)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)

@@ -14,7 +14,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from popgraph.backends.reference.kernels import Kernel
 from popgraph.backends.reference.memory import allocate, check_shape, numpy_dtype
 from popgraph.backends.reference.structured import STRUCTURED
-from popgraph.backends.reference.winograd import run_winograd
+from popgraph.backends.reference.winograd import run_transform_tiles, run_winograd
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
@@ -112,6 +112,8 @@ class Graph:
                 return partial(_launch, op, self._functions.of(op, op.body.block))
             case tile.LaunchOp():
                 return partial(_launch, op, self._functions.called(op.callee))
+            case tile.TransformTilesOp():
+                return partial(run_transform_tiles, op)
             case tile.WinogradOp():
                 return partial(run_winograd, op)
             case _:

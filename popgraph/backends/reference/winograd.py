@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.backends.reference.memory import to_logical
-from popgraph.backends.reference.structured import Access, finished
+from popgraph.backends.reference.structured import Access, finished, stored
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.winograd import Matrix
+
+Tiled: TypeAlias = tile.TransformTilesOp | tile.WinogradOp
 
 TILES = "nyxijc"
 """A tile by image, row and column, and an element of it by row, column and channel."""
 
 
+def run_transform_tiles(op: tile.TransformTilesOp, x: Array) -> tuple[Array, ...]:
+    tiles = _transformed(op, x).transpose(3, 4, 0, 1, 2, 5)
+    return stored(op, [tiles.reshape(op.output.type.get_shape())])
+
+
 def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tuple[Array, ...]:
-    given, dtype = op.transforms, x.dtype
-    into, out = (_matrix(matrix, dtype) for matrix in (given.input, given.output))
-    data = _einsum(f"ai,bj,{TILES}->nyxabc", into, into, _tiles(op, x))
+    side, out = op.transforms.side, _matrix(op.transforms.output, x.dtype)
+    if op.is_transformed:
+        tiles = to_logical(x, op.x.type)  # type: ignore[arg-type]
+        data = tiles.reshape(side, side, op.sizes[0], *op.grid, -1).transpose(2, 3, 4, 0, 1, 5)
+    else:
+        data = _transformed(op, x)
     weights = to_logical(u, op.u.type)  # type: ignore[arg-type]
-    weights = weights.reshape(given.side, given.side, *u_shape(op))
+    weights = weights.reshape(side, side, data.shape[-1], op.sizes[3])
     sums = _einsum("nyxabc,abck->nyxabk", data, weights)
     results = _einsum("ia,jb,nyxabk->nyxijk", out, out, sums)
     return finished(op, [_together(op, results)], extras)
@@ -36,13 +46,12 @@ def _einsum(formula: str, *arrays: Any) -> Array:
     return np.asarray(np.einsum(formula, *arrays))
 
 
-def u_shape(op: tile.WinogradOp) -> tuple[int, int]:
-    """Channels before and behind."""
-    _, before, behind = op.u.type.get_shape()  # type: ignore[attr-defined]
-    return before, behind
+def _transformed(op: Tiled, x: Array) -> Array:
+    into = _matrix(op.transforms.input, x.dtype)
+    return _einsum(f"ai,bj,{TILES}->nyxabc", into, into, _tiles(op, x))
 
 
-def _starts(op: tile.WinogradOp) -> tuple[Array, Array]:
+def _starts(op: Tiled) -> tuple[Array, Array]:
     """The first row and column of the results of every tile."""
     size = op.size.value.data
     rows, columns = (
@@ -52,13 +61,13 @@ def _starts(op: tile.WinogradOp) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _tiles(op: tile.WinogradOp, x: Array) -> Array:
+def _tiles(op: Tiled, x: Array) -> Array:
     """The elements that every tile is made of."""
     n, y, s, i, j, c = (AffineExpr.dimension(dim) for dim in range(len(TILES)))
     down, right = op.offset.data
     window = AffineMap(len(TILES), 0, (n, y + i + down, s + j + right, c))
     rows, columns = _starts(op)
-    side, (channels, _) = op.transforms.side, u_shape(op)
+    side, channels = op.transforms.side, op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
     indices = np.ix_(
         np.arange(op.sizes[0]), rows, columns, np.arange(side), np.arange(side), np.arange(channels)
     )

@@ -22,7 +22,7 @@ from popgraph.dialects.tile.structured import (
     ViewOp,
     YieldOp,
 )
-from popgraph.dialects.tile.winograd import WinogradOp
+from popgraph.dialects.tile.winograd import TransformTilesOp, WinogradOp
 
 TILE = Dialect(
     "tile",
@@ -45,6 +45,7 @@ TILE = Dialect(
         ReduceOp,
         ScatterOp,
         SelectOp,
+        TransformTilesOp,
         UnpackOp,
         ViewOp,
         WinogradOp,
@@ -77,6 +78,7 @@ __all__ = [
     "ScheduleAttr",
     "SelectOp",
     "Structured",
+    "TransformTilesOp",
     "UnpackOp",
     "ViewOp",
     "WinogradOp",

@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured import Structured, check_block, element, maps_attribute
+from popgraph.support.shapes import prod
 
 Matrix = tuple[tuple[float, ...], ...]
 
@@ -93,16 +94,97 @@ def transforms(size: int) -> Transforms:
     )
 
 
+class Tiled(Structured):
+    """
+    An operation on images in tiles; the first dimensions of its domain are image, row and column.
+
+    A tile has `size` x `size` results. Those of the last row and column are moved in, so that they
+    end where the image ends.
+    """
+
+    @property
+    def parallel_rank(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def transforms(self) -> Transforms:
+        return transforms(self.size.value.data)  # type: ignore[attr-defined]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """How many tiles there are along the height and the width."""
+        _, height, width = self.sizes[:3]
+        size = self.size.value.data  # type: ignore[attr-defined]
+        return -(-height // size), -(-width // size)
+
+    @property
+    def tile_count(self) -> int:
+        return self.sizes[0] * prod(self.grid)
+
+    def check_tiles(self) -> None:
+        size = self.size.value.data  # type: ignore[attr-defined]
+        if size not in (2, 4) or len(self.offset) != 2:  # type: ignore[attr-defined]
+            raise VerifyException("tiles of an image are 2x2 or 4x4")
+        if min(self.sizes[1:3]) < size:
+            raise VerifyException(f"a tile of {size}x{size} is larger than the image")
+
+
 @irdl_op_definition
-class WinogradOp(Structured):
+class TransformTilesOp(Tiled):
+    """
+    Tiles of `x`, which is `[n, y, x, c]`, as `tile.winograd` multiplies them: B^T d B.
+
+    The domain is `[n, y, x]` of the convolution's result; `x` is read at `y + r + offset[0]`,
+    `x + s + offset[1]`. The result is `[(size + 2)^2, tile, c]`.
+    """
+
+    name = "tile.transform_tiles"
+    x = operand_def(TensorType)
+    domain = prop_def(IntsAttr)
+    offset = prop_def(IntsAttr)
+    size = prop_def(IntegerAttr)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$x `:` type($x) `domain` $domain `offset` $offset `size` $size attr-dict "
+        "`->` type($output)"
+    )
+
+    def __init__(
+        self,
+        x: SSAValue,
+        domain: Sequence[int],
+        offset: Sequence[int],
+        size: int,
+        result_type: TensorType[Attribute],
+    ) -> None:
+        super().__init__(
+            operands=[x],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "offset": IntsAttr.of(offset),
+                "size": IntegerAttr(size, i64),
+            },
+            result_types=[result_type],
+        )
+
+    def verify_(self) -> None:
+        self.check_tiles()
+        assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
+        shape = (self.transforms.side**2, self.tile_count, self.x.type.get_shape()[-1])
+        if self.output.type.get_shape() != shape:
+            raise VerifyException(f"the result's shape must be {shape}")
+
+
+@irdl_op_definition
+class WinogradOp(Tiled):
     """
     A 3x3 convolution, tile by tile: `y = finish(A^T [U o (B^T d B)] A, extras...)`.
 
-    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`; the domain is
-    that of the result, `[n, y, x, k]`. `u` is `[(size + 2)^2, c, k]`: G w G^T for every pair of
-    channels. A tile gives `size` x `size` results; those of the last row and column are moved in,
-    so that they end where the image ends. `tiles` of them are transformed before their products
-    with `u` are summed, in blocks of `schedule`'s `block` tiles.
+    `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
+    `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
+    `[(size + 2)^2, c, k]`: G w G^T for every pair of channels. `tiles` of them are transformed
+    before their products with `u` are summed, in blocks of `schedule`'s `block` tiles.
     """
 
     name = "tile.winograd"
@@ -155,28 +237,16 @@ class WinogradOp(Structured):
         )
 
     @property
-    def parallel_rank(self) -> int:
-        return len(self.domain)
-
-    @property
-    def transforms(self) -> Transforms:
-        return transforms(self.size.value.data)
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """How many tiles there are along the height and the width."""
-        _, height, width, _ = self.sizes
-        return -(-height // self.size.value.data), -(-width // self.size.value.data)
+    def is_transformed(self) -> bool:
+        """Whether the tiles come transformed."""
+        return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
 
     def verify_(self) -> None:
+        self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
-        size = self.size.value.data
-        if size not in (2, 4) or len(self.domain) != 4 or len(self.offset) != 2:
-            raise VerifyException("tiles of an image are 2x2 or 4x4")
-        if min(self.sizes[1:3]) < size:
-            raise VerifyException(f"a tile of {size}x{size} is larger than the image")
-        side, x, u = self.transforms.side, self.x.type.get_shape(), self.u.type.get_shape()
-        if len(x) != 4 or x[0] != self.sizes[0] or u != (side * side, x[3], self.sizes[3]):
+        taps, x, u = self.transforms.side**2, self.x.type.get_shape(), self.u.type.get_shape()
+        first = (taps, self.tile_count) if self.is_transformed else self.sizes[:1]
+        if x[: len(first)] != first or u != (taps, x[-1], self.sizes[3]):
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         extra_maps = [attribute.data for attribute in self.extra_maps]
         self.check_maps(self.extras, extra_maps, self.parallel_rank)

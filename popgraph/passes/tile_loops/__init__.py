@@ -23,6 +23,7 @@ from popgraph.passes.tile_loops.reduction import Reduction
 from popgraph.passes.tile_loops.relayout import relayout_kernel
 from popgraph.passes.tile_loops.scatter import scatter_kernel
 from popgraph.passes.tile_loops.winograd import WinogradLoops
+from popgraph.passes.tile_loops.winograd_tiles import transform_kernel
 
 __all__ = ["TileLoops"]
 
@@ -34,6 +35,7 @@ STRUCTURED = (
     tile.AssembleOp,
     tile.PackOp,
     tile.UnpackOp,
+    tile.TransformTilesOp,
     tile.WinogradOp,
     tile.NestOp,
 )
@@ -116,6 +118,8 @@ class TileLoops(Pass):
                 return assemble_kernel(op, self.vector_bytes)
             case tile.PackOp() | tile.UnpackOp():
                 return relayout_kernel(op, self.vector_bytes)
+            case tile.TransformTilesOp():
+                return transform_kernel(op, self.vector_bytes)
             case tile.WinogradOp():
                 return WinogradLoops(op).kernel()
             case tile.NestOp():

@@ -51,8 +51,8 @@ builtin.module {
     } -> tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>>
     %y = tile.kernel chunks 1 : i64 inplace [] ins(%x, %p, %bias : tensor<1x5x6x2xf32>, tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>>, tensor<5xf32>) {
     ^bb0(%0: index, %1: memref<60xf32>, %2: memref<256xf32>, %3: memref<5xf32>, %4: memref<60xf32>):
-      %5 = memref.alloca() : memref<768xf32>
-      %6 = memref.alloca() : memref<256xf32>
+      %5 = memref.alloca() : memref<256xf32>
+      %6 = memref.alloca() : memref<768xf32>
       %7 = arith.constant 0 : index
       %8 = arith.constant 2 : index
       %9 = arith.constant 1 : index
@@ -191,37 +191,37 @@ builtin.module {
           %142 = arith.subf %115, %123 : vector<2xf32>
           %143 = arith.subf %119, %127 : vector<2xf32>
           %144 = arith.muli %71, %15 : index
-          vector.store %130, %5[%144] : memref<768xf32>, vector<2xf32>
+          vector.store %130, %6[%144] : memref<768xf32>, vector<2xf32>
           %145 = arith.addi %144, %25 : index
-          vector.store %128, %5[%145] : memref<768xf32>, vector<2xf32>
+          vector.store %128, %6[%145] : memref<768xf32>, vector<2xf32>
           %146 = arith.addi %144, %26 : index
-          vector.store %129, %5[%146] : memref<768xf32>, vector<2xf32>
+          vector.store %129, %6[%146] : memref<768xf32>, vector<2xf32>
           %147 = arith.addi %144, %27 : index
-          vector.store %131, %5[%147] : memref<768xf32>, vector<2xf32>
+          vector.store %131, %6[%147] : memref<768xf32>, vector<2xf32>
           %148 = arith.addi %144, %28 : index
-          vector.store %134, %5[%148] : memref<768xf32>, vector<2xf32>
+          vector.store %134, %6[%148] : memref<768xf32>, vector<2xf32>
           %149 = arith.addi %144, %29 : index
-          vector.store %132, %5[%149] : memref<768xf32>, vector<2xf32>
+          vector.store %132, %6[%149] : memref<768xf32>, vector<2xf32>
           %150 = arith.addi %144, %30 : index
-          vector.store %133, %5[%150] : memref<768xf32>, vector<2xf32>
+          vector.store %133, %6[%150] : memref<768xf32>, vector<2xf32>
           %151 = arith.addi %144, %31 : index
-          vector.store %135, %5[%151] : memref<768xf32>, vector<2xf32>
+          vector.store %135, %6[%151] : memref<768xf32>, vector<2xf32>
           %152 = arith.addi %144, %32 : index
-          vector.store %138, %5[%152] : memref<768xf32>, vector<2xf32>
+          vector.store %138, %6[%152] : memref<768xf32>, vector<2xf32>
           %153 = arith.addi %144, %33 : index
-          vector.store %136, %5[%153] : memref<768xf32>, vector<2xf32>
+          vector.store %136, %6[%153] : memref<768xf32>, vector<2xf32>
           %154 = arith.addi %144, %34 : index
-          vector.store %137, %5[%154] : memref<768xf32>, vector<2xf32>
+          vector.store %137, %6[%154] : memref<768xf32>, vector<2xf32>
           %155 = arith.addi %144, %35 : index
-          vector.store %139, %5[%155] : memref<768xf32>, vector<2xf32>
+          vector.store %139, %6[%155] : memref<768xf32>, vector<2xf32>
           %156 = arith.addi %144, %36 : index
-          vector.store %142, %5[%156] : memref<768xf32>, vector<2xf32>
+          vector.store %142, %6[%156] : memref<768xf32>, vector<2xf32>
           %157 = arith.addi %144, %37 : index
-          vector.store %140, %5[%157] : memref<768xf32>, vector<2xf32>
+          vector.store %140, %6[%157] : memref<768xf32>, vector<2xf32>
           %158 = arith.addi %144, %38 : index
-          vector.store %141, %5[%158] : memref<768xf32>, vector<2xf32>
+          vector.store %141, %6[%158] : memref<768xf32>, vector<2xf32>
           %159 = arith.addi %144, %39 : index
-          vector.store %143, %5[%159] : memref<768xf32>, vector<2xf32>
+          vector.store %143, %6[%159] : memref<768xf32>, vector<2xf32>
         }
         scf.for %160 = %7 to %15 step %9 {
           %161 = arith.muli %160, %42 : index
@@ -232,22 +232,22 @@ builtin.module {
             %170 = arith.addi %169, %42 : index
             tile.prefetch %2[%170] : memref<256xf32>
             %171 = arith.addi %162, %165 : index
-            %172 = memref.load %5[%171] : memref<768xf32>
+            %172 = memref.load %6[%171] : memref<768xf32>
             %173 = vector.broadcast %172 : f32 to vector<4xf32>
             %174 = arith.muli %165, %12 : index
             %175 = arith.addi %161, %174 : index
             %176 = vector.load %2[%175] : memref<256xf32>, vector<4xf32>
             %177 = vector.fma %173, %176, %166 : vector<4xf32>
             %178 = arith.addi %171, %15 : index
-            %179 = memref.load %5[%178] : memref<768xf32>
+            %179 = memref.load %6[%178] : memref<768xf32>
             %180 = vector.broadcast %179 : f32 to vector<4xf32>
             %181 = vector.fma %180, %176, %167 : vector<4xf32>
             scf.yield %177, %181 : vector<4xf32>, vector<4xf32>
           }
           %182 = arith.muli %160, %15 : index
-          vector.store %163, %6[%182] : memref<256xf32>, vector<4xf32>
+          vector.store %163, %5[%182] : memref<256xf32>, vector<4xf32>
           %183 = arith.addi %182, %12 : index
-          vector.store %164, %6[%183] : memref<256xf32>, vector<4xf32>
+          vector.store %164, %5[%183] : memref<256xf32>, vector<4xf32>
           %184 = scf.for %185 = %7 to %8 step %9 iter_args(%186 = %41) -> (vector<4xf32>) {
             %187 = arith.muli %185, %8 : index
             %188 = arith.addi %161, %187 : index
@@ -255,7 +255,7 @@ builtin.module {
             tile.prefetch %2[%189] : memref<256xf32>
             %190 = arith.addi %162, %185 : index
             %191 = arith.addi %190, %43 : index
-            %192 = memref.load %5[%191] : memref<768xf32>
+            %192 = memref.load %6[%191] : memref<768xf32>
             %193 = vector.broadcast %192 : f32 to vector<4xf32>
             %194 = arith.muli %185, %12 : index
             %195 = arith.addi %161, %194 : index
@@ -264,7 +264,7 @@ builtin.module {
             scf.yield %197 : vector<4xf32>
           }
           %198 = arith.addi %182, %42 : index
-          vector.store %184, %6[%198] : memref<256xf32>, vector<4xf32>
+          vector.store %184, %5[%198] : memref<256xf32>, vector<4xf32>
         }
         %199 = arith.muli %69, %44 : index
         %200 = arith.addi %199, %12 : index
@@ -276,37 +276,37 @@ builtin.module {
           %206 = arith.muli %204, %8 : index
           %207 = arith.minsi %206, %9 : index
           %208 = arith.muli %202, %12 : index
-          %209 = vector.load %6[%208] : memref<256xf32>, vector<4xf32>
+          %209 = vector.load %5[%208] : memref<256xf32>, vector<4xf32>
           %210 = arith.addi %208, %15 : index
-          %211 = vector.load %6[%210] : memref<256xf32>, vector<4xf32>
+          %211 = vector.load %5[%210] : memref<256xf32>, vector<4xf32>
           %212 = arith.addi %208, %43 : index
-          %213 = vector.load %6[%212] : memref<256xf32>, vector<4xf32>
+          %213 = vector.load %5[%212] : memref<256xf32>, vector<4xf32>
           %214 = arith.addi %208, %25 : index
-          %215 = vector.load %6[%214] : memref<256xf32>, vector<4xf32>
+          %215 = vector.load %5[%214] : memref<256xf32>, vector<4xf32>
           %216 = arith.addi %208, %45 : index
-          %217 = vector.load %6[%216] : memref<256xf32>, vector<4xf32>
+          %217 = vector.load %5[%216] : memref<256xf32>, vector<4xf32>
           %218 = arith.addi %208, %46 : index
-          %219 = vector.load %6[%218] : memref<256xf32>, vector<4xf32>
+          %219 = vector.load %5[%218] : memref<256xf32>, vector<4xf32>
           %220 = arith.addi %208, %26 : index
-          %221 = vector.load %6[%220] : memref<256xf32>, vector<4xf32>
+          %221 = vector.load %5[%220] : memref<256xf32>, vector<4xf32>
           %222 = arith.addi %208, %47 : index
-          %223 = vector.load %6[%222] : memref<256xf32>, vector<4xf32>
+          %223 = vector.load %5[%222] : memref<256xf32>, vector<4xf32>
           %224 = arith.addi %208, %48 : index
-          %225 = vector.load %6[%224] : memref<256xf32>, vector<4xf32>
+          %225 = vector.load %5[%224] : memref<256xf32>, vector<4xf32>
           %226 = arith.addi %208, %27 : index
-          %227 = vector.load %6[%226] : memref<256xf32>, vector<4xf32>
+          %227 = vector.load %5[%226] : memref<256xf32>, vector<4xf32>
           %228 = arith.addi %208, %49 : index
-          %229 = vector.load %6[%228] : memref<256xf32>, vector<4xf32>
+          %229 = vector.load %5[%228] : memref<256xf32>, vector<4xf32>
           %230 = arith.addi %208, %50 : index
-          %231 = vector.load %6[%230] : memref<256xf32>, vector<4xf32>
+          %231 = vector.load %5[%230] : memref<256xf32>, vector<4xf32>
           %232 = arith.addi %208, %28 : index
-          %233 = vector.load %6[%232] : memref<256xf32>, vector<4xf32>
+          %233 = vector.load %5[%232] : memref<256xf32>, vector<4xf32>
           %234 = arith.addi %208, %51 : index
-          %235 = vector.load %6[%234] : memref<256xf32>, vector<4xf32>
+          %235 = vector.load %5[%234] : memref<256xf32>, vector<4xf32>
           %236 = arith.addi %208, %52 : index
-          %237 = vector.load %6[%236] : memref<256xf32>, vector<4xf32>
+          %237 = vector.load %5[%236] : memref<256xf32>, vector<4xf32>
           %238 = arith.addi %208, %29 : index
-          %239 = vector.load %6[%238] : memref<256xf32>, vector<4xf32>
+          %239 = vector.load %5[%238] : memref<256xf32>, vector<4xf32>
           %240 = arith.addf %217, %225 : vector<4xf32>
           %241 = arith.subf %217, %225 : vector<4xf32>
           %242 = arith.addf %209, %240 : vector<4xf32>
@@ -362,7 +362,7 @@ builtin.module {
             %289 = arith.addi %288, %57 : index
             tile.prefetch %2[%289] : memref<256xf32>
             %290 = arith.addi %281, %284 : index
-            %291 = memref.load %5[%290] : memref<768xf32>
+            %291 = memref.load %6[%290] : memref<768xf32>
             %292 = vector.broadcast %291 : f32 to vector<4xf32>
             %293 = arith.muli %284, %12 : index
             %294 = arith.addi %280, %293 : index
@@ -370,15 +370,15 @@ builtin.module {
             %296 = vector.load %2[%295] : memref<256xf32>, vector<4xf32>
             %297 = vector.fma %292, %296, %285 : vector<4xf32>
             %298 = arith.addi %290, %15 : index
-            %299 = memref.load %5[%298] : memref<768xf32>
+            %299 = memref.load %6[%298] : memref<768xf32>
             %300 = vector.broadcast %299 : f32 to vector<4xf32>
             %301 = vector.fma %300, %296, %286 : vector<4xf32>
             scf.yield %297, %301 : vector<4xf32>, vector<4xf32>
           }
           %302 = arith.muli %279, %15 : index
-          vector.store %282, %6[%302] : memref<256xf32>, vector<4xf32>
+          vector.store %282, %5[%302] : memref<256xf32>, vector<4xf32>
           %303 = arith.addi %302, %12 : index
-          vector.store %283, %6[%303] : memref<256xf32>, vector<4xf32>
+          vector.store %283, %5[%303] : memref<256xf32>, vector<4xf32>
           %304 = scf.for %305 = %7 to %8 step %9 iter_args(%306 = %41) -> (vector<4xf32>) {
             %307 = arith.muli %305, %8 : index
             %308 = arith.addi %280, %307 : index
@@ -386,7 +386,7 @@ builtin.module {
             tile.prefetch %2[%309] : memref<256xf32>
             %310 = arith.addi %281, %305 : index
             %311 = arith.addi %310, %43 : index
-            %312 = memref.load %5[%311] : memref<768xf32>
+            %312 = memref.load %6[%311] : memref<768xf32>
             %313 = vector.broadcast %312 : f32 to vector<4xf32>
             %314 = arith.muli %305, %12 : index
             %315 = arith.addi %280, %314 : index
@@ -396,7 +396,7 @@ builtin.module {
             scf.yield %318 : vector<4xf32>
           }
           %319 = arith.addi %302, %42 : index
-          vector.store %304, %6[%319] : memref<256xf32>, vector<4xf32>
+          vector.store %304, %5[%319] : memref<256xf32>, vector<4xf32>
         }
         scf.for %320 = %7 to %201 step %9 {
           %321 = arith.addi %70, %320 : index
@@ -405,37 +405,37 @@ builtin.module {
           %324 = arith.muli %322, %8 : index
           %325 = arith.minsi %324, %9 : index
           %326 = arith.muli %320, %12 : index
-          %327 = vector.load %6[%326] : memref<256xf32>, vector<4xf32>
+          %327 = vector.load %5[%326] : memref<256xf32>, vector<4xf32>
           %328 = arith.addi %326, %15 : index
-          %329 = vector.load %6[%328] : memref<256xf32>, vector<4xf32>
+          %329 = vector.load %5[%328] : memref<256xf32>, vector<4xf32>
           %330 = arith.addi %326, %43 : index
-          %331 = vector.load %6[%330] : memref<256xf32>, vector<4xf32>
+          %331 = vector.load %5[%330] : memref<256xf32>, vector<4xf32>
           %332 = arith.addi %326, %25 : index
-          %333 = vector.load %6[%332] : memref<256xf32>, vector<4xf32>
+          %333 = vector.load %5[%332] : memref<256xf32>, vector<4xf32>
           %334 = arith.addi %326, %45 : index
-          %335 = vector.load %6[%334] : memref<256xf32>, vector<4xf32>
+          %335 = vector.load %5[%334] : memref<256xf32>, vector<4xf32>
           %336 = arith.addi %326, %46 : index
-          %337 = vector.load %6[%336] : memref<256xf32>, vector<4xf32>
+          %337 = vector.load %5[%336] : memref<256xf32>, vector<4xf32>
           %338 = arith.addi %326, %26 : index
-          %339 = vector.load %6[%338] : memref<256xf32>, vector<4xf32>
+          %339 = vector.load %5[%338] : memref<256xf32>, vector<4xf32>
           %340 = arith.addi %326, %47 : index
-          %341 = vector.load %6[%340] : memref<256xf32>, vector<4xf32>
+          %341 = vector.load %5[%340] : memref<256xf32>, vector<4xf32>
           %342 = arith.addi %326, %48 : index
-          %343 = vector.load %6[%342] : memref<256xf32>, vector<4xf32>
+          %343 = vector.load %5[%342] : memref<256xf32>, vector<4xf32>
           %344 = arith.addi %326, %27 : index
-          %345 = vector.load %6[%344] : memref<256xf32>, vector<4xf32>
+          %345 = vector.load %5[%344] : memref<256xf32>, vector<4xf32>
           %346 = arith.addi %326, %49 : index
-          %347 = vector.load %6[%346] : memref<256xf32>, vector<4xf32>
+          %347 = vector.load %5[%346] : memref<256xf32>, vector<4xf32>
           %348 = arith.addi %326, %50 : index
-          %349 = vector.load %6[%348] : memref<256xf32>, vector<4xf32>
+          %349 = vector.load %5[%348] : memref<256xf32>, vector<4xf32>
           %350 = arith.addi %326, %28 : index
-          %351 = vector.load %6[%350] : memref<256xf32>, vector<4xf32>
+          %351 = vector.load %5[%350] : memref<256xf32>, vector<4xf32>
           %352 = arith.addi %326, %51 : index
-          %353 = vector.load %6[%352] : memref<256xf32>, vector<4xf32>
+          %353 = vector.load %5[%352] : memref<256xf32>, vector<4xf32>
           %354 = arith.addi %326, %52 : index
-          %355 = vector.load %6[%354] : memref<256xf32>, vector<4xf32>
+          %355 = vector.load %5[%354] : memref<256xf32>, vector<4xf32>
           %356 = arith.addi %326, %29 : index
-          %357 = vector.load %6[%356] : memref<256xf32>, vector<4xf32>
+          %357 = vector.load %5[%356] : memref<256xf32>, vector<4xf32>
           %358 = arith.addf %335, %343 : vector<4xf32>
           %359 = arith.subf %335, %343 : vector<4xf32>
           %360 = arith.addf %327, %358 : vector<4xf32>

@@ -1,0 +1,212 @@
+"""How are the tiles of an image found, and transformed for Winograd's products?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.tile_loops.access import Access, Group, Place, clear_gaps, spans, tensor
+from popgraph.passes.tile_loops.chunking import split
+from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.transforms import from_both_sides
+from popgraph.passes.tile_loops.writer import Bound, Writer
+
+LINE = 16
+"""Elements of a cache line."""
+
+N, Y, X, R, S, C = range(6)
+"""The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""
+
+TAP, TILE, PANEL, LANE, TERM = range(5)
+"""The dimensions of the products."""
+
+
+def dim(number: int) -> AffineExpr:
+    return AffineExpr.dimension(number)
+
+
+def sum_of(terms: dict[int, int]) -> Linear:
+    """Dimensions with their distances in memory."""
+    return Linear(0, {dim(number): stride for number, stride in terms.items() if stride})
+
+
+def apart(elements: int) -> int:
+    """At least so many elements, in an odd number of cache lines: neighbours share no set."""
+    return (-(-elements // LINE) | 1) * LINE
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """
+    How far apart transformed tiles stand, in elements, and the sums of a panel.
+
+    No channels: the tiles stand elsewhere.
+    """
+
+    tiles: int
+    taps: int
+    channels: int
+    lanes: int
+
+    @property
+    def pitch(self) -> int:
+        """From tile to tile."""
+        return apart(self.channels) if self.channels else 0
+
+    @property
+    def data(self) -> int:
+        """From tap to tap of transformed tiles."""
+        return apart(self.tiles * self.pitch) if self.channels else 0
+
+    @property
+    def sums(self) -> int:
+        """From tap to tap of sums."""
+        return apart(self.tiles * self.lanes)
+
+    @property
+    def size(self) -> int:
+        """All of it."""
+        return self.taps * (self.data + self.sums)
+
+
+@dataclass(frozen=True)
+class Corner:
+    """Where a tile's results begin, and from where on they are its own."""
+
+    image: Index
+    starts: tuple[Index, Index]
+    own: tuple[Index, Index]
+
+
+class Tiling:
+    """The tiles of the images of an operation, by number: row by row, image by image."""
+
+    def __init__(self, writer: Writer, op: tile.WinogradOp | tile.TransformTilesOp) -> None:
+        self.writer = writer
+        self.images, *self.extents = op.sizes[:3]
+        self.grid, self.size = op.grid, op.size.value.data
+        self.total = op.tile_count
+
+    @contextmanager
+    def each(self, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
+        """A loop, or its only step."""
+        if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
+            yield Index(lower)
+            return
+        with self.writer.loop(lower, upper, step) as loop:
+            yield Index.of(loop.counter)
+
+    def corner(self, number: Index) -> Corner:
+        """Of a tile by its number."""
+        rows, columns = self.grid
+        image, number = self._divided(number, rows * columns, self.images)
+        row, column = self._divided(number, columns, rows)
+        own = row.scaled(self.size), column.scaled(self.size)
+        starts = self._inside(own[0], self.extents[0]), self._inside(own[1], self.extents[1])
+        return Corner(image, starts, own)
+
+    def _divided(self, number: Index, by: int, most: int) -> tuple[Index, Index]:
+        """Quotient and rest; the quotient is less than `most`."""
+        if most == 1:
+            return Index(), number
+        if by == 1:
+            return number, Index()
+        value, divisor = self.writer.value(number), self.writer.constant(by)
+        quotient = self.writer.once(arith.DivSIOp(value, divisor))
+        rest = self.writer.once(arith.RemSIOp(value, divisor))
+        return Index.of(quotient), Index.of(rest)
+
+    def _inside(self, start: Index, extent: int) -> Index:
+        """Tiles end where the image ends."""
+        return start if extent % self.size == 0 else self.least(start, extent - self.size)
+
+    def least(self, number: Index, most: int) -> Index:
+        value, limit = self.writer.value(number), self.writer.constant(most)
+        return Index.of(self.writer.once(arith.MinSIOp(value, limit)))
+
+    @contextmanager
+    def own(self, corner: Corner, axis: int, by: int) -> Iterator[None]:
+        """Only if a result is the tile's own: tiles that were moved in leave some to others."""
+        if by >= -self.extents[axis] % self.size:
+            yield
+            return
+        place = self.writer.value(corner.starts[axis] + by)
+        own = self.writer.value(corner.own[axis])
+        with self.writer.when(self.writer.once(arith.CmpiOp(place, own, "sge"))):
+            yield
+
+
+class TilesIn:
+    """Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel)."""
+
+    def __init__(
+        self,
+        tiling: Tiling,
+        op: tile.WinogradOp | tile.TransformTilesOp,
+        image: SSAValue,
+        width: int,
+    ) -> None:
+        self.tiling, self.writer, self.width = tiling, tiling.writer, width
+        self.matrix, self.side = op.transforms.input, op.transforms.side
+        self.channels = tensor(op.x).get_shape()[3]
+        sizes = (*op.sizes[:3], self.side, self.side, self.channels)
+        down, right = op.offset.data
+        window = AffineMap(6, 0, (dim(N), dim(Y) + dim(R) + down, dim(X) + dim(S) + right, dim(C)))
+        self.pixels = Place(self.writer, sizes)
+        self.image = Access(image, offset(tensor(op.x), window, sizes))
+
+    def transform(self, number: Index, place: Place, into: Access) -> None:
+        """All channels of one tile."""
+        corner = self.tiling.corner(number)
+        where = self.pixels.where
+        where[N], (where[Y], where[X]) = corner.image, corner.starts
+        lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
+        whole = self.channels - self.channels % lanes
+        with self.tiling.each(0, whole, lanes) as channel:
+            self._channels(channel, lanes, place, into)
+        if whole < self.channels:
+            self._channels(Index(self.channels - lanes), lanes, place, into)
+
+    def _channels(self, channel: Index, lanes: int, place: Place, into: Access) -> None:
+        self.pixels.where[C] = place.where[TERM] = channel
+        vectors = lanes if lanes > 1 else 0
+        loaded = [[self._pixel(r, s, vectors) for s in range(self.side)] for r in range(self.side)]
+        found = from_both_sides(self.writer, self.matrix, loaded)
+        for tap, value in enumerate(value for row in found for value in row):
+            place.where[TAP] = Index(tap)
+            self.writer.put(value, *place.of(into))
+
+    def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
+        self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
+        return self.writer.get(*self.pixels.of(self.image), lanes)
+
+
+def transform_kernel(op: tile.TransformTilesOp, vector_bytes: int) -> tile.KernelOp:
+    """All tiles of all images."""
+    taps, total, channels = tensor(op.output).get_shape()
+    cut = split([total], taps * total * channels)
+    kernel = tile.KernelOp([op.x], [tensor(op.output)], cut.count if cut else 1)
+    writer = Writer(kernel.body.block)
+    chunk, x, y = kernel.body.block.args
+    clear_gaps(writer, [op.output], [y])
+    tiling = Tiling(writer, op)
+    loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)))
+    sizes = (taps, total, 1, 1, channels)
+    place = Place(writer, sizes)
+    into = Access(
+        y, offset(tensor(op.output), AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM))), sizes)
+    )
+    (part,) = spans(writer, [Group((TILE,), total)], cut, chunk)
+    with tiling.each(part.lower, part.upper) as number:
+        place.where[TILE] = part.base + number
+        loops.transform(part.base + number, place, into)
+    return kernel

@@ -1,0 +1,160 @@
+"""Do convolutions by Winograd's transforms mean what their sums mean, and how exactly?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import ModuleOp, TensorType, f64
+from xdsl.ir import Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+import popgraph
+from popgraph.backends.reference import evaluate
+from popgraph.builder.builder import Builder
+from popgraph.dialects import tile
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.winograd import transforms
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options
+from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.testing.structured import finish, graph_of
+
+VECTORS, WIDTH = 2, 4
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A convolution of padded images with a bias and a residual."""
+
+    image: tuple[int, int, int]
+    """How many, and their height and width."""
+    channels: tuple[int, int]
+    """Before and behind."""
+    size: int
+    tiles: int
+    at_once: bool
+    block: int
+    chunk: int
+
+    def module(self) -> ModuleOp:
+        (count, height, width), (before, behind) = self.image, self.channels
+        side = self.size + 2
+        sizes = (*self.image, behind)
+        shapes = [(count, height + 2, width + 2, before), (side**2, before, behind), (behind,)]
+        lanes = VECTORS * WIDTH
+        tap, c, k, last = (AffineExpr.dimension(dim) for dim in range(4))
+        panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
+        layout = LayoutAttr.of(panels, (-(-behind // lanes), side**2, before, lanes))
+        schedule = ScheduleAttr.of(
+            vector=3, vectors=VECTORS, rows=-1, block=self.block, chunk=self.chunk, width=WIDTH
+        )
+        maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
+
+        def build(values: Sequence[SSAValue]) -> list[Operation]:
+            pack = tile.PackOp(values[1], TensorType(f64, shapes[1], layout))
+            x, made = values[0], list[Operation]([pack])
+            if self.at_once:
+                total = count * -(-height // self.size) * -(-width // self.size)
+                rows = -(-total // self.tiles) * self.tiles
+                room = LayoutAttr.moved((0, 0, 0), (side**2, rows, before))
+                type_ = TensorType(f64, (side**2, total, before), room)
+                made.append(tile.TransformTilesOp(x, self.image, (0, 0), self.size, type_))
+                x = made[-1].results[0]
+            product = tile.WinogradOp(
+                x,
+                pack.output,
+                sizes,
+                (0, 0),
+                self.size,
+                self.tiles,
+                schedule,
+                finish(f64, 1, 2),
+                TensorType(f64, sizes),
+                values[2:],
+                maps,
+            )
+            return [*made, product]
+
+        return graph_of([(shape, f64) for shape in (*shapes, sizes)], build)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> Spec:
+    size = draw(st.sampled_from([2, 4]))
+    extents = st.integers(size, 9)
+    return Spec(
+        (draw(st.integers(1, 2)), draw(extents), draw(extents)),
+        (draw(st.integers(1, 9)), draw(st.integers(1, 20))),
+        size,
+        draw(st.integers(1, 7)),
+        draw(st.booleans()),
+        draw(st.integers(1, 4)),
+        draw(st.sampled_from([0, 2])),
+    )
+
+
+def by_sums(x: Array, w: Array) -> Array:
+    """A convolution of padded images, channels last, with weights [k, c, r, s]."""
+    height, width = x.shape[1] - 2, x.shape[2] - 2
+    windows = [
+        np.einsum("nyxc,kc->nyxk", x[:, r : r + height, s : s + width], w[:, :, r, s])
+        for r in range(3)
+        for s in range(3)
+    ]
+    return np.asarray(sum(windows))
+
+
+@given(specs(), st.sampled_from([64, 16384]))
+def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
+    """As an operation and as loops; tiles at the edge, panels and blocks that are not full."""
+    module = spec.module()
+    check_ir(module)
+    loops = module.clone()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunking, "GRAIN", grain)
+        TileLoops(8 * WIDTH).run(Compilation(), loops)
+    check_ir(loops)
+    rng = np.random.default_rng(0)
+    count, height, width = spec.image
+    before, behind = spec.channels
+    x = rng.standard_normal((count, height + 2, width + 2, before))
+    w = rng.standard_normal((behind, before, 3, 3))
+    bias, residual = rng.standard_normal(behind), rng.standard_normal((*spec.image, behind))
+    matrix = np.array(transforms(spec.size).weights)
+    u = np.einsum("ir,js,kcrs->ijck", matrix, matrix, w).reshape(-1, before, behind)
+    expected = by_sums(x, w) + bias + residual
+    for written in (module, loops):
+        inputs = {"x0": x, "x1": u, "x2": bias, "x3": residual}
+        (found,) = evaluate(written, inputs, WeightStore(), None)[0].values()
+        np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (6, 48)])
+def test_rounding_stays_small(size: int, channels: int) -> None:
+    """At most 1.3e-6 of the largest result, with every number of threads the same."""
+    rng = np.random.default_rng(channels)
+    x = np.maximum(rng.standard_normal((1, channels, size, size)), 0).astype(np.float32)
+    spread = np.sqrt(2 / (9 * channels))
+    w = (spread * rng.standard_normal((80, channels, 3, 3))).astype(np.float32)
+    builder = Builder()
+    given_ = builder.addInputTensor("FLOAT", list(x.shape), "x")
+    weights = builder.addInitializedInputTensor(w, "w")
+    builder.addOutputTensor(builder.aiOnnx.conv([given_, weights], pads=[1, 1, 1, 1]))
+    padded = np.pad(x.astype(np.float64).transpose(0, 2, 3, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    expected = by_sums(padded, w.astype(np.float64)).transpose(0, 3, 1, 2)
+    found = [
+        next(iter(popgraph.compile(builder, threads=threads, options=options)({"x": x}).values()))
+        for options in (Options(), Options(winograd=False))
+        for threads in (1, 3)
+    ]
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[2], found[3])
+    assert np.any(found[0] != found[2]), "this convolution was to go by Winograd's transforms"
+    assert np.abs(found[0] - expected).max() <= 1.3e-6 * np.abs(expected).max()
