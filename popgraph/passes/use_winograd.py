@@ -20,7 +20,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.readings import put_in_place
+from popgraph.passes.readings import located, put_in_place
 from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
@@ -106,7 +106,9 @@ class UseWinograd(Pass):
             made.location = op.location
             Rewriter.insert_op(made, InsertPoint.before(op))
         image = tiles[0].output if tiles else found.image
-        put_in_place(op, choice.convolution(image, weights[-1].results[0]))
+        product = choice.convolution(image, weights[-1].results[0])
+        located(product, op)
+        put_in_place(op, product)
 
     def _choices(self, found: Convolution) -> Iterator[Choice]:
         width = self.vector_bytes // lane_bytes(found.kind)

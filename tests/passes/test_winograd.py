@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import ModuleOp, TensorType, f64
+from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, TensorType, f64
 from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.builder.builder import Builder
+from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
@@ -101,6 +102,15 @@ def specs(draw: st.DrawFn) -> Spec:
     )
 
 
+def convolution(x: Array, w: Array) -> Builder:
+    """A network of one convolution that keeps the size of its images."""
+    builder = Builder()
+    images = builder.addInputTensor("FLOAT", list(x.shape), "x")
+    weights = builder.addInitializedInputTensor(w, "w")
+    builder.addOutputTensor(builder.aiOnnx.conv([images, weights], pads=[1, 1, 1, 1]))
+    return builder
+
+
 def by_sums(x: Array, w: Array) -> Array:
     """A convolution of padded images, channels last, with weights [k, c, r, s]."""
     height, width = x.shape[1] - 2, x.shape[2] - 2
@@ -137,6 +147,18 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
 
 
+def test_kernels_know_where_the_convolution_stood() -> None:
+    """Profiles and errors name the user's operator, also for what prepares its tiles."""
+    builder = convolution(np.ones((1, 64, 14, 14), np.float32), np.ones((64, 64, 3, 3), np.float32))
+    module, compilation = load(builder)
+    here = NameLoc(StringAttr("here"), NoneAttr())
+    for op in module.walk():
+        op.location = here
+    lower(module, compilation, Options(), until="use-winograd")
+    found = [op for op in module.walk() if "tiles" in op.name or "winograd" in op.name]
+    assert len(found) == 2 and {op.location for op in found} == {here}
+
+
 @pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (6, 48)])
 def test_rounding_stays_small(size: int, channels: int) -> None:
     """At most 1.3e-6 of the largest result, with every number of threads the same."""
@@ -144,10 +166,7 @@ def test_rounding_stays_small(size: int, channels: int) -> None:
     x = np.maximum(rng.standard_normal((1, channels, size, size)), 0).astype(np.float32)
     spread = np.sqrt(2 / (9 * channels))
     w = (spread * rng.standard_normal((80, channels, 3, 3))).astype(np.float32)
-    builder = Builder()
-    given_ = builder.addInputTensor("FLOAT", list(x.shape), "x")
-    weights = builder.addInitializedInputTensor(w, "w")
-    builder.addOutputTensor(builder.aiOnnx.conv([given_, weights], pads=[1, 1, 1, 1]))
+    builder = convolution(x, w)
     padded = np.pad(x.astype(np.float64).transpose(0, 2, 3, 1), ((0, 0), (1, 1), (1, 1), (0, 0)))
     expected = by_sums(padded, w.astype(np.float64)).transpose(0, 3, 1, 2)
     found = [
