@@ -15,6 +15,7 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.fuse_elementwise import view_looked_through
 from popgraph.passes.tile_loops import chunking
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.support import dtypes
@@ -55,12 +56,22 @@ class FuseRows(Pass):
 
 def fuse(block: Block) -> None:
     """Makes nests of all reductions that have something to share their rows with."""
+    for reader in list(block.ops):
+        if isinstance(reader, Fusable):
+            look_through_views(reader)
     positions = {op: number for number, op in enumerate(block.ops)}
     for op in list(positions):
         if isinstance(op, tile.ReduceOp) and op.parent is block and is_dense(op):
             group = grown(op, positions)
             if len(group.members) > 1:
                 put_into_nest(group)
+
+
+def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
+    """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
+    changed: Operation | None = reader
+    while isinstance(changed, Fusable):
+        changed = next(view_looked_through(changed), None)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def turn(reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder)
     Axis `order[i]` of the contraction, which only operand `number` of the reader reads, becomes
     axis i.
     """
-    new = _turned(op, order)
+    new = turned(op, order)
     put_in_place(op, new)
     maps = list(reader.input_maps)
     maps[number] = AffineMap.identity(len(reader.sizes))
@@ -44,7 +44,8 @@ def turn(reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder)
     return new
 
 
-def _turned(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def turned(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """The same contraction with axis `order[i]` for axis i; it has no schedule."""
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     extra_maps = [attribute.data for attribute in op.extra_maps]
     new = tile.ContractOp(

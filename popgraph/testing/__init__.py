@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
 from popgraph.dialects.check import check_ir
+from popgraph.testing.attention import attentions
 from popgraph.testing.specs import Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
 
@@ -13,6 +14,7 @@ __all__ = [
     "Node",
     "assert_close",
     "assert_same_meaning",
+    "attentions",
     "build_network",
     "check_ir",
     "networks",

@@ -301,6 +301,10 @@ def first_result_only(original: Any) -> Any:
     return property(lambda self: original.fget(self)[:1])
 
 
+def unturned(original: Any) -> Any:
+    return lambda op, order: op
+
+
 def unshifted(original: Any) -> Any:
     return lambda self, form, place: Index()
 
@@ -594,6 +598,12 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.turned_contractions:_renumbered",
         maps_kept,
         training=True,
+    ),
+    Mutant(
+        "fuse-attention",
+        "the loops of a product stay in the order of its result",
+        f"{PASSES}.fuse_attention:_in_order",
+        unturned,
     ),
     Mutant(
         "fuse-rows",

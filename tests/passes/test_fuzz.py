@@ -11,7 +11,13 @@ from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.passes import assign_layouts, fuse_rows, schedule_contractions, use_winograd
+from popgraph.passes import (
+    assign_layouts,
+    fuse_attention,
+    fuse_rows,
+    schedule_contractions,
+    use_winograd,
+)
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -21,6 +27,7 @@ from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
     Network,
     assert_same_meaning,
+    attentions,
     build_network,
     check_ir,
     networks,
@@ -61,7 +68,7 @@ TRAINED = {
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
 
-TRUSTED = {"assign-halos", "schedule-contractions", "tile-loops"}
+TRUSTED = {"assign-halos", "fuse-attention", "schedule-contractions", "tile-loops"}
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
 
@@ -74,6 +81,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(use_winograd, "SHARED", 3)
     monkeypatch.setattr(use_winograd, "PIXELS", 2)
     monkeypatch.setattr(chunking, "GRAIN", 32)
+    monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
+    monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
 
@@ -91,6 +100,8 @@ class Place:
 
     def networks(self) -> SearchStrategy[Network]:
         """What this pass is tested on; ONNX cannot run PopART's loss."""
+        if self.name == "fuse-attention":  # few other networks have two products around a softmax
+            return attentions(dtype="f64")
         if self.training:
             return training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
         return networks(dtype="f64")

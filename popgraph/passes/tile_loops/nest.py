@@ -20,6 +20,7 @@ from popgraph.passes.tile_loops.access import (
 )
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.contract_part import ContractPart
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
@@ -28,7 +29,7 @@ from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import prod
 
-Loops = MapLoops | ReduceLoops
+Loops = MapLoops | ReduceLoops | ContractPart
 
 
 class NestLoops:
@@ -57,6 +58,8 @@ class NestLoops:
                 return MapLoops(inner, vector_bytes, window)
             case tile.ReduceOp():
                 return ReduceLoops(Reduction.of_reduce(inner), vector_bytes, window)
+            case tile.ContractOp() if inner.schedule:
+                return ContractPart(inner, inner.schedule, window)
             case tile.ContractOp():
                 return ReduceLoops(Reduction.of_contract(inner), vector_bytes, window)
 

@@ -1,0 +1,36 @@
+"""How is random attention drawn? Two products with a softmax between them, and what may disturb."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from popgraph.testing.specs import Constant, Network, Node
+
+
+@st.composite
+def attentions(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    softmax(q k * scale + mask) v for one or two leading dimensions; heads may be put together.
+
+    Keys and values often fill vectors, and the scores are an output sometimes.
+    """
+    batch = draw(st.sampled_from([(1,), (2,), (1, 2)]))
+    rows, width = draw(st.integers(2, 5)), draw(st.integers(2, 3))
+    keys = draw(st.sampled_from([4, 8, 5]))
+    values = draw(st.sampled_from([4, 4, 5]))
+    inputs = ((*batch, rows, width), (*batch, width, keys), (*batch, keys, values))
+    nodes = [Node("MatMul", (0, 1))]
+    if draw(st.booleans()):
+        nodes.append(Node("Mul", (len(inputs), Constant((), dtype, fill=0.5))))
+    if draw(st.booleans()):
+        nodes.append(Node("Add", (len(inputs) + len(nodes) - 1, Constant((keys,), dtype, seed=1))))
+    scores = len(inputs) + len(nodes) - 1
+    nodes.append(Node("Softmax", (scores,), (("axis", -1),)))
+    nodes.append(Node("MatMul", (scores + 1, 2)))
+    if len(batch) == 2 and draw(st.booleans()):
+        nodes.append(Node("Transpose", (scores + 2,), (("perm", (0, 2, 1, 3)),)))
+    outputs = {len(inputs) + len(nodes) - 1}
+    if draw(st.integers(0, 4)) == 0:
+        outputs.add(scores)
+    return Network(inputs, tuple(nodes), dtype, tuple(sorted(outputs)))

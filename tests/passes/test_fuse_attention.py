@@ -1,0 +1,97 @@
+"""Do both products of attention join the softmax between them, and only where that is right?"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph import compile as compile_module
+from popgraph.dialects import tile
+from popgraph.passes import fuse_attention
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options, planned
+from popgraph.testing import Network, Node, assert_same_meaning, build_network
+
+ROWS, WIDTH, KEYS, VALUES = 37, 16, 64, 32
+
+
+def attention(batch: tuple[int, ...], *more: Node, outputs: tuple[int, ...]) -> Network:
+    inputs = ((*batch, ROWS, WIDTH), (*batch, WIDTH, KEYS), (*batch, KEYS, VALUES))
+    nodes = (
+        Node("MatMul", (0, 1)),
+        Node("Softmax", (3,), (("axis", -1),)),
+        Node("MatMul", (4, 2)),
+        *more,
+    )
+    return Network(inputs, nodes, "f32", outputs)
+
+
+def lowered(network: Network, last: str) -> ModuleOp:
+    compilation = Compilation()
+    module = build_network(network, compilation.weights)
+    before = module.clone()
+    for _, made in planned(Options()):
+        made.run(compilation, module)
+        if made.name == last:
+            break
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+    return module
+
+
+def joined(module: ModuleOp) -> list[tile.NestOp]:
+    nests = [op for op in module.walk() if isinstance(op, tile.NestOp)]
+    return [op for op in nests if isinstance(op.nested[0], tile.ContractOp)]
+
+
+HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
+
+
+@pytest.mark.parametrize(("local_bytes", "step"), [(4096, 8), (10**6, 28)])
+@pytest.mark.parametrize(
+    "network",
+    [
+        attention((2,), outputs=(5,)),
+        attention((1, 3), outputs=(5,)),
+        attention((1, 3), HEADS_TOGETHER, outputs=(6,)),
+    ],
+)
+def test_products_join(
+    network: Network, local_bytes: int, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few rows at a time (and a rest of them), and with all of them."""
+    monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
+    monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", local_bytes)
+    (nest,) = joined(lowered(network, "fuse-attention"))
+    assert nest.step.value.data == step
+    assert isinstance(nest.nested[-1], tile.ContractOp)
+    assert not joined(lowered(network, "tile-loops"))
+
+
+@pytest.mark.parametrize(
+    ("network", "far"),
+    [
+        (attention((2,), outputs=(5,)), 2 * ROWS * KEYS * 4),
+        (attention((2,), outputs=(3, 5)), 0),
+        (attention((2,), outputs=(4, 5)), 0),
+    ],
+)
+def test_products_stay(network: Network, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few scores stay near; scores and probabilities that are asked for are there in full."""
+    monkeypatch.setattr(fuse_attention, "FAR_BYTES", far)
+    assert not joined(lowered(network, "fuse-attention"))
+
+
+def test_numbers_are_those_of_numpy() -> None:
+    """Through NumPy's own words for it, on what is far enough by itself."""
+    shapes = ((1, 600, 8), (1, 8, 512), (1, 512, 16))
+    draw = np.random.default_rng(0)
+    q, k, v = (draw.standard_normal(shape).astype(np.float32) for shape in shapes)
+    scores = q @ k
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = (exponentials / exponentials.sum(-1, keepdims=True)) @ v
+    nodes = (Node("MatMul", (0, 1)), Node("Softmax", (3,), (("axis", -1),)), Node("MatMul", (4, 2)))
+    compilation = Compilation()
+    module = build_network(Network(shapes, nodes, "f32", (5,)), compilation.weights)
+    (found,) = compile_module(module)(x0=q, x1=k, x2=v).values()
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
