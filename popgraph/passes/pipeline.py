@@ -23,6 +23,7 @@ from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore_to_tile import GraphcoreToTile
 from popgraph.passes.hoist_constants import HoistConstants
 from popgraph.passes.infer_shapes import InferShapes
+from popgraph.passes.move_updates import MoveUpdates
 from popgraph.passes.normalize import Normalize
 from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import OptimizerSpec
@@ -164,6 +165,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", FuseAttention, "which rows run together depends on schedules", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
+    Step("tile", MoveUpdates, "when nothing is taken apart or joined any more", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),
     Step("tile", OutlineKernels, "before memory makes every call of a kernel different"),
     Step("tile", PlanMemory, "last: it needs to know everything that is alive"),

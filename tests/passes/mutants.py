@@ -53,6 +53,11 @@ def nothing(original: Any) -> Any:
     return lambda *_: None
 
 
+def none_of_them(original: Any) -> Any:
+    """Finds nothing."""
+    return lambda *_: set()
+
+
 def always(original: Any) -> Any:
     """Forgets to check."""
     return lambda *_: True
@@ -654,6 +659,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first operand decides",
         f"{PASSES}.hoist_constants:_reads",
         first_operand_decides,
+    ),
+    Mutant(
+        "move-updates",
+        "nobody waits for operands",
+        f"{PASSES}.move_updates:_read_by",
+        none_of_them,
+        training=True,
     ),
     Mutant(
         "tile-loops",

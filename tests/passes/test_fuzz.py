@@ -63,6 +63,7 @@ TRAINED = {
     "assign-halos",
     "fuse-rows",
     "hoist-constants",
+    "move-updates",
     "tile-loops",
     "plan-memory",
 }
