@@ -315,7 +315,7 @@ def profile(arguments: argparse.Namespace) -> str:
     module, compilation, options = Trained(arguments.name).task()
     found = report(
         *(arguments.name, module, compilation, arguments.threads, arguments.rounds),
-        training=options.training,
+        options=options,
     )
     return text(found, 40)
 

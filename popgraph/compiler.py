@@ -19,6 +19,7 @@ from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.building import build as build_c
 from popgraph.backends.c.executable import build_again, check_threads
 from popgraph.backends.c.program_key import program_key
+from popgraph.backends.c.schedule_file import measured
 from popgraph.backends.c.shortcut import remember
 from popgraph.backends.c.target import host_target
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate
@@ -170,14 +171,24 @@ def build(
         return _build(module, compilation, options or Options(), backend, threads)
 
 
+def for_this_machine(options: Options) -> Options:
+    """With what passes are to know of the machine that this process runs on."""
+    target = host_target()
+    return replace(
+        options,
+        vector_bytes=target.vector_bytes,
+        registers=target.registers,
+        measured=measured() if options.measured is None else options.measured,
+    )
+
+
 def _build(
     module: ModuleOp, compilation: Compilation, options: Options, backend: str, threads: int
 ) -> Executable:
     if backend == "reference":
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
-    target = host_target()
-    options = replace(options, vector_bytes=target.vector_bytes, registers=target.registers)
+    options = for_this_machine(options)
     key = program_key(module, [made for _, made in planned(options)])
     found = None if key is None else build_again(key, compilation.weights, threads)
     if found is not None:

@@ -21,6 +21,8 @@ COMMANDS = (
     "convert",
     "bench",
     "profile",
+    "schedules",
+    "tune",
     "emit",
     "opt",
     "passes",

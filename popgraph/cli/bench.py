@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
 from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from popgraph.dialects.program.attributes import Array
     from popgraph.dialects.tile import ProgramOp
     from popgraph.passes.base import Compilation
+    from popgraph.passes.pipeline import Options
 
 OURS, PEAK = "popgraph", "peak"
 
@@ -83,6 +85,9 @@ def command(
         bool, typer.Option("--accuracy", help="Compare the results with double precision, too.")
     ] = False,
     form: Annotated[Format, typer.Option("--format", help="How to write it.")] = Format.TABLE,
+    winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    tuned: Tuned = Switch.ON,
 ) -> None:
     """
     Time a model, beside other runtimes in the same process and in turn.
@@ -107,7 +112,8 @@ def command(
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)
-    bench = Bench(str(model), module, compilation, threads)
+    made = options(winograd, schedule, tuned)
+    bench = Bench(str(model), module, compilation, threads, made)
     for name in names:
         bench.invite(name)
     bench.race(seconds, repeats)
@@ -117,23 +123,34 @@ def command(
 class Bench:
     """One model, compiled, and everyone it is to be compared with."""
 
-    def __init__(self, name: str, module: ModuleOp, compilation: Compilation, threads: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        module: ModuleOp,
+        compilation: Compilation,
+        threads: int,
+        options: Options | None = None,
+    ) -> None:
         from popgraph import compiler
         from popgraph.backends.reference import signature
         from popgraph.builder.onnx_export import export_model
         from popgraph.cli.peak import peak
         from popgraph.cli.timing import Contestant, made_up
+        from popgraph.passes.pipeline import Options
         from popgraph.support import dtypes
 
         self._name, self._threads = name, threads
+        self._options = compiler.for_this_machine(options or Options())
         self._module, self._compilation = module, compilation
         self._proto: Any = None
         self._run: Callable[[Mapping[str, Array]], dict[str, Array]]
         if compiler.level_of(module) == "onnx":
             self._proto = export_model(module, compilation.weights)
-            self._run = compiler.compile(self._proto, threads=threads)
+            self._run = compiler.compile(self._proto, threads=threads, options=self._options)
         else:
-            self._run = compiler.build(module.clone(), compilation, threads=threads).run
+            self._run = compiler.build(
+                module.clone(), compilation, self._options, threads=threads
+            ).run
         self._inputs = made_up(
             {
                 name: (dtypes.from_ir(type_.element_type), type_.get_shape())
@@ -198,15 +215,14 @@ class Bench:
         """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
         from popgraph.backends.c.module import find_program
-        from popgraph.cli.print import options
         from popgraph.dialects.tile.work import contraction_flops
         from popgraph.passes.graphcore_to_tile import GraphcoreToTile
 
         module = self._module.clone()
         if compiler.level_of(module) != "tile":
-            compiler.lower(module, self._compilation, options(), until=GraphcoreToTile.name)
+            compiler.lower(module, self._compilation, self._options, until=GraphcoreToTile.name)
         flops = contraction_flops(module)
-        compiler.lower(module, self._compilation, options())
+        compiler.lower(module, self._compilation, self._options)
         return flops, find_program(module, "main")
 
     def _errors(self) -> dict[str, float]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options_here
+
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
@@ -23,6 +25,9 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    tuned: Tuned = Switch.ON,
 ) -> None:
     """
     Write a model as C sources and data, to be built into another program.
@@ -36,12 +41,11 @@ def command(
     """
     from popgraph import compiler
     from popgraph.cli import models
-    from popgraph.cli.print import options
 
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)
-    compiler.lower(module, compilation, options())
+    compiler.lower(module, compilation, options_here(winograd, schedule, tuned))
     output.mkdir(parents=True, exist_ok=True)
     for name, text in c_files(module).items():
         (output / name).write_text(text, "utf-8")

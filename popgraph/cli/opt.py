@@ -9,6 +9,7 @@ from zlib import crc32
 
 import typer
 
+from popgraph.cli.print import ScheduleFile
 from popgraph.support.errors import ParseError, PassError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def command(
     check: Annotated[
         bool, typer.Option(help="Run the module before and after each pass and compare.")
     ] = False,
+    schedule: ScheduleFile = None,
 ) -> None:
     """
     Run passes over IR text.
@@ -45,9 +47,12 @@ def command(
     from xdsl.utils.exceptions import ArgSpecParseError
 
     from popgraph import compiler
+    from popgraph.backends.c.schedule_file import read
     from popgraph.cli.print import check_pass
     from popgraph.passes.base import Compilation, Pass
     from popgraph.passes.pipeline import factories
+    from popgraph.passes.schedule_contractions import ScheduleContractions
+    from popgraph.passes.use_winograd import UseWinograd
     from popgraph.support.debug import Observer, Settings
 
     try:
@@ -64,8 +69,11 @@ def command(
     module = compiler.parse_ir(_text(file), compilation, str(file))
     settings = Settings.from_environment()
     observer = Observer(replace(settings, check=check or settings.check), (), _same_meaning)
+    schedules = () if schedule is None else read(schedule)
     for one in pipeline.passes:
         assert isinstance(one, Pass)
+        if isinstance(one, UseWinograd | ScheduleContractions):
+            one = replace(one, schedules=(*one.schedules, *schedules))
         with observer.watching(one, module, compilation.weights):
             one.run(compilation, module)
     typer.echo(str(module))

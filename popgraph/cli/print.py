@@ -36,6 +36,14 @@ Winograd = Annotated[
     Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
 ]
 
+ScheduleFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
+]
+Tuned = Annotated[
+    Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
+]
+
 
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
@@ -51,6 +59,8 @@ def command(
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
     winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    tuned: Tuned = Switch.ON,
 ) -> None:
     """
     Print a model as IR of any level, or as C.
@@ -77,7 +87,7 @@ def command(
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )
-        made = options(winograd)
+        made = options_here(winograd, schedule, tuned)
         compiler.lower(module, compilation, made, level=level, until=stop_after, observer=observer)
     if at == Level.C and not stop_after:
         typer.echo("\n".join(c_files(module).values()))
@@ -97,14 +107,24 @@ def check_pass(name: str) -> None:
         )
 
 
-def options(winograd: Switch = Switch.ON) -> Options:
-    """What the passes must know of this machine, and what the user wants of them."""
-    from popgraph.backends.c import host_target
+def options(
+    winograd: Switch = Switch.ON, schedule: Path | None = None, tuned: Switch = Switch.ON
+) -> Options:
+    """What the user wants of the passes."""
+    from popgraph.backends.c.schedule_file import read
     from popgraph.passes.pipeline import Options
 
-    target = host_target()
     return Options(
-        vector_bytes=target.vector_bytes,
-        registers=target.registers,
         winograd=winograd == Switch.ON,
+        schedules=() if schedule is None else read(schedule),
+        measured=None if tuned == Switch.ON else (),
     )
+
+
+def options_here(
+    winograd: Switch = Switch.ON, schedule: Path | None = None, tuned: Switch = Switch.ON
+) -> Options:
+    """The same, and what passes must know of this machine."""
+    from popgraph.compiler import for_this_machine
+
+    return for_this_machine(options(winograd, schedule, tuned))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from popgraph.backends.c.profile import Profile as Measured
     from popgraph.passes.base import Compilation
-    from popgraph.passes.pipeline import Training
+    from popgraph.passes.pipeline import Options
 
 ROUNDS = 20
 COLUMNS = ("us", "share", "GFLOP/s", "GB/s", "kernel", "from")
@@ -74,6 +76,9 @@ def command(
     html_file: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Keep a page with pictures.")
     ] = None,
+    winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    tuned: Tuned = Switch.ON,
 ) -> None:
     """
     Show which kernels a model spends its time in, and how much memory is in use when.
@@ -94,7 +99,8 @@ def command(
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)
-    found = report(str(model), module, compilation, threads, rounds)
+    made = options(winograd, schedule, tuned)
+    found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
     if json_file is not None:
         json_file.write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
@@ -110,15 +116,16 @@ def report(
     compilation: Compilation,
     threads: int,
     rounds: int,
-    training: Training | None = None,
+    options: Options | None = None,
 ) -> Report:
-    """Compiles the module, or a step that trains it, in place; measures it on random inputs."""
+    """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
     from popgraph import compiler
     from popgraph.backends.c.profile import Profile
-    from popgraph.cli.print import options
     from popgraph.cli.timing import made_up
+    from popgraph.passes.pipeline import Options
 
-    compiler.lower(module, compilation, replace(options(), training=training))
+    wanted = compiler.for_this_machine(options or Options())
+    compiler.lower(module, compilation, wanted)
     measured = Profile(module, compilation.weights, threads)
     measured.measure(made_up(measured.executable.inputs), rounds)
     return _described(name, module, measured, threads)

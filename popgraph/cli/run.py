@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Switch, Winograd
+from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
 from popgraph.support.errors import RunError
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ def command(
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
     winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    tuned: Tuned = Switch.ON,
 ) -> None:
     """
     Run a model once and show, or keep, what it gives.
@@ -58,7 +60,6 @@ def command(
     """
     from popgraph import compiler
     from popgraph.cli import models
-    from popgraph.passes.pipeline import Options
 
     keep = models.pairs(outputs or (), "--output")
     module, compilation = models.load(model)
@@ -71,8 +72,8 @@ def command(
         name: models.fitted(name, array, types[name]) if name in types else array
         for name, array in given.items()
     }
-    options = Options(winograd=winograd == Switch.ON)
-    runner = compiler.runner(module, compilation, options, backend.value, threads)
+    made = options(winograd, schedule, tuned)
+    runner = compiler.runner(module, compilation, made, backend.value, threads)
     _show(runner(arrays), keep)
 
 

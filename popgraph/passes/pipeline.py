@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from popgraph.dialects.tile.decisions import Decision
 from popgraph.passes.add_optimizer import AddOptimizer
 from popgraph.passes.assign_halos import AssignHalos
 from popgraph.passes.assign_layouts import AssignLayouts
@@ -32,6 +33,7 @@ from popgraph.passes.plan_memory import PlanMemory
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.tile_loops import TileLoops
 from popgraph.passes.use_winograd import UseWinograd
+from popgraph.support.errors import PassError
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,10 @@ class Options:
     registers: int = 32
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
+    schedules: tuple[str, ...] = ()
+    """How contractions are to run: `WHICH -> WAY`, as in `popgraph.dialects.tile.decisions`."""
+    measured: tuple[str, ...] | None = None
+    """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()
     """Names of passes to leave out; only those marked optional can be."""
 
@@ -111,12 +117,22 @@ def onnx_to_graphcore(options: Options) -> Pass:
     )
 
 
+def contraction_options(options: Options) -> tuple[int, int, tuple[str, ...], tuple[str, ...]]:
+    """What passes that decide about contractions know of the machine, and of decisions."""
+    return options.vector_bytes, options.registers, options.schedules, options.measured or ()
+
+
 def use_winograd(options: Options) -> Pass | None:
-    return UseWinograd(options.vector_bytes, options.registers) if options.winograd else None
+    if options.winograd:
+        return UseWinograd(*contraction_options(options))
+    for text in options.schedules:
+        if Decision.of(text).way.size:
+            raise PassError("a schedule asks for Winograd's transforms, which are off", text)
+    return None
 
 
 def schedule_contractions(options: Options) -> Pass:
-    return ScheduleContractions(options.vector_bytes, options.registers)
+    return ScheduleContractions(*contraction_options(options))
 
 
 def tile_loops(options: Options) -> Pass:
@@ -193,3 +209,10 @@ def planned(options: Options) -> Iterator[tuple[Step, Pass]]:
         made = step.make(options)
         if made is not None:
             yield step, made
+
+
+def earlier(pass_class: type[Pass]) -> list[Step]:
+    """What runs before a pass, at its level."""
+    places = [place for place, step in enumerate(PIPELINE) if step.pass_class is pass_class]
+    level = PIPELINE[places[0]].level
+    return [step for step in PIPELINE[: places[0]] if step.result == level]

@@ -19,6 +19,8 @@ from popgraph.dialects.tile.structured import element, maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_costs import TERMS, Choice, Estimate
+from popgraph.passes.contraction_ways import fitting, varied, way_of
+from popgraph.passes.decisions import Decisions
 from popgraph.passes.outline_kernels import structure_of
 from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.reduction_order import Order, orders
@@ -33,36 +35,70 @@ PLAIN_CYCLES = 3.0
 FEWEST = 4096
 """Contractions of fewer multiplications stay plain loops."""
 
+SHOWN = 3
+"""Fitting schedules that an error shows."""
+
 
 @dataclass(frozen=True)
 class ScheduleContractions(Pass):
     """
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
-    `vector_bytes` is the size of a vector register, `registers` how many there are.
+    `vector_bytes` is the size of a vector register, `registers` how many there are. `schedules` are
+    the user's decisions, `measured` those that were found by measuring (see `Decisions`).
     """
 
     name = "schedule-contractions"
     TOLERANCE = 1e-5
     vector_bytes: int = 64
     registers: int = 32
+    schedules: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
         chosen: dict[Hashable, Choice | None] = {}
         constants = Constants()
+        decisions = Decisions(self.schedules, self.measured)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 op = collapse(op)
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                key = structure_of(op), fixed
-                if key not in chosen:
-                    chosen[key] = choose(op, fixed, self.vector_bytes, self.registers)
-                choice = chosen[key]
+                choice = self._choice(op, fixed, decisions, chosen)
                 if choice is not None:
                     _apply(op, choice, packed)
             for result in op.results:
                 constants.holds(result)
+        decisions.check(winograd=False)
+
+    def _choice(
+        self,
+        op: tile.ContractOp,
+        fixed: tuple[bool, bool],
+        decisions: Decisions,
+        chosen: dict[Hashable, Choice | None],
+    ) -> Choice | None:
+        """What was decided, else what is cheapest by estimate."""
+        for asked in decisions.about(op, fixed):
+            way = asked.decision.way
+            if way.word:
+                asked.used = True
+            if way.word == "plain":
+                return None
+            if way.schedule:
+                found = candidates(op, fixed, self.vector_bytes, self.registers)
+                try:
+                    choice = fitting(op, way, found)
+                except ValueError as error:
+                    ways = [str(way_of(op, each)) for each in varied(found)[:SHOWN]]
+                    asked.refuse(op, str(error), ways)
+                else:
+                    asked.used = True
+                    return choice
+        key = structure_of(op), fixed
+        if key not in chosen:
+            chosen[key] = choose(op, fixed, self.vector_bytes, self.registers)
+        return chosen[key]
 
 
 def choose(
@@ -73,9 +109,22 @@ def choose(
 
     `fixed` tells which factors are known when the program is loaded.
     """
-    kind = lane_type([tensor(op.lhs).element_type])
-    if kind is None or prod(op.sizes) < FEWEST or indexed_dims(op.finish.block):
+    if prod(op.sizes) < FEWEST:
         return None
+    found = candidates(op, fixed, vector_bytes, registers)
+    best = min(found, key=lambda choice: choice.cycles, default=None)
+    if best is None or best.cycles > plain_cycles(op, vector_bytes):
+        return None
+    return best
+
+
+def candidates(
+    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+) -> list[Choice]:
+    """All that can be chosen; nothing where only plain loops will do."""
+    kind = lane_type([tensor(op.lhs).element_type])
+    if kind is None or indexed_dims(op.finish.block) or prod(op.sizes) == 0:
+        return []
     width = vector_bytes // lane_bytes(kind)
     estimates = [
         Estimate(op, order, factor, fixed[factor], dim, layout, width, registers)
@@ -84,15 +133,13 @@ def choose(
         for dim in range(op.parallel_rank)
         for layout in _layouts(op, order, factor, dim, width)
     ]
-    choices = [choice for estimate in estimates for choice in estimate.choices()]
-    best = min(choices, key=lambda choice: choice.cycles, default=None)
-    if best is None or best.cycles > _plain_cycles(op, width):
-        return None
-    return best
+    return [choice for estimate in estimates for choice in estimate.choices()]
 
 
-def _plain_cycles(op: tile.ContractOp, width: int) -> float:
+def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
     """An estimate of what the contraction costs without a schedule."""
+    kind = lane_type([tensor(op.lhs).element_type])
+    width = vector_bytes // lane_bytes(kind) if kind is not None else 1
     forms = [
         offset(tensor(value), map_, op.sizes)
         for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)

@@ -16,11 +16,13 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.readings import located, put_in_place
+from popgraph.passes.decisions import Decisions
+from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
@@ -76,39 +78,55 @@ class UseWinograd(Pass):
 
     Only when the window moves by one, the weights are known when the program is loaded, channels
     stand last, and the transforms cost less than they save. `vector_bytes` is the size of a vector
-    register, `registers` how many there are.
+    register, `registers` how many there are. `schedules` are the user's decisions, `measured`
+    those that were found by measuring (see `Decisions`).
     """
 
     name = "use-winograd"
     TOLERANCE = 1e-5
     vector_bytes: int = 64
     registers: int = 32
+    schedules: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
+        decisions = Decisions(self.schedules, self.measured)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
-                for number in (0, 1):
-                    if constants.holds((op.lhs, op.rhs)[number]):
-                        found = convolution(op, number)
-                        if found is not None:
-                            self._replace(compilation, found)
-                            break
+                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                choice = self._choice(op, fixed, decisions)
+                if choice is not None:
+                    _replace(compilation, choice)
             for result in op.results:
                 constants.holds(result)
+        decisions.check(winograd=True)
 
-    def _replace(self, compilation: Compilation, found: Convolution) -> None:
-        choice = min(self._choices(found), key=lambda choice: choice.cycles, default=None)
-        if choice is None or choice.cycles * GAIN > choice.direct:
-            return
-        weights, tiles, op = choice.transformed(compilation), choice.image(), found.op
-        for made in (*weights, *tiles):
-            made.location = op.location
-            Rewriter.insert_op(made, InsertPoint.before(op))
-        image = tiles[0].output if tiles else found.image
-        product = choice.convolution(image, weights[-1].results[0])
-        located(product, op)
-        put_in_place(op, product)
+    def _choice(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions
+    ) -> Choice | None:
+        """What was decided, else what is cheapest by estimate; None for a sum."""
+        found = self.choices(op, fixed)
+        for asked in decisions.about(op, fixed):
+            way = asked.decision.way
+            if not way.size:
+                return None
+            fits = [choice for choice in found if choice.fits(way)]
+            if fits:
+                asked.used = True
+                return fits[0]
+            ways = [str(choice.way) for choice in found] or ["estimate"]
+            asked.refuse(op, "the convolution cannot be computed like this", ways)
+        best = found[0] if found else None
+        return best if best and best.cycles * GAIN <= best.direct else None
+
+    def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> list[Choice]:
+        """All tiles that a contraction can be cut into, the cheapest by estimate first."""
+        for number in (0, 1):
+            found = convolution(op, number) if fixed[number] else None
+            if found is not None:
+                return sorted(self._choices(found), key=lambda choice: choice.cycles)
+        return []
 
     def _choices(self, found: Convolution) -> Iterator[Choice]:
         width = self.vector_bytes // lane_bytes(found.kind)
@@ -125,6 +143,17 @@ class UseWinograd(Pass):
                     yield choice
                 elif blocks < FEW:
                     yield replace(choice, at_once=True)
+
+
+def _replace(compilation: Compilation, choice: Choice) -> None:
+    weights, tiles, op = choice.transformed(compilation), choice.image(), choice.found.op
+    image = tiles[0].output if tiles else choice.found.image
+    new = choice.convolution(image, weights[-1].results[0])
+    new.location = op.location
+    for made in (*weights, *tiles):
+        made.location = op.location
+        Rewriter.insert_op(made, InsertPoint.before(op))
+    put_in_place(op, new)
 
 
 @dataclass(frozen=True)
@@ -206,6 +235,14 @@ class Choice:
     vectors: int
     rows: int
     width: int
+
+    @property
+    def way(self) -> Way:
+        """The choice in words."""
+        return Way(size=self.size, tiles=self.tiles)
+
+    def fits(self, way: Way) -> bool:
+        return way.size == self.size and way.tiles in (0, self.tiles)
 
     @property
     def direct(self) -> float:

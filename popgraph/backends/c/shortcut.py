@@ -11,6 +11,7 @@ from pathlib import Path
 
 from popgraph.backends.c import program_key
 from popgraph.backends.c.executable import CExecutable, build_again
+from popgraph.backends.c.measured import measured_text
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.program_file import trim, write_whole
 from popgraph.backends.c.program_key import is_watched
@@ -75,7 +76,7 @@ def _key(path: Path, state: State, options: object) -> str:
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
-    facts = (str(path), state, host_target(), environment)
+    facts = (str(path), state, host_target(), measured_text(), environment)
     return digest(MAGIC, made_of, machine(), described, repr(facts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -112,6 +113,21 @@ class ScheduleAttr(ParametrizedAttribute):
         """The schedule with these fields; the rare ones may be left out."""
         numbers = cls.RARE | numbers
         return cls(*(IntAttr(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)))
+
+    @classmethod
+    def of_text(cls, text: str) -> ScheduleAttr:
+        """The schedule that is printed like this, its fields in any order; else ValueError."""
+        pairs = re.findall(r"(\w+) (-?\d+)", text)
+        numbers = {name: int(number) for name, number in pairs}
+        missing = [name for name in cls.FIELDS if name not in numbers]
+        unknown = numbers.keys() - {*cls.FIELDS, *cls.RARE}
+        if missing or unknown:
+            fault = f"has no {missing[0]}" if missing else f"cannot have {min(unknown)}"
+            raise ValueError(f"a schedule of this form {fault}")
+        try:
+            return cls.of(**numbers)
+        except VerifyException as error:
+            raise ValueError(str(error)) from error
 
     @property
     def numbers(self) -> dict[str, int]:

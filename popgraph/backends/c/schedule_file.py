@@ -1,0 +1,80 @@
+"""Where do decisions about contractions stand: a person's file, and what was measured here?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from popgraph.backends.c.measured import measured_file, place_in
+from popgraph.backends.c.program_file import write_whole
+from popgraph.backends.c.toolchain import cache_directory
+from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
+from popgraph.support.errors import ParseError
+
+ROWS = "schedules"
+CONTRACTION, OP, WAY = "contraction", "op", "schedule"
+
+Row = dict[str, Any]
+"""One decision in a file: what `Decision` needs, and whatever else a reader wants to know."""
+
+
+def rows_of(path: Path) -> list[Row]:
+    """The rows of a file; ParseError when it is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ParseError(f"the schedules cannot be read: {error}", str(path)) from error
+    rows = found.get(ROWS) if isinstance(found, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        what = f"a file of schedules is a JSON object with a list {ROWS!r}"
+        raise ParseError(what, str(path), "`popgraph schedules MODEL` prints one to begin with")
+    return rows
+
+
+def read(path: Path) -> tuple[str, ...]:
+    """The decisions of a file, as options want them."""
+    rows = enumerate(rows_of(path))
+    return tuple(str(_decision(row, f"{path}, schedule {number + 1}")) for number, row in rows)
+
+
+def _decision(row: Row, where: str) -> Decision:
+    which = [row.get(name) for name in (CONTRACTION, OP)]
+    way = row.get(WAY)
+    if [isinstance(one, str) for one in which].count(True) != 1 or not isinstance(way, str):
+        what = f"a schedule has {CONTRACTION!r} or {OP!r}, not both, and {WAY!r}, all texts"
+        raise ParseError(what, where)
+    name = which[0] if which[1] is None else f"{BY_NAME}{which[1]}"
+    try:
+        return Decision(str(name), Way.of(way))
+    except ValueError as error:
+        raise ParseError(str(error), where, f"a way is {FORMS}") from error
+
+
+def text_of(rows: Iterable[Mapping[str, object]]) -> str:
+    """The file with these rows."""
+    return json.dumps({ROWS: list(rows)}, indent=1) + "\n"
+
+
+# What was measured on this machine
+
+
+def measured() -> tuple[str, ...]:
+    """What `popgraph tune` found on this machine; nothing when there is any doubt about it."""
+    path = measured_file()
+    with suppress(ParseError):
+        return () if path is None else read(path)
+    return ()
+
+
+def keep_measured(rows: Iterable[Row]) -> Path:
+    """Adds to what was measured, in place of what was measured of the same contractions before."""
+    path, old = place_in(cache_directory()), measured_file()
+    kept: dict[object, Row] = {}
+    with suppress(ParseError):
+        kept = {row.get(CONTRACTION): row for row in rows_of(old or path)}
+    kept |= {row[CONTRACTION]: row for row in rows}
+    write_whole(path, [text_of(kept.values()).encode()])
+    return path

@@ -1,0 +1,80 @@
+"""`popgraph tune`: which schedules are really the fastest for a model on this machine?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.cli.print import Switch, Winograd
+
+if TYPE_CHECKING:
+    from popgraph.cli.tuning import Tuning
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 10.0,
+    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    few: Annotated[int, typer.Option(min=2, help="How many ways are tried of each.")] = 6,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Keep them here, too."),
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    ] = None,
+    winograd: Winograd = Switch.ON,
+) -> None:
+    """
+    Measure the ways that the cost model likes best, and keep the fastest for this machine.
+
+    \b
+    popgraph tune model.onnx
+    popgraph tune model.onnx --dim N=1 --seconds 60 --threads 2 -o schedules.json
+
+    Whatever is compiled on this machine later takes what was measured, if it has the same
+    contractions; --tuned off leaves it. The model is compiled once per way that is tried; these
+    programs run in turn, every kernel alone, on the memory that the one before it left, and the
+    fastest of all rounds counts.
+    """
+    from popgraph.backends.c.schedule_file import keep_measured, text_of
+    from popgraph.cli import models
+    from popgraph.cli.report import note
+    from popgraph.cli.timing import pin
+    from popgraph.cli.tuning import Tuning
+    from popgraph.compiler import for_this_machine
+    from popgraph.passes.pipeline import Options
+
+    pin(threads)
+    module, compilation = models.load(model)
+    models.specialise(module, compilation, models.sizes(dim or ()))
+    models.check_static(module)
+    options = for_this_machine(Options(winograd=winograd == Switch.ON, measured=()))
+    tuning = Tuning(module, compilation, options, threads, few)
+    tuning.measure(seconds)
+    tuning.decide(seconds / 4)
+    rows = [each.row() for each in tuning.contenders]
+    path = keep_measured(rows)
+    if output is not None:
+        output.write_text(text_of(rows), "utf-8")
+    typer.echo(text(str(model), tuning))
+    note(f"kept in {path}")
+
+
+def text(model: str, tuning: Tuning) -> str:
+    """The contractions, those that take longest first, and the whole model."""
+    from popgraph.cli.report import table
+
+    rows: list[tuple[str, ...]] = [("before us", "after us", "before / after", "which", "now")]
+    for each in sorted(tuning.contenders, key=lambda each: -each.before):
+        name = ", ".join(each.found.names[:3]) or each.found.text.split(";")[0]
+        more = " ..." * (len(each.found.names) > 3)
+        now = str(each.way) if each.best else "as it was"
+        ratio = each.before / each.after if each.after else 1.0
+        times = (f"{each.before / 1e3:9.1f}", f"{each.after / 1e3:8.1f}", f"{ratio:14.2f}")
+        rows.append((*times, name + more, now))
+    whole = f"{model}: {tuning.before / 1e3:.1f} us before, {tuning.after / 1e3:.1f} us after"
+    refused = "; together they are no faster: everything stays as it was" * tuning.in_vain
+    return f"{whole}{refused}\n\n{table(rows)}"

@@ -1,0 +1,191 @@
+"""Can a person decide about contractions, and is what was measured used later?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from popgraph.backends.c import shortcut
+from popgraph.backends.c.schedule_file import keep_measured, measured, read, text_of
+from popgraph.backends.c.target import host_target
+from popgraph.cli import app, timing
+from popgraph.compiler import for_this_machine
+from popgraph.passes.pipeline import Options, planned
+from popgraph.support.errors import ParseError
+
+TEXT = """
+opset 21
+
+graph net(x: f32[N, 64]) -> (y: f32[N, 40]) {
+    weight w: f32[64, 40] = he_normal(seed=1)
+    p = MatMul(x, w)
+    y = Relu(p)
+}
+"""
+DIM = ("--dim", "N=8")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(timing, "pin", lambda threads: None)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    path = tmp_path / "net.pgraph"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def rows(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(text)["schedules"]
+    return found
+
+
+def decided(model: str, *arguments: str) -> str:
+    """The line of the contraction when everything is decided."""
+    arguments = (*DIM, "--stop-after", "schedule-contractions", *arguments)
+    lines = call("print", model, *arguments).splitlines()
+    (found,) = (line for line in lines if "tile.contract" in line)
+    return found
+
+
+def odd(way: str) -> str:
+    """A way that no cost model takes."""
+    return way.replace("chunk 256", "chunk 7")
+
+
+def in_ir(way: str) -> str:
+    return "schedule " + way.partition("#tile.schedule")[2]
+
+
+def test_printed_choices_can_be_edited(model: str, tmp_path: Path) -> None:
+    (row,) = rows(call("schedules", model, *DIM, "--few", "3"))
+    assert row["ops"] == ["p"] and len(row["others"]) == 3
+    assert in_ir(row["schedule"]) in decided(model)
+    file = tmp_path / "schedules.json"
+    call("schedules", model, *DIM, "-o", str(file))
+    file.write_text(file.read_text().replace("chunk 256", "chunk 7"))
+    assert in_ir(odd(row["schedule"])) in decided(model, "--schedule", str(file))
+    by_name = text_of([{"op": "p", "schedule": odd(row["schedule"])}])
+    file.write_text(by_name)
+    assert in_ir(odd(row["schedule"])) in decided(model, "--schedule", str(file))
+
+
+def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(text_of([{"op": "q", "schedule": "plain"}]))
+    tile = tmp_path / "net.mlir"
+    tile.write_text(call("print", model, *DIM, "--stop-after", "assign-halos"))
+    commands = [
+        ("run", model, "--random", *DIM),
+        ("print", model, "--at", "tile", *DIM),
+        ("bench", model, "--seconds", "0", *DIM),
+        ("profile", model, *DIM),
+        ("emit", model, "-o", str(tmp_path / "c"), *DIM),
+        ("opt", str(tile), "-p", "schedule-contractions"),
+    ]
+    for command in commands:
+        result = CliRunner().invoke(app, [*command, "--schedule", str(file)])
+        assert result.exit_code == 1, command
+        assert "a contraction that this model does not have" in result.output, command
+        assert "it has " in result.output
+
+
+def test_values_do_not_depend_on_it(model: str, tmp_path: Path) -> None:
+    (row,) = rows(call("schedules", model, *DIM))
+    found = []
+    for number, way in enumerate([row["schedule"], odd(row["schedule"]), "plain"]):
+        file, result = tmp_path / "schedules.json", tmp_path / f"{number}.npy"
+        file.write_text(text_of([{"contraction": row["contraction"], "schedule": way}]))
+        arguments = (*DIM, "-o", f"y={result}", "--schedule", str(file))
+        call("run", model, "--random", *arguments)
+        found.append(np.load(result))
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-5, atol=1e-6)
+
+
+FAULTS: dict[str, str] = {
+    "[1]": "a file of schedules is a JSON object with a list 'schedules'",
+    "{": "the schedules cannot be read",
+    '{"schedules": [{"schedule": "plain"}]}': "a schedule has 'contraction' or 'op', not both",
+    '{"schedules": [{"op": "p", "schedule": "quick"}]}': "'quick' is no way to run a contraction",
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_files_that_say_nothing(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    file.write_text(text)
+    with pytest.raises(ParseError) as caught:
+        read(file)
+    assert FAULTS[text] in caught.value.what
+    assert str(file) in caught.value.where
+
+
+def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "tuned.json"
+    text = call("tune", model, *DIM, "--seconds", "0.2", "--few", "3", "-o", str(file))
+    assert "us before" in text and " p " in text
+    (row,) = rows(file.read_text())
+    assert len(row["microseconds"]) == 3 and row["schedule"] in row["microseconds"]
+    assert measured() == (f"{row['contraction']} -> {row['schedule']}",) == read(file)
+    before = decided(model)
+    assert in_ir(row["schedule"]) in before
+
+    keep_measured([row | {"schedule": odd(row["schedule"])}])
+    assert in_ir(odd(row["schedule"])) in decided(model)
+    assert "chunk 7" not in decided(model, "--tuned", "off")
+    (listed,) = rows(call("schedules", model, *DIM))
+    assert listed["contraction"] == row["contraction"]
+
+
+def keys(path: Path) -> Callable[[], tuple[str, str]]:
+    """What programs and shortcuts to them are found by."""
+
+    def found() -> tuple[str, str]:
+        options = for_this_machine(Options())
+        passes = [repr(made) for _, made in planned(options)]
+        return repr(passes), shortcut._key(path, (1, 2), None)
+
+    return found
+
+
+def test_another_choice_is_another_program(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from popgraph.backends.c import program_key
+
+    monkeypatch.setenv(program_key.SWITCH, "1")
+    monkeypatch.setattr(program_key, "sources", lambda: "the same")
+    now = keys(Path(model))
+    first = now()
+    assert all(first) and first == now()
+    keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
+    second = now()
+    assert all(old != new for old, new in zip(first, second, strict=True))
+    keep_measured([{"contraction": "f32 ...", "schedule": "winograd 4"}])
+    assert all(old != new for old, new in zip(second, now(), strict=True))
+
+
+def test_damaged_measurements_are_as_none(tmp_path: Path) -> None:
+    path = keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
+    assert len(measured()) == 1
+    path.write_text("{")
+    assert measured() == ()
+    assert for_this_machine(Options()).vector_bytes == host_target().vector_bytes
+    keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
+    assert len(measured()) == 1

@@ -1,0 +1,176 @@
+"""Can everything about a contraction be decided, and does what cannot be end in a clear error?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.builder import dsl
+from popgraph.cli.schedules import alternatives_of, undecided
+from popgraph.compiler import lower
+from popgraph.dialects import tile
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.decisions import Decision, Way
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.schedule_contractions import ScheduleContractions
+from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.use_winograd import UseWinograd
+from popgraph.support.errors import ErrorGroup, PassError
+
+CONVOLUTION = """
+opset 21
+graph net(x: f32[1, 8, 4, 3]) -> (y: f32[1, 16, 4, 3]) {
+    weight w: f32[16, 8, 3, 3] = he_normal(seed=1)
+    c = Conv(x, w, pads=[1, 1, 1, 1])
+    y = Relu(c)
+}
+"""
+PRODUCT = """
+opset 21
+graph net(x: f32[6, 10]) -> (y: f32[6, 9]) {
+    weight w: f32[10, 9] = he_normal(seed=1)
+    p = MatMul(x, w)
+    y = Relu(p)
+}
+"""
+OPTIONS = Options(vector_bytes=16, registers=16, measured=())
+SCHEDULE = "#tile.schedule<vector 1, vectors 2, rows 0, block 3, chunk 256, width 4>"
+
+
+def model(text: str) -> tuple[ModuleOp, Compilation]:
+    """Ready for decisions."""
+    document = dsl.parse(text)
+    compilation = Compilation(document.weights)
+    return undecided(document.module, compilation, OPTIONS), compilation
+
+
+def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> ModuleOp:
+    """The model after the passes that decide."""
+    module, compilation = model(text)
+    for each in (UseWinograd, ScheduleContractions):
+        each(16, 16, schedules, measured).run(compilation, module)
+    return module
+
+
+def schedule_of(module: ModuleOp) -> str:
+    """The schedule of the only contraction that has one; empty when there is none."""
+    ops = [op for op in module.walk() if isinstance(op, tile.ContractOp)]
+    return "".join(str(op.schedule) for op in ops if op.schedule is not None)
+
+
+def key(text: str) -> str:
+    (found,) = alternatives_of(model(text)[0], OPTIONS)
+    return found.text
+
+
+@pytest.mark.parametrize("text", [CONVOLUTION, PRODUCT])
+def test_every_way_gives_the_same(text: str) -> None:
+    """Whatever the cost model thinks of it."""
+    before, compilation = model(text)
+    (found,) = alternatives_of(before, OPTIONS)
+    assert len(found.ways) > 10
+    kinds = {(way.word, way.size, way.factor, way.packed, way.order) for way, _ in found.ways}
+    assert len(kinds) > 3
+    for way, _ in found.ways:
+        decision = str(Decision(found.text, way))
+        assert Decision.of(decision) == Decision(found.text, way)
+        after = before.clone()
+        for each in (UseWinograd, ScheduleContractions):
+            each(16, 16, (decision,)).run(compilation, after)
+        wanted = way.schedule or ("tile.winograd" if way.size else "")
+        assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
+        TileLoops(16).run(compilation, after)
+        check_ir(after)
+        assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
+
+
+def test_plain_loops_and_sums_can_be_wanted() -> None:
+    assert "tile.winograd" in str(decided(CONVOLUTION, "op c -> winograd 2"))
+    for way in ("plain", "estimate"):
+        module = decided(CONVOLUTION, f"op c -> {way}")
+        assert "tile.winograd" not in str(module)
+        assert bool(schedule_of(module)) == (way == "estimate")
+
+
+def test_what_is_no_matter_of_layout_is_free() -> None:
+    odd = SCHEDULE.replace("block 3, chunk 256", "block 2, chunk 5").replace(">", ", inside 1>")
+    assert schedule_of(decided(PRODUCT, f"op p -> rhs packed, {odd}")) == odd
+
+
+def test_an_own_decision_counts_more_than_a_measured_one() -> None:
+    measured = (f"{key(PRODUCT)} -> rhs packed, {SCHEDULE}",)
+    assert schedule_of(decided(PRODUCT, measured=measured)) == SCHEDULE
+    for which in ("op p", key(PRODUCT)):
+        assert not schedule_of(decided(PRODUCT, f"{which} -> plain", measured=measured))
+
+
+def test_what_was_measured_and_does_not_fit_is_left() -> None:
+    foreign = ("f32 [d0: 2] sum [d1: 2]; ... -> plain", f"{key(PRODUCT)} -> winograd 4")
+    assert str(decided(PRODUCT, measured=foreign)) == str(decided(PRODUCT))
+    wide = SCHEDULE.replace("width 4", "width 16")
+    measured = (f"{key(PRODUCT)} -> rhs packed, {wide}",)
+    assert str(decided(PRODUCT, measured=measured)) == str(decided(PRODUCT))
+
+
+def refused(text: str, *schedules: str) -> PassError:
+    with pytest.raises(PassError) as caught:
+        decided(text, *schedules)
+    return caught.value
+
+
+def test_a_schedule_that_does_not_fit() -> None:
+    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('vector 1', 'vector 7')}")
+    assert "vector 7" in error.what and "cannot run like that" in error.what
+    assert error.where == "op p (p)"
+    fits = error.hint.removeprefix("what fits, the best by estimate first: ").split("; ")
+    assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == Way.of(fits[0]).schedule
+    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('block 3', 'block 99')}")
+    assert error.what.endswith("registers hold a block of at most 6")
+    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('width 4', 'breadth 4')}")
+    assert error.what.endswith("a schedule of this form has no width")
+
+
+def test_tiles_that_do_not_fit() -> None:
+    error = refused(CONVOLUTION, "op c -> winograd 3")
+    assert "'winograd 3' does not fit" in error.what
+    assert "winograd 2, tiles" in error.hint
+    error = refused(PRODUCT, "op p -> winograd 2")
+    assert "what is no 3x3 convolution" in error.what or "does not fit" in error.what
+
+
+def test_a_contraction_that_is_not_there() -> None:
+    error = refused(PRODUCT, "op q -> plain")
+    assert error.what == "a schedule is given for a contraction that this model does not have"
+    assert error.where == "op q"
+    assert error.hint == "it has op p; `popgraph schedules` prints all"
+
+
+def test_several_mistakes_are_reported_together() -> None:
+    with pytest.raises(ErrorGroup) as caught:
+        decided(PRODUCT, "op q -> plain", f"{key(CONVOLUTION)} -> plain")
+    assert len(caught.value.errors) == 2
+
+
+@pytest.mark.parametrize("text", ["plain", "op p -> quick", "op p -> both, #tile.schedule<>"])
+def test_texts_that_say_nothing(text: str) -> None:
+    assert "a way is plain, estimate" in refused(PRODUCT, text).hint
+
+
+def test_transforms_cannot_be_wanted_and_switched_off() -> None:
+    options = replace(OPTIONS, winograd=False, schedules=("op c -> winograd 4",))
+    with pytest.raises(PassError, match="which are off"):
+        list(planned(options))
+
+
+def test_decisions_go_all_the_way_down() -> None:
+    document = dsl.parse(PRODUCT)
+    options = replace(OPTIONS, schedules=(f"op p -> rhs packed, {SCHEDULE}",))
+    module, compilation = document.module, Compilation(document.weights)
+    lower(module, compilation, options, until=ScheduleContractions.name)
+    assert schedule_of(module) == SCHEDULE
+    assert ScheduleAttr.of_text(SCHEDULE).numbers["block"] == 3
