@@ -96,7 +96,7 @@ class Tuning:
             self.contenders.append(Contender(found, ways, [0] * len(ways)))
         self._mark()
         most = max((len(each.ways) for each in self.contenders), default=1)
-        self._programs = [self._program(self._ranked(rank)) for rank in range(most)]
+        self._programs = [self._program(self.contenders, rank) for rank in range(most)]
         self.before = self.after = 0
         self.in_vain = False
         """Whether the fastest ways made the whole no faster."""
@@ -114,12 +114,10 @@ class Tuning:
     def _rank(each: Contender, rank: int) -> int:
         return rank if rank < len(each.ways) else 0
 
-    def _ranked(self, rank: int) -> list[int]:
-        return [self._rank(each, rank) for each in self.contenders]
-
-    def _program(self, chosen: Sequence[int]) -> Profile:
-        """The model with a way of every contraction."""
-        pairs = zip(self.contenders, chosen, strict=True)
+    def _program(self, contenders: Sequence[Contender], rank: int | None = None) -> Profile:
+        """The model with ways of one rank, else with the best."""
+        ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
+        pairs = zip(contenders, ranks, strict=True)
         decisions = tuple(str(Decision(one.found.text, one.ways[way])) for one, way in pairs)
         module = self._module.clone()
         compiler.lower(module, self._compilation, replace(self._options, schedules=decisions))
@@ -135,11 +133,16 @@ class Tuning:
                 each.times[at] = min(each.times[at] or taken, taken)
 
     def decide(self, seconds: float) -> None:
-        """Takes the fastest ways, if they make the whole faster than it was."""
+        """
+        Takes the fastest ways, if they make the whole faster than it was.
+
+        What has no time of its own, as it is part of another kernel, stays undecided.
+        """
+        self.contenders = [each for each in self.contenders if all(each.times)]
         for each in self.contenders:
             fastest = min(range(len(each.ways)), key=each.times.__getitem__)
             each.best = fastest if each.times[fastest] * GAIN < each.before else 0
-        programs = [self._programs[0], self._program([each.best for each in self.contenders])]
+        programs = [self._programs[0], self._program(self.contenders)]
         _race(programs, seconds)
         self.before, self.after = (program.total for program in programs)
         if self.after > self.before:
