@@ -206,8 +206,7 @@ class Estimate:
             loads += columns * (block if rows and scalars.uses(rows.last) else 1)
         else:
             loads += self._scalar_loads(rows, scalars, block)
-        step = max(work / 2, loads / 2, 4.0) + 0.5 + far
-        step = max(step, self._fill(columns, terms))
+        step = max(max(work / 2, loads / 2, 4.0) + far, self._fill(columns, terms)) + 0.5
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
