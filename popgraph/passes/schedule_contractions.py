@@ -60,44 +60,49 @@ class ScheduleContractions(Pass):
         chosen: dict[Hashable, Choice | None] = {}
         constants = Constants()
         decisions = Decisions(self.schedules, self.measured)
+        possible: dict[Hashable, list[Choice]] = {}
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 op = collapse(op)
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                choice = self._choice(op, fixed, decisions, chosen)
+                choice = self._decided(op, fixed, decisions, possible, chosen)
                 if choice is not None:
                     _apply(op, choice, packed)
             for result in op.results:
                 constants.holds(result)
         decisions.check(winograd=False)
 
-    def _choice(
+    def _decided(
         self,
         op: tile.ContractOp,
         fixed: tuple[bool, bool],
         decisions: Decisions,
+        possible: dict[Hashable, list[Choice]],
         chosen: dict[Hashable, Choice | None],
     ) -> Choice | None:
         """What was decided, else what is cheapest by estimate."""
+        key = structure_of(op), fixed
+        machine = self.vector_bytes, self.registers
         for asked in decisions.about(op, fixed):
             way = asked.decision.way
             if way.word:
                 asked.used = True
             if way.word == "plain":
                 return None
-            if way.schedule:
-                found = candidates(op, fixed, self.vector_bytes, self.registers)
-                try:
-                    choice = fitting(op, way, found)
-                except ValueError as error:
-                    ways = [str(way_of(op, each)) for each in varied(found)[:SHOWN]]
-                    asked.refuse(op, str(error), ways)
-                else:
-                    asked.used = True
-                    return choice
-        key = structure_of(op), fixed
+            if not way.schedule:
+                continue
+            if key not in possible:
+                possible[key] = candidates(op, fixed, *machine)
+            try:
+                choice = fitting(op, way, possible[key])
+            except ValueError as error:
+                ways = [str(way_of(op, each)) for each in varied(possible[key])[:SHOWN]]
+                asked.refuse(op, str(error), ways)
+            else:
+                asked.used = True
+                return choice
         if key not in chosen:
-            chosen[key] = choose(op, fixed, self.vector_bytes, self.registers)
+            chosen[key] = choose(op, fixed, *machine)
         return chosen[key]
 
 
