@@ -54,7 +54,7 @@ def command(
     options = for_this_machine(Options(winograd=winograd == Switch.ON, measured=()))
     tuning = Tuning(module, compilation, options, threads, few)
     tuning.measure(seconds)
-    tuning.decide(seconds / 4)
+    tuning.decide(seconds / 2)
     rows = [each.row() for each in tuning.contenders]
     path = keep_measured(rows)
     if output is not None:

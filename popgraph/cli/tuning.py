@@ -10,7 +10,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 
 from popgraph import compiler
-from popgraph.backends.c.profile import Profile
+from popgraph.backends.c.profile import UNKNOWN, Profile
 from popgraph.cli.profile import source
 from popgraph.cli.schedules import alternatives_of, undecided
 from popgraph.cli.timing import made_up
@@ -93,7 +93,7 @@ class Tuning:
         self.contenders: list[Contender] = []
         for found in alternatives_of(self._module, options):
             ways = shortlist(found, few)
-            self.contenders.append(Contender(found, ways, [0] * len(ways)))
+            self.contenders.append(Contender(found, ways, [UNKNOWN] * len(ways)))
         self._mark()
         most = max((len(each.ways) for each in self.contenders), default=1)
         self._programs = [self._program(self.contenders, rank) for rank in range(most)]
@@ -130,7 +130,7 @@ class Tuning:
             for number, taken in _times(program):
                 each = self.contenders[number]
                 at = self._rank(each, rank)
-                each.times[at] = min(each.times[at] or taken, taken)
+                each.times[at] = min(each.times[at], taken)
 
     def decide(self, seconds: float) -> None:
         """
@@ -138,12 +138,12 @@ class Tuning:
 
         What has no time of its own, as it is part of another kernel, stays undecided.
         """
-        self.contenders = [each for each in self.contenders if all(each.times)]
+        self.contenders = [each for each in self.contenders if UNKNOWN not in each.times]
         for each in self.contenders:
             fastest = min(range(len(each.ways)), key=each.times.__getitem__)
             each.best = fastest if each.times[fastest] * GAIN < each.before else 0
-        programs = [self._programs[0], self._program(self.contenders)]
-        _race(programs, seconds)
+        programs = [self._program(self.contenders, 0), self._program(self.contenders)]
+        _race(programs, seconds, call_by_call=False)
         self.before, self.after = (program.total for program in programs)
         if self.after > self.before:
             self.in_vain = True
@@ -151,12 +151,12 @@ class Tuning:
                 each.best = 0
 
 
-def _race(programs: Sequence[Profile], seconds: float) -> None:
+def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = True) -> None:
     inputs = made_up(programs[0].executable.inputs)
     end, rounds = time.perf_counter() + seconds, 0
     while rounds < ROUNDS or time.perf_counter() < end:
         for program in programs:
-            program.measure(inputs, 1)
+            program.measure(inputs, 1, call_by_call=call_by_call)
         rounds += 1
 
 

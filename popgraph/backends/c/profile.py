@@ -62,14 +62,18 @@ class Profile:
         *self._timings, self._empty = [
             Timing(load(path, single.sym_name.data)[1]) for single in singles
         ]
+        self._now = [self._whole]
         self.executable = CExecutable(layout.table, (prepare, self._run), weights, threads)
 
     def _run(self, memory: int) -> None:
-        for timing in (self._whole, self._empty, *self._timings):
+        for timing in self._now:
             timing.measure(self._clock, memory)
 
-    def measure(self, inputs: Mapping[str, Array], rounds: int) -> None:
-        """Runs the program `rounds` times as a whole and as often call by call."""
+    def measure(
+        self, inputs: Mapping[str, Array], rounds: int, *, call_by_call: bool = True
+    ) -> None:
+        """Runs the program `rounds` times as a whole and, if so wished, as often call by call."""
+        self._now = [self._whole, self._empty, *(self._timings if call_by_call else ())]
         for _ in range(rounds):
             self.executable.run(inputs)
 
