@@ -62,7 +62,7 @@ class Profile:
         *self._timings, self._empty = [
             Timing(load(path, single.sym_name.data)[1]) for single in singles
         ]
-        self._now = [self._whole]
+        self._now = [self._whole, self._empty, *self._timings]
         self.executable = CExecutable(layout.table, (prepare, self._run), weights, threads)
 
     def _run(self, memory: int) -> None:
