@@ -69,7 +69,8 @@ class Asked:
         """Notes that `op` cannot run like this, and what it could do."""
         if self.forced and not self.refusals:
             text = "; ".join(fitting) or "nothing but `plain`"
-            where = f"{self.decision.which}{f' ({name_of(op)})' * bool(name_of(op))}"
+            which, name = self.decision.which, name_of(op)
+            where = f"{which} ({name})" if name and which != BY_NAME + name else which
             what = f"the schedule {str(self.decision.way)!r} does not fit: {why}"
             self.refusals.append(
                 PassError(what, where, f"what fits, the best by estimate first: {text}")

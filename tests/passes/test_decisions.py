@@ -126,10 +126,13 @@ def refused(text: str, *schedules: str) -> PassError:
 def test_a_schedule_that_does_not_fit() -> None:
     error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('vector 1', 'vector 7')}")
     assert "vector 7" in error.what and "cannot run like that" in error.what
-    assert error.where == "op p (p)"
+    assert error.where == "op p"
     fits = error.hint.removeprefix("what fits, the best by estimate first: ").split("; ")
     assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == Way.of(fits[0]).schedule
-    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('block 3', 'block 99')}")
+    error = refused(
+        PRODUCT, f"{key(PRODUCT)} -> rhs packed, {SCHEDULE.replace('block 3', 'block 99')}"
+    )
+    assert error.where == f"{key(PRODUCT)} (p)"
     assert error.what.endswith("registers hold a block of at most 6")
     error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('width 4', 'breadth 4')}")
     assert error.what.endswith("a schedule of this form has no width")
