@@ -120,7 +120,7 @@ class Estimate:
             forms.append(form)
         groups = group_loops(dims, self.op.sizes, forms)
         groups = [group for group in groups if self._joined(group, form)]
-        for group in [None, *groups]:
+        for group in [None, *reversed(groups)]:  # Of equals, the one with the nearest neighbours.
             yield self._choice(group)
             if self.terms > TERMS and self._late(group, self._block(group)):
                 yield self._choice(group, sweep=True)
