@@ -27,6 +27,7 @@ from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
+from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
 GAIN = 1.1
@@ -68,6 +69,9 @@ FAR = 24 * 1024 * 1024
 FAR_FILL = 8.0
 """Bytes that come from memory in a cycle."""
 
+WEIGHT_CYCLES = 12.0
+"""What a vector of transformed weights costs, when that is done every time."""
+
 
 @dataclass(frozen=True)
 class UseWinograd(Pass):
@@ -76,8 +80,9 @@ class UseWinograd(Pass):
 
     y = contract x, w  ->  u = G w G^T; y = tile.winograd x, u
 
-    Only when the window moves by one, the weights are known when the program is loaded, channels
-    stand last, and the transforms cost less than they save. `vector_bytes` is the size of a vector
+    Only when the window moves by one, channels stand last, and the transforms cost less than they
+    save: also those of the weights, if they are not known when the program is loaded. The gradient
+    of such a convolution's images is such a convolution. `vector_bytes` is the size of a vector
     register, `registers` how many there are. `schedules` are the user's decisions, `measured`
     those that were found by measuring (see `Decisions`).
     """
@@ -122,9 +127,10 @@ class UseWinograd(Pass):
 
     def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> list[Choice]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
-        for number in (0, 1):
-            found = convolution(op, number) if fixed[number] else None
+        for number in sorted((0, 1), key=lambda number: not fixed[number]):
+            found = convolution(op, number)
             if found is not None:
+                found = replace(found, fixed=fixed[number])
                 return sorted(self._choices(found), key=lambda choice: choice.cycles)
         return []
 
@@ -167,6 +173,8 @@ class Convolution:
     """From (row, column, channel before, channel behind)."""
     offset: tuple[int, int]
     channels: int
+    fixed: bool = False
+    """Whether the weights are known when the program is loaded."""
 
     @property
     def kind(self) -> Attribute:
@@ -282,35 +290,55 @@ class Choice:
         if self.at_once:
             size = taps * total * channels * lane_bytes(self.found.kind)
             cycles += 2 * size / (FILL if size < FAR else FAR_FILL)
+        if not self.found.fixed:
+            cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
         return cycles
 
     # The new operations
 
     def transformed(self, compilation: Compilation) -> list[Operation]:
-        """G w G^T in float64, rounded once, and packed into panels."""
+        """G w G^T in panels; in float64 and rounded once where that is done once."""
         found = self.found
-        weights, channels, results = found.weights, found.channels, found.op.sizes[3]
-        wide = _body([found.kind], lambda block: _converted(block, f64))
-        domain = (TAPS, TAPS, channels, results)
-        turned = tile.MapOp([weights], [found.weights_map], domain, wide, [f64])
+        kind = f64 if found.fixed else found.kind
+        lanes, results = self.vectors * self.width, found.op.sizes[3]
+        panels, rest = divmod(results, lanes)
+        if rest:
+            panels, lanes = 1, results
+        digits = AffineMap.from_callable(lambda p, c, r, s, k: (r, s, c, p * lanes + k))
+        turned = tile.MapOp(
+            [found.weights],
+            [found.weights_map.compose(digits)],
+            (panels, found.channels, TAPS, TAPS, lanes),
+            _body([found.kind], lambda block: _converted(block, kind)),
+            [kind],
+        )
         matrix = np.array(transforms(self.size).weights)
         both = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
+        both = both.astype(dtypes.from_ir(kind).numpy)
         constant = ConstantOp(compilation.weights.attribute(both))
-        tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(5))
+        p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.ContractOp(
             constant.result,
             turned.outputs[0],
-            [AffineMap(5, 0, (tap, r, s)), AffineMap(5, 0, (r, s, c, k))],
-            (len(both), channels, results, TAPS, TAPS),
-            3,
-            _body([f64], lambda block: _converted(block, found.kind)),
+            [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],
+            (panels, len(both), found.channels, lanes, TAPS, TAPS),
+            4,
+            _body([kind], lambda block: _converted(block, found.kind)),
             [found.kind],
         )
+        made: list[Operation] = [turned, constant, product]
+        return [*made, *self._padded(product.outputs[0])] if rest else made
+
+    def _padded(self, transformed: SSAValue) -> list[Operation]:
+        """Panels of which the last one is not full, out of one that is as wide as the result."""
+        _, taps, channels, results = tensor(transformed).get_shape()
         lanes = self.vectors * self.width
+        tap, c, k = (AffineExpr.dimension(dim) for dim in range(3))
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
-        layout = LayoutAttr.of(panels, (-(-results // lanes), len(both), channels, lanes))
-        type_ = TensorType(found.kind, (len(both), channels, results), layout)
-        return [turned, constant, product, tile.PackOp(product.outputs[0], type_)]
+        layout = LayoutAttr.of(panels, (-(-results // lanes), taps, channels, lanes))
+        view = tile.ViewOp(transformed, (taps, channels, results))
+        type_ = TensorType(self.found.kind, (taps, channels, results), layout)
+        return [view, tile.PackOp(view.output, type_)]
 
     def image(self) -> list[tile.TransformTilesOp]:
         """The tiles, transformed, if they are all at once; blocks may read on behind the last."""

@@ -287,13 +287,20 @@ def axes_as_given(original: Any) -> Any:
 
 def window_turned(original: Any) -> Any:
     """Rows of the window for its columns."""
+    return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (s, r, c, k)))
 
+
+def window_backwards(original: Any) -> Any:
+    """The window from its end; gradients of images from its start."""
+    return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (2 - r, 2 - s, c, k)))
+
+
+def _seen_through(original: Any, turn: AffineMap) -> Any:
     def convolution(op: Any, weights: int) -> Any:
         found = original(op, weights)
         if found is None:
             return None
-        turned = AffineMap.from_callable(lambda r, s, c, k: (s, r, c, k))
-        return replace(found, weights_map=found.weights_map.compose(turned))
+        return replace(found, weights_map=found.weights_map.compose(turn))
 
     return convolution
 
@@ -647,6 +654,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "the window is turned",
         f"{PASSES}.use_winograd:convolution",
         window_turned,
+    ),
+    Mutant(
+        "use-winograd",
+        "the window is seen from the other end",
+        f"{PASSES}.use_winograd:convolution",
+        window_backwards,
+        training=True,
     ),
     Mutant(
         "schedule-contractions",

@@ -61,6 +61,7 @@ TRAINED = {
     "fuse-epilogue",
     "assign-layouts",
     "assign-halos",
+    "use-winograd",
     "fuse-rows",
     "hoist-constants",
     "move-updates",

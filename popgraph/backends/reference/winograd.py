@@ -32,6 +32,9 @@ def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tup
     else:
         data = _transformed(op, x)
     weights = to_logical(u, op.u.type)  # type: ignore[arg-type]
+    if op.is_in_panels:
+        weights = weights.transpose(1, 2, 0, 3).reshape(*weights.shape[1:3], -1)
+        weights = weights[..., : op.sizes[3]]
     weights = weights.reshape(side, side, data.shape[-1], op.sizes[3])
     sums = _einsum("nyxabc,abck->nyxabk", data, weights)
     results = _einsum("ia,jb,nyxabk->nyxijk", out, out, sums)

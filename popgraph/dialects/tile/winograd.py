@@ -183,8 +183,9 @@ class WinogradOp(Tiled):
 
     `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
     `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
-    `[(size + 2)^2, c, k]`: G w G^T for every pair of channels. `tiles` of them are transformed
-    before their products with `u` are summed, in blocks of `schedule`'s `block` tiles.
+    `[(size + 2)^2, c, k]`: G w G^T for every pair of channels; or panels of that, `[panel,
+    (size + 2)^2, c, lane]`. `tiles` of them are transformed before their products with `u` are
+    summed, in blocks of `schedule`'s `block` tiles.
     """
 
     name = "tile.winograd"
@@ -241,12 +242,21 @@ class WinogradOp(Tiled):
         """Whether the tiles come transformed."""
         return len(self.x.type.get_shape()) == 3  # type: ignore[attr-defined]
 
+    @property
+    def is_in_panels(self) -> bool:
+        """Whether the weights come in panels."""
+        return len(self.u.type.get_shape()) == 4  # type: ignore[attr-defined]
+
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.u.type, TensorType)
         taps, x, u = self.transforms.side**2, self.x.type.get_shape(), self.u.type.get_shape()
         first = (taps, self.tile_count) if self.is_transformed else self.sizes[:1]
-        if x[: len(first)] != first or u != (taps, x[-1], self.sizes[3]):
+        expected: tuple[int, ...] = (taps, x[-1], self.sizes[3])
+        if self.is_in_panels:
+            lanes = self.schedule.lanes
+            expected = (-(-self.sizes[3] // lanes), taps, x[-1], lanes)
+        if x[: len(first)] != first or u != expected:
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         extra_maps = [attribute.data for attribute in self.extra_maps]
         self.check_maps(self.extras, extra_maps, self.parallel_rank)

@@ -75,7 +75,7 @@ class WinogradLoops:
     def __init__(self, op: tile.WinogradOp) -> None:
         self.op = op
         self.size, self.side = op.size.value.data, op.transforms.side
-        self.taps, self.channels, _ = tensor(op.u).get_shape()
+        self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
         self.kind = element(op.x)
         schedule = op.schedule
         self.width, self.lanes = schedule.width.data, schedule.lanes
@@ -174,6 +174,8 @@ class WinogradLoops:
         sizes = (self.taps, self.total, self.panels.extent, self.lanes, self.channels)
         self.products = Place(self.writer, sizes)
         weights = AffineMap(5, 0, (dim(TAP), dim(TERM), dim(PANEL) * self.lanes + dim(LANE)))
+        if self.op.is_in_panels:
+            weights = AffineMap(5, 0, (dim(PANEL), dim(TAP), dim(TERM), dim(LANE)))
         if self.op.is_transformed:
             at_hand = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
             self.into = Access(x, offset(tensor(self.op.x), at_hand, sizes))
