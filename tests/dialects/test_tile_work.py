@@ -118,7 +118,7 @@ def test_a_network_does_what_its_products_ask_for() -> None:
     module, program = planned(module, compilation)
     work = Counter(module).calls(program.body.block.ops)
     assert contraction_flops(module) == 0
-    assert 2 * (64 * 32 + 32 * 10) <= work.flops <= 2.1 * (64 * 32 + 32 * 10)
+    assert 2 * (64 * 32 + 32 * 10) <= work.flops <= 2.2 * (64 * 32 + 32 * 10)
 
 
 def test_only_results_are_written_and_buffers_count_once() -> None:

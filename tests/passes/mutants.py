@@ -78,14 +78,6 @@ def by_type(original: Any) -> Any:
 # normalize
 
 
-def inputs_turned(original: Any) -> Any:
-    def inline(call: Any, function: Any, inference: Any) -> Any:
-        call.operands = list(reversed(call.operands))
-        return original(call, function, inference)
-
-    return inline
-
-
 def attributes_lost(original: Any) -> Any:
     def body_of_call(function: Any, call: Any) -> Any:
         bare = call.clone()
@@ -305,10 +297,6 @@ def _seen_through(original: Any, turn: AffineMap) -> Any:
     return convolution
 
 
-def beyond_the_image(original: Any) -> Any:
-    return lambda self, start, extent: start
-
-
 def first_result_only(original: Any) -> Any:
     return property(lambda self: original.fget(self)[:1])
 
@@ -351,18 +339,6 @@ def total_first(original: Any) -> Any:
 def maps_kept(original: Any) -> Any:
     """Loops change places, but nobody tells the maps."""
     return lambda maps, sequence: list(maps)
-
-
-def any_order(original: Any) -> Any:
-    """A map that uses every dimension once counts as the identity."""
-
-    def is_identity(map_: Any, sizes: Any) -> bool:
-        used = [str(result) for result in map_.results]
-        equal = len(set(sizes)) == 1
-        wanted = [f"d{dim}" for dim in range(map_.num_dims)]
-        return original(map_, sizes) or (equal and sorted(used) == wanted)
-
-    return is_identity
 
 
 def without_offsets(original: Any) -> Any:
@@ -445,7 +421,6 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.infer_shapes:_declare",
         nothing,
     ),
-    Mutant("normalize", "operands in the wrong order", f"{PASSES}.normalize:inline", inputs_turned),
     Mutant(
         "normalize",
         "attributes fall back to their defaults",
@@ -601,8 +576,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-epilogue",
         "a square may be read in any order",
-        f"{PASSES}.fuse_epilogue:is_identity",
-        any_order,
+        f"{PASSES}.fuse_epilogue:_in_order",
+        always,
     ),
     Mutant(
         "fuse-epilogue",
@@ -704,12 +679,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "vectors read beyond the end of a factor",
         f"{PASSES}.tile_loops.contract:ContractLoops._may_read_on",
         always,
-    ),
-    Mutant(
-        "tile-loops",
-        "the last tiles go beyond the image",
-        f"{PASSES}.tile_loops.winograd_tiles:Tiling._inside",
-        beyond_the_image,
     ),
     Mutant(
         "tile-loops",
