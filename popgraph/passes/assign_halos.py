@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import copysign
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FloatAttr, ModuleOp, NoneAttr, TensorType
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, NoneAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -64,47 +65,48 @@ def fold_padding(op: tile.AssembleOp) -> None:
         return
     piece, shape = op.pieces[0], tensor(op.output).get_shape()
     offsets = op.offsets.data
-    readers = list(_readers(op))
-    if not can_have_halo(piece) or not readers:
+    found = list(_readers(op))
+    readers = [
+        (reader, number, map_)
+        for reader, number, map_ in found
+        if isinstance(reader, Reader) and map_ is not None and _may_read(op, reader, map_)
+    ]
+    if not can_have_halo(piece) or not found or len(readers) < len(found):
         return
-    if all(_may_read(op, reader, number, map_) for reader, number, map_ in readers):
-        size = tensor(piece).get_shape()
-        high = [whole - low - own for whole, low, own in zip(shape, offsets, size, strict=True)]
-        if not give_halo(piece, offsets, high):
-            return
+    size = tensor(piece).get_shape()
+    high = [whole - low - own for whole, low, own in zip(shape, offsets, size, strict=True)]
+    if give_halo(piece, offsets, high):
         for reader, number, map_ in readers:
             _read_past(reader, number, piece, map_, offsets)
         erase_unused(op)
 
 
-def _readers(op: tile.AssembleOp) -> Iterator[tuple[Reader, int, AffineMap]]:
-    """Who reads padding: (operation, number of the operand, map into the padded tensor)."""
+def _readers(op: tile.AssembleOp) -> Iterator[tuple[Operation, int, AffineMap | None]]:
+    """
+    Who reads padding: (operation, number of the operand, map into the padded tensor).
+
+    None for those that cannot read past an edge.
+    """
     for use in op.output.uses:
-        yield from _through(use.operation, use.index, None)
+        if isinstance(use.operation, tile.ViewOp):
+            for seen in use.operation.output.uses:
+                map_ = _map_of(seen.operation, seen.index)
+                if map_ is not None and isinstance(seen.operation, Reader):
+                    map_ = through_view(use.operation, map_, seen.operation.sizes)
+                yield seen.operation, seen.index, map_
+        else:
+            yield use.operation, use.index, _map_of(use.operation, use.index)
 
 
-def _through(
-    op: Operation, number: int, view: tile.ViewOp | None
-) -> Iterator[tuple[Reader, int, AffineMap]]:
-    if isinstance(op, tile.ViewOp) and view is None:
-        for use in op.output.uses:
-            yield from _through(use.operation, use.index, op)
-    elif isinstance(op, Reader) and number < len(op.input_maps):
-        map_: AffineMap | None = op.input_maps[number]
-        if view is not None and map_ is not None:
-            map_ = through_view(view, map_, op.sizes)
-        yield op, number, map_ if map_ is not None else NOWHERE
-    else:
-        yield op, number, NOWHERE  # type: ignore[misc]
+def _map_of(op: Operation, number: int) -> AffineMap | None:
+    """The index map of an operand that may be read past its edge."""
+    if isinstance(op, Reader) and number < len(op.input_maps):
+        return op.input_maps[number]
+    return None
 
 
-NOWHERE = AffineMap(0, 0, ())
-"""A reader that cannot read past an edge."""
-
-
-def _may_read(op: tile.AssembleOp, reader: Operation, number: int, map_: AffineMap) -> bool:
-    if not isinstance(reader, Reader) or map_ is NOWHERE:
-        return False
+def _may_read(op: tile.AssembleOp, reader: Operation, map_: AffineMap) -> bool:
+    """Whether a reader takes zeros for the fill."""
     if _is_zero(op.fill):
         return True
     return (
@@ -117,8 +119,10 @@ def _may_read(op: tile.AssembleOp, reader: Operation, number: int, map_: AffineM
 
 
 def _is_zero(fill: Attribute) -> bool:
-    value = getattr(getattr(fill, "value", None), "data", None)
-    return value == 0 and str(value) != "-0.0"
+    """Whether a scalar is zero, and not the one below zero."""
+    if not isinstance(fill, FloatAttr | IntegerAttr):
+        return False
+    return fill.value.data == 0 and copysign(1, fill.value.data) > 0
 
 
 def _is_lowest(fill: Attribute) -> bool:

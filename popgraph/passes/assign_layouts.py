@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
+from popgraph.dialects.tile.nest import readings
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.axis_orders import AxisOrder, seen_through
 from popgraph.passes.base import Compilation, Pass
@@ -129,19 +130,14 @@ def _rank(value: SSAValue) -> int:
 
 
 def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
-    """The values whose axes an operation walks through side by side; none of a contraction."""
-    match op:
-        case tile.AssembleOp():
-            return [*op.pieces, op.output]
-        case tile.ContractOp():
-            found = list(zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True))
-        case tile.MapOp():
-            found = list(zip(op.inputs, op.input_maps, strict=True))
-        case tile.ReduceOp():
-            found = list(zip(op.inputs, op.input_maps, strict=True))
-            found += zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
+    """The values whose axes an operation walks through side by side; no factor of a contraction."""
+    if isinstance(op, tile.AssembleOp):
+        return [*op.pieces, op.output]
+    found = list(readings(op))
+    if isinstance(op, tile.ContractOp):
+        found = found[2:]
     rank = op.parallel_rank
-    beside = [value for value, map_ in found if _walks_along(map_, rank)]
+    beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, rank)]
     return [*beside, *op.results]
 
 

@@ -17,6 +17,7 @@ from popgraph.passes.reduction_order import Order
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.contract import keeps_sums
 from popgraph.passes.tile_loops.panels import Blocks, balanced, last_panel
+from popgraph.passes.tile_loops.winograd_tiles import LINE
 from popgraph.support.shapes import prod
 
 TERMS = 256
@@ -39,9 +40,6 @@ PAGE = 4096
 
 PAGES = 32
 """So many lines at the same place of different pages stay in the cache together."""
-
-LINE = 16
-"""Elements of a cache line."""
 
 LINE_BYTES = 64
 
@@ -67,6 +65,12 @@ class Choice:
     factor: int
     layout: LayoutAttr | None
     cycles: float
+
+
+def most_rows(registers: int, vectors: int) -> int:
+    """How many rows of so many vectors fit into registers, beside what they are made of."""
+    budget = registers - 4 if registers > 16 else registers - 3
+    return max(1, min(budget // vectors, (registers - 1 - vectors) // vectors))
 
 
 def _whole_lines(extent: int, lines: int, block: int) -> Iterator[Blocks]:
@@ -126,7 +130,7 @@ class Estimate:
                 yield self._choice(group, sweep=True)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for outer, inner in pairwise(free):
-            if 2 * inner.extent <= self._most_rows():
+            if 2 * inner.extent <= most_rows(self.registers, self.vectors):
                 yield self._choice(inner, outer)
 
     @staticmethod
@@ -134,21 +138,17 @@ class Estimate:
         """Whether a group stays together beside the packed factor too."""
         return len(group.dims) == 1 or not any(form.uses(dim) for dim in group.dims)
 
-    def _most_rows(self) -> int:
-        """How many rows of vectors fit into registers."""
-        budget = self.registers - 4 if self.registers > 16 else self.registers - 3
-        most = min(budget // self.vectors, (self.registers - 1 - self.vectors) // self.vectors)
-        return max(1, most)
-
     def _block(self, rows: Group | None) -> int:
-        return min(self._most_rows(), rows.extent) if rows else 1
+        return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1
 
     def _choice(
         self, rows: Group | None, lines: Group | None = None, *, sweep: bool = False
     ) -> Choice:
         block = self._block(rows)
         if rows and lines:
-            block = rows.extent * min(self._most_rows() // rows.extent, lines.extent)
+            block = rows.extent * min(
+                most_rows(self.registers, self.vectors) // rows.extent, lines.extent
+            )
         double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
         schedule = ScheduleAttr.of(
             vector=self.dim,

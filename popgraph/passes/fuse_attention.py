@@ -17,9 +17,8 @@ from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.axis_orders import AxisOrder
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.readings import movement
-from popgraph.passes.tile_loops.access import tensor
-from popgraph.passes.turned_contractions import turned
-from popgraph.support import dtypes
+from popgraph.passes.tile_loops.access import element_bytes, tensor
+from popgraph.passes.turned_contractions import renumbered, turned
 from popgraph.support.shapes import prod
 
 FAR_BYTES = 1024 * 1024
@@ -148,7 +147,7 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp) -> bool:
             for operand, map_ in readings(op)
             if operand is argument
         )
-        and prod(scores.sizes[: shared + 1]) * _bytes(value) > FAR_BYTES
+        and prod(scores.sizes[: shared + 1]) * element_bytes(value) > FAR_BYTES
         and _is_whole(scores)
     )
 
@@ -166,16 +165,10 @@ def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder 
     order = (*first, *[dim for dim in parallel if dim not in first])
     if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.vector.data in first:
         return None
-    turned_map = map_.compose(_permuted(order, len(mixed.sizes)))
-    sizes = tuple(mixed.sizes[dim] for dim in (*order, *range(len(order), len(mixed.sizes))))
+    sequence = (*order, *range(len(order), len(mixed.sizes)))
+    (turned_map,) = renumbered([map_], sequence)
+    sizes = tuple(mixed.sizes[dim] for dim in sequence)
     return order if keeps_shared(turned_map, sizes, shared) else None
-
-
-def _permuted(order: AxisOrder, rank: int) -> AffineMap:
-    """From a domain whose loop i is loop `order[i]` of the old one to the old one."""
-    sequence = (*order, *range(len(order), rank))
-    dims = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
-    return AffineMap(rank, 0, tuple(dims))
 
 
 def _is_whole(op: tile.ContractOp) -> bool:
@@ -192,7 +185,7 @@ def _is_whole(op: tile.ContractOp) -> bool:
 
 def _step(scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp) -> int:
     """How many rows fit into local memory: whole blocks of them; 0 when there is no gain."""
-    row = scores.sizes[len(nest.sizes)] * _bytes(scores.outputs[0])
+    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0])
     rows = min(nest.sizes[-1], LOCAL_BYTES // (2 * row))
     block = max(_block(scores), _block(mixed))
     return rows // block * block if rows > block else rows
@@ -201,10 +194,6 @@ def _step(scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp) ->
 def _block(op: tile.ContractOp) -> int:
     assert op.schedule is not None
     return op.schedule.block.data
-
-
-def _bytes(value: SSAValue) -> int:
-    return dtypes.from_ir(tensor(value).element_type).numpy.itemsize
 
 
 def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:

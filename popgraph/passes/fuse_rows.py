@@ -17,8 +17,7 @@ from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.fuse_elementwise import view_looked_through
 from popgraph.passes.tile_loops import chunking
-from popgraph.passes.tile_loops.access import tensor
-from popgraph.support import dtypes
+from popgraph.passes.tile_loops.access import element_bytes, tensor
 from popgraph.support.shapes import Shape, prod
 
 LOCAL_BYTES = 16 * 1024
@@ -141,14 +140,10 @@ class Group:
     def _local_bytes(self) -> int:
         results = set(self.results)
         return sum(
-            prod(tensor(value).get_shape()[self.shared :]) * _bytes(value)
+            prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value)
             for value in self.inside
             if value not in results
         )
-
-
-def _bytes(value: SSAValue) -> int:
-    return dtypes.from_ir(tensor(value).element_type).numpy.itemsize
 
 
 def forms(op: Fusable) -> Iterator[Linear]:

@@ -26,7 +26,7 @@ from popgraph.dialects.program import (
 )
 from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.program import memory_type
+from popgraph.dialects.tile.program import ALIGNMENT, memory_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.copies import Copies
 from popgraph.passes.joins import is_join, places
@@ -35,7 +35,6 @@ from popgraph.support import dtypes
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import prod
 
-ALIGNMENT = 64
 BEFORE = -1
 """The time of copies that are made before the first launch."""
 

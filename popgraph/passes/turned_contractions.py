@@ -51,19 +51,19 @@ def turned(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     new = tile.ContractOp(
         op.lhs,
         op.rhs,
-        _renumbered(op.input_maps, sequence),
+        renumbered(op.input_maps, sequence),
         [op.sizes[dim] for dim in sequence],
         op.parallel_rank,
         op.finish.clone(),
         [element(value) for value in op.outputs],
         op.extras,
-        _renumbered(extra_maps, order),
+        renumbered(extra_maps, order),
     )
     new.location = op.location
     return new
 
 
-def _renumbered(maps: Sequence[AffineMap], sequence: AxisOrder) -> list[AffineMap]:
+def renumbered(maps: Sequence[AffineMap], sequence: AxisOrder) -> list[AffineMap]:
     """Maps of a domain whose dimension i is dimension `sequence[i]` of the old one."""
     rank = len(sequence)
     dims = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]

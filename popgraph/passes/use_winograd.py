@@ -21,6 +21,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.contraction_costs import FILL, most_rows
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
@@ -59,9 +60,6 @@ SHARED = 4
 
 FEW = 16
 """So many blocks may read a panel of weights one after the other."""
-
-FILL = 24.0
-"""Bytes of weights that come from the caches in a cycle."""
 
 FAR = 24 * 1024 * 1024
 """So many bytes of weights are no longer in a cache when they are needed again."""
@@ -137,7 +135,7 @@ class UseWinograd(Pass):
     def _choices(self, found: Convolution) -> Iterator[Choice]:
         width = self.vector_bytes // lane_bytes(found.kind)
         vectors = min(VECTORS, -(-found.op.sizes[3] // width))
-        rows = min(PIXELS, (self.registers - (4 if self.registers > 16 else 3)) // vectors)
+        rows = min(PIXELS, most_rows(self.registers, vectors))
         for size in (2, 4):
             total = found.tiles(size)
             if min(found.op.sizes[1:3]) < size:

@@ -682,7 +682,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tile-loops",
         "in place though read elsewhere",
-        f"{PASSES}.tile_loops.maps:is_identity",
+        f"{PASSES}.tile_loops.access:is_identity",
         always,
     ),
     Mutant(

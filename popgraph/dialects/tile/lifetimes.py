@@ -7,11 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Operation
 
-from popgraph.dialects.tile.program import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.program import ALIGNMENT, BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.work import Counter, size, written
-
-ALIGNMENT = 64
-"""Pieces of the arena begin at multiples of it; what is lost before the next counts as used."""
 
 
 def calls(program: ProgramOp) -> list[CallOp]:

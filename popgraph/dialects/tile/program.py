@@ -34,6 +34,9 @@ from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.support.shapes import prod
 
+ALIGNMENT = 64
+"""Pieces of the arena begin at multiples of it; what is lost before the next counts as used."""
+
 
 def memory_type(value: SSAValue) -> MemRefType[Attribute]:
     """

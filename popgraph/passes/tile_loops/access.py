@@ -23,6 +23,7 @@ from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.passes.tile_loops.chunking import Split
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
+from popgraph.support import dtypes
 from popgraph.support.shapes import Shape, prod
 
 
@@ -49,6 +50,11 @@ Source = Access | Register
 def tensor(value: SSAValue) -> TensorType[Attribute]:
     assert isinstance(value.type, TensorType)
     return value.type
+
+
+def element_bytes(value: SSAValue) -> int:
+    """The bytes of one element of a tensor."""
+    return dtypes.from_ir(tensor(value).element_type).numpy.itemsize
 
 
 def accesses(

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 GRAIN = 16 * 1024
 """Work below this (in elements touched) is not worth handing to another thread."""
 
+LANE_WORK = 8
+"""So many multiplications count as much as touching one element."""
+
 MOST = 16
 """Enough that a thread that starts late takes fewer, few enough to cost nothing."""
 

@@ -26,7 +26,7 @@ from popgraph.passes.tile_loops.access import (
     tensor,
 )
 from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
-from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
@@ -42,9 +42,6 @@ from popgraph.passes.tile_loops.tiles import Grid, Tile
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
-
-LANE_WORK = 8
-"""So many multiplications count as much as touching one element."""
 
 FEW = 16
 """A panel that more blocks of rows use has long arrived when it is read again."""

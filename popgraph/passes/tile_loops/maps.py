@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import Linear, is_identity, offset
+from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.passes.tile_loops.access import (
     Access,
     Place,
@@ -19,6 +19,7 @@ from popgraph.passes.tile_loops.access import (
     clear_gaps,
     group_loops,
     has_gaps,
+    in_place,
     spans,
     tensor,
     volume,
@@ -141,18 +142,9 @@ class MapLoops:
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
-        """Operands that are read where the result is written, and nowhere else."""
         op = self.op
-        pairs = []
-        operands = [*op.inputs, *op.tables]
-        for number, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
-            if operands.count(value) == 1 and is_identity(map_, self.sizes):
-                pairs += [
-                    (number, place)
-                    for place, result in enumerate(op.outputs)
-                    if result.type == value.type
-                ]
-        return pairs
+        read = zip(op.inputs, op.input_maps, strict=True)
+        return in_place([*op.inputs, *op.tables], read, op.outputs, self.sizes)
 
     def write(
         self,

@@ -24,7 +24,7 @@ from popgraph.passes.tile_loops.access import (
     tensor,
 )
 from popgraph.passes.tile_loops.bodies import widest_lane
-from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
@@ -56,9 +56,6 @@ from popgraph.passes.tile_loops.winograd_tiles import (
     sum_of,
 )
 from popgraph.passes.tile_loops.writer import Bound, Writer
-
-LANE_WORK = 8
-"""So many multiplications count as much as touching one element."""
 
 
 class WinogradLoops:
