@@ -57,7 +57,8 @@ def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rou
 
     With one thread the clock is that of the calling thread (of the process for those who compute
     elsewhere): what other programs do to the machine is mostly not in it. With more it is the
-    wall's.
+    wall's, and each contestant runs once before its sample: threads of the one before go on
+    turning for a while when it has ended, and would take its cores.
     """
     clocks = [clock_of(each, threads) for each in contestants]
     for each, clock in zip(contestants, clocks, strict=True):
@@ -65,6 +66,8 @@ def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rou
     end, done = time.perf_counter() + seconds, 0
     while done < rounds or time.perf_counter() < end:
         for each, clock in zip(contestants, clocks, strict=True):
+            if threads > 1:
+                each.call()
             each.samples.append(each.sample(clock))
         done += 1
 
