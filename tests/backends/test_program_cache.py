@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import popgraph
 import popgraph.compiler as compiler
 from popgraph.backends.c import program_file, program_key, shortcut, toolchain
+from popgraph.backends.c.memory import LARGE_PAGE, aligned
 from popgraph.builder import onnx_import, onnx_wire
 from popgraph.dialects.program.attributes import Array
 from popgraph.passes import pipeline
@@ -298,7 +300,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
 
 
 def test_a_checksum_notices_every_bit_and_the_order_of_blocks() -> None:
-    data = program_file.aligned(3 * program_file.BLOCK + 5)
+    data = aligned(3 * program_file.BLOCK + 5)
     data[:] = np.random.default_rng(0).integers(0, 256, data.size, np.uint8)
     sums = {program_file.checksum(data)}
     for place in (0, program_file.BLOCK, data.size - 1):
@@ -309,6 +311,69 @@ def test_a_checksum_notices_every_bit_and_the_order_of_blocks() -> None:
     data[program_file.BLOCK : 2 * program_file.BLOCK] = first
     sums.add(program_file.checksum(data))
     assert len(sums) == 5
+
+
+def large_and_small(path: Path) -> tuple[Array, Array]:
+    """What a program file at `path` holds now; the first does not end with a block."""
+    rng = np.random.default_rng(0)
+    sizes = LARGE_PAGE + 3 * program_file.STEP + program_file.BLOCK + 77, 1000
+    large, small = (rng.integers(0, 256, size, np.uint8) for size in sizes)
+    program_file.write(path, {"name": "it"}, [large, small])
+    return large, small
+
+
+def is_mapped(array: Array) -> bool:
+    return not array.flags.writeable
+
+
+def test_large_pieces_are_read_into_memory_and_small_ones_mapped(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "file"
+    pieces = large_and_small(path)
+    with path.open("rb") as file:
+        header, found = program_file.read(file)
+    assert header["name"] == "it"
+    for piece, again in zip(pieces, found, strict=True):
+        assert np.array_equal(piece, again)
+    assert [is_mapped(piece) for piece in found] == [False, True]
+    assert found[0].ctypes.data % LARGE_PAGE == 0
+
+
+@pytest.mark.parametrize("place", [100, LARGE_PAGE // 2, LARGE_PAGE + program_file.STEP + 1, -1])
+def test_damaged_pieces_are_not_read(tmp_path: Path, place: int) -> None:
+    path = tmp_path / "file"
+    large, _ = large_and_small(path)
+    start = path.read_bytes().index(large[:64].tobytes())
+    content = np.fromfile(path, np.uint8)
+    content[place if place < 0 else start + place] ^= 4
+    content.tofile(path)
+    with path.open("rb") as file, pytest.raises(ValueError, match="damaged data"):
+        program_file.read(file)
+
+
+def test_a_file_that_ends_early_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    large_and_small(path)
+    os.truncate(path, LARGE_PAGE)
+    with path.open("rb") as file, pytest.raises(ValueError, match="data is missing"):
+        program_file.read(file)
+
+
+@pytest.mark.parametrize("missing", ["MAP_PRIVATE", "madvise"])
+def test_systems_without_large_pages_have_memory_too(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    if missing == "madvise":
+
+        class Mapping(mmap.mmap):
+            madvise = property(doc="raises AttributeError, as it has no getter")
+
+        monkeypatch.setattr(mmap, "mmap", Mapping)
+    else:
+        monkeypatch.delattr(mmap, missing)
+    memory = aligned(2 * LARGE_PAGE)
+    memory.fill(1)
+    assert memory.size == 2 * LARGE_PAGE
+    assert memory.ctypes.data % LARGE_PAGE == 0
 
 
 # Shortcuts

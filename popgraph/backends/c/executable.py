@@ -10,12 +10,12 @@ import numpy as np
 
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.library import Entry, load
+from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
-from popgraph.backends.c.program_file import aligned
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
 from popgraph.dialects.program.attributes import Array
-from popgraph.dialects.program.weights import WeightStore, owned
+from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
@@ -83,7 +83,7 @@ class CExecutable(Executable):
         if slot.space == "constant":
             assert first is not None, "a constant has a literal"
             if persistent is None and not slot.prepared:
-                first = owned(first)
+                first = near(first)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
         array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)

@@ -1,4 +1,4 @@
-"""How does a program stand in a file? A line of JSON, and memory to be mapped as it is."""
+"""How does a program stand in a file? A line of JSON, and memory as it is when it runs."""
 
 from __future__ import annotations
 
@@ -14,29 +14,32 @@ from typing import IO, Any
 
 import numpy as np
 
+from popgraph.backends.c.memory import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.backends.c.toolchain import digest
 from popgraph.dialects.program.attributes import Array
 
 MAGIC = "popgraph program 2"
-ALIGNMENT = 64
 BLOCK = 1 << 16
 """Bytes that one number of a checksum covers."""
-
-
-def aligned(size: int) -> Array:
-    """Memory at an address that vectors like."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return raw[start : start + size]
+STEP = 4 * BLOCK
+"""Bytes that stay in a near cache from when they are read until they are summed."""
 
 
 def checksum(data: Array) -> str:
     """Tells damaged data at the speed of memory; `data` is contiguous."""
-    whole = len(data) // BLOCK * BLOCK
-    blocks = data[:whole].view(np.uint64).reshape(-1, BLOCK // 8)
-    made = hashlib.sha256(np.add.reduce(blocks, axis=1).tobytes())
-    made.update(data[whole:].tobytes())
-    return made.hexdigest()
+    return _checksum([data])
+
+
+def _checksum(parts: Iterable[Array]) -> str:
+    """The checksum of data in parts, all but the last of whole blocks."""
+    sums, rest = hashlib.sha256(), b""
+    for part in parts:
+        whole = len(part) // BLOCK * BLOCK
+        blocks = part[:whole].view(np.uint64).reshape(-1, BLOCK // 8)
+        sums.update(np.add.reduce(blocks, axis=1).tobytes())
+        rest = part[whole:].tobytes()
+    sums.update(rest)
+    return sums.hexdigest()
 
 
 def write(path: Path, about: dict[str, Any], pieces: Sequence[Array]) -> None:
@@ -69,7 +72,12 @@ def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
 
 
 def read(file: IO[bytes]) -> tuple[dict[str, Any], list[Array]]:
-    """Header and data, which is mapped and never copied; ValueError when they are damaged."""
+    """
+    Header and data; ValueError when they are damaged.
+
+    Small pieces are mapped and never copied. Large ones are read into memory with large pages,
+    which files do not have.
+    """
     first, header = file.readline(), file.readline()
     if first.decode() != f"{MAGIC} {digest(header.decode().rstrip(chr(10)))}\n":
         raise ValueError("damaged header")
@@ -79,11 +87,28 @@ def read(file: IO[bytes]) -> tuple[dict[str, Any], list[Array]]:
     for row in content["pieces"]:
         place += -place % ALIGNMENT
         piece: Array = mapped[place : place + row["bytes"]]
-        if len(piece) != row["bytes"] or checksum(piece) != row["sum"]:
+        if len(piece) != row["bytes"]:
+            raise ValueError("data is missing")
+        if len(piece) >= LARGE_PAGE:
+            piece = aligned(len(piece))
+            found = _checksum(_read_into(piece, file, place))
+        else:
+            found = checksum(piece)
+        if found != row["sum"]:
             raise ValueError("damaged data")
         pieces.append(piece)
         place += len(piece)
     return content, pieces
+
+
+def _read_into(piece: Array, file: IO[bytes], place: int) -> Iterator[Array]:
+    """Fills a piece with what stands at a place of a file; what is there already, part by part."""
+    file.seek(place)
+    for start in range(0, len(piece), STEP):
+        part = piece[start : start + STEP]
+        if file.readinto(part.data) != len(part):  # type: ignore[attr-defined]
+            raise ValueError("data is missing")
+        yield part
 
 
 def trim(folder: Path, limit: int) -> None:
