@@ -172,6 +172,26 @@ def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]
             lambda x, c: gc.ConcatOp([c(np.zeros((0, 3), np.float32)), x], axis=0),
             [],
         ),
+        "concat of concat": (
+            lambda x, c: gc.ConcatOp([gc.ConcatOp([x, x], axis=0), x], axis=0),
+            ["concat"],
+        ),
+        "concat of concat along another axis": (
+            lambda x, c: gc.ConcatOp([gc.ConcatOp([x, x], axis=1)] * 2, axis=0),
+            ["concat", "concat"],
+        ),
+        "pieces that overlap": (
+            lambda x, c: gc.AddOp(padded(x, 0, 2), padded(x, 1, 1)),
+            ["pad", "pad", "add"],
+        ),
+        "pieces apart": (
+            lambda x, c: gc.AddOp(padded(x, 0, 4), padded(x, 4, 0)),
+            ["pad", "pad", "add"],
+        ),
+        "pieces among ones": (
+            lambda x, c: gc.AddOp(padded(x, 0, 3, 1.0), padded(x, 3, 0, 1.0)),
+            ["pad", "pad", "add"],
+        ),
         "sum of one": (
             lambda x, c: gc.ReduceSumOp(gc.ReshapeOp(x, shape=(1, 6)), **axes),
             ["reshape", "add"],
@@ -182,6 +202,11 @@ def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]
         ),
         "sum of two": (lambda x, c: gc.ReduceSumOp(x, **axes), ["reduce_sum"]),
     }
+
+
+def padded(x: SSAValue, low: int, high: int, value: float = 0.0) -> Operand:
+    """Columns of a number before and behind."""
+    return gc.PadOp(x, low=(0, low), high=(0, high), interior=(0, 0), value=value)
 
 
 @pytest.mark.parametrize("name", cases())

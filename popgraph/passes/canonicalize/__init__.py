@@ -8,10 +8,10 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.canonicalize import arithmetic, movement, powers, scaling
+from popgraph.passes.canonicalize import arithmetic, movement, pieces, powers, scaling
 from popgraph.passes.rewriting import apply_rules
 
-RULES = (*arithmetic.RULES, *powers.RULES, *movement.RULES, *scaling.RULES)
+RULES = (*arithmetic.RULES, *powers.RULES, *movement.RULES, *pieces.RULES, *scaling.RULES)
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Canonicalize(Pass):
     Algebra: what changes nothing goes, chains become one, constant scales move into weights.
 
     Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py` and
-    `powers.py`, which round differently.
+    `powers.py`, which round differently, and in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"
