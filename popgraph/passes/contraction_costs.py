@@ -14,6 +14,7 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, physical_shape
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.reduction_order import Order
+from popgraph.passes.sliding_windows import Window
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.contract import keeps_sums
 from popgraph.passes.tile_loops.panels import Blocks, balanced, last_panel
@@ -129,6 +130,10 @@ class Estimate:
             if self.terms > TERMS and self._late(group, self._block(group)):
                 yield self._choice(group, sweep=True)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
+        for group in groups:
+            window = self._window(group)
+            if window is not None:
+                yield self._window_choice(group, window)
         for outer, inner in pairwise(free):
             if 2 * inner.extent <= most_rows(self.registers, self.vectors):
                 yield self._choice(inner, outer)
@@ -162,6 +167,42 @@ class Estimate:
             sweep=int(sweep),
         )
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
+        return Choice(self.order, schedule, self.factor, self.layout, cycles)
+
+    def _window(self, rows: Group) -> Window | None:
+        """The window that slides along rows of an image whose channels do not mix."""
+        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        inner = self._innermost()
+        if self.layout is not None or self.vectors > 1 or inner is None:
+            return None
+        if scalars.stride(self.dim) != 1 or vectors.uses(rows.last):
+            return None
+        return Window.along(scalars, inner, self.order.sizes[inner], rows.last)
+
+    def _window_choice(self, rows: Group, window: Window) -> Choice:
+        """A window written out, and as many panels at a time as stay in the first cache."""
+        block = min(window.most_rows(self.registers), rows.extent)
+        lines = self.terms // window.steps
+        near = (window.vectors(block) * lines + self.terms) * self._line
+        panels = -(-self.extent // self.width)
+        groups = -(-panels // max(1, NEAR // near))
+        schedule = ScheduleAttr.of(
+            vector=self.dim,
+            vectors=1,
+            rows=rows.last,
+            block=block,
+            chunk=TERMS,
+            width=self.width,
+            inside=1,
+            window=-(-panels // groups),
+        )
+        cycles = 0.0
+        for blocks in balanced(rows.extent, block):
+            sums = window.cycles(blocks.size) * lines
+            fill = window.vectors(blocks.size) * self._line * window.stride / FILL
+            cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.others))
+        cycles *= panels * prod(self.op.sizes[: self.op.parallel_rank])
+        cycles /= rows.extent * self.extent
         return Choice(self.order, schedule, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
@@ -204,6 +245,7 @@ class Estimate:
             loads *= 2  # They cross cache lines.
         if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.uses(rows.last) else 1)
+            far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
         else:
             loads += self._scalar_loads(rows, scalars, block)
         step = max(max(work / 2, loads / 2, 4.0) + far, self._fill(columns, terms)) + 0.5

@@ -63,12 +63,12 @@ def varied(found: Iterable[Choice]) -> list[Choice]:
 
 def _family(choice: Choice) -> Hashable:
     numbers = choice.schedule.numbers
-    dims = tuple(numbers[name] for name in ("vector", "rows", "lines"))
+    dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
     return choice.order, choice.factor, choice.layout is None, dims
 
 
 def turned(choice: Choice) -> Choice:
     """The same with the other loop outside: blocks of rows, or panels."""
     numbers = choice.schedule.numbers
-    numbers["inside"] = 1 - numbers["inside"]
+    numbers["inside"], numbers["window"] = 1 - numbers["inside"], 0
     return replace(choice, schedule=ScheduleAttr.of(**numbers))

@@ -441,9 +441,9 @@ def reduces(draw: st.DrawFn) -> ReduceSpec:
 
 @st.composite
 def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
-    """Any two index maps; half of them matrix products and convolutions."""
+    """Any two index maps; half of them matrix products and convolutions, some by channel."""
     if draw(st.booleans()):
-        return draw(products(kinds))
+        return draw(st.one_of(products(kinds), products(kinds), channelwise(kinds)))
     sizes = draw(st.lists(size, min_size=1, max_size=4))
     parallel = draw(st.integers(0, len(sizes)))
     lhs, rhs = draw(operands(len(sizes))), draw(operands(len(sizes)))
@@ -468,6 +468,23 @@ def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contract
         Operand(tuple(draw(st.permutations(lhs)))),
         Operand(tuple(draw(st.permutations(rhs)))),
         tuple(extras),
+    )
+
+
+@st.composite
+def channelwise(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
+    """`y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]`: windows that slide along vectors."""
+    lines, rows, channels, height, width = (draw(size) for _ in range(5))
+    step, apart = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    image = [(step, 0, 0, 1, 0, 0), (0, step, 0, 0, apart, 0), (0, 0, 1, 0, 0, 0)]
+    weights = [(0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0), (0, 0, 1, 0, 0, 0)]
+    return ContractSpec(
+        draw(kinds),
+        (lines, rows, channels, min(height, 3), min(width, 5)),
+        3,
+        Operand(tuple(image)),
+        Operand(tuple(weights)),
+        tuple(draw(st.lists(operands(3), max_size=1))),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,13 +17,14 @@ from popgraph.dialects.tile import ContractOp
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
-from popgraph.passes.contraction_costs import Estimate
+from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.reduction_order import orders
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.tile_loops import TileLoops, chunking
-from popgraph.testing.structured import ContractSpec, contracts
+from popgraph.testing.structured import ContractSpec, channelwise, contracts
 
-floats = contracts(st.sampled_from(["f32", "f64"]))
+kinds = st.sampled_from(["f32", "f64"])
+floats = contracts(kinds)
 
 
 def contraction(module: ModuleOp) -> ContractOp:
@@ -44,11 +46,21 @@ def test_every_schedule(
     spec: ContractSpec, vector_bytes: int, grain: int, data: st.DataObject
 ) -> None:
     """Not only the one that is thought best: any that is possible."""
-    before = spec.module()
-    module = before.clone()
-    op = contraction(module)
+    check_any(spec, choices(spec, vector_bytes), vector_bytes, grain, data)
+
+
+@given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
+def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
+    """Whatever it moves by, and however many panels go along."""
+    found = [choice for choice in choices(spec, 16) if choice.schedule.window.data]
+    check_any(spec, found, 16, grain, data)
+
+
+def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
+    """All schedules that are possible."""
+    op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
-    choices = [
+    return [
         choice
         for order in orders(op, 24)
         for factor in (0, 1)
@@ -56,11 +68,26 @@ def test_every_schedule(
         for layout in scheduling._layouts(op, order, factor, dim, width)
         for choice in Estimate(op, order, factor, False, dim, layout, width, 16).choices()
     ]
-    assume(choices)
-    choice = data.draw(st.sampled_from(choices))
+
+
+def check_any(
+    spec: ContractSpec,
+    found: Sequence[Choice],
+    vector_bytes: int,
+    grain: int,
+    data: st.DataObject,
+) -> None:
+    """One of these schedules, with any of the numbers that loops can follow."""
+    assume(found)
+    before = spec.module()
+    module = before.clone()
+    op = contraction(module)
+    choice = data.draw(st.sampled_from(found))
     chunk = data.draw(st.sampled_from([0, 3, 256]))
     fields = choice.schedule.numbers | {"chunk": chunk, "inside": data.draw(st.integers(0, 1))}
     fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
+    if fields["window"]:
+        fields |= {"inside": 1, "window": data.draw(st.integers(1, 3))}
     scheduling._apply(op, replace(choice, schedule=ScheduleAttr.of(**fields)), {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunking, "GRAIN", grain)

@@ -90,6 +90,9 @@ class ScheduleAttr(ParametrizedAttribute):
     memory, and the finish does nothing. Where rows are shorter than a block, `lines` is the
     dimension of which a micro-kernel holds several (-1: none). With `inside` 1, all panels are
     done for one block of rows before the next block: when rows come from afar, and panels do not.
+    With a `window` (0: none; both factors run along vectors then), the innermost reduction is
+    written out, and what its steps have in common stays in registers; so many panels at a time go
+    along the loop next to rows, inside of a block of rows: what its steps share stays near.
     In text: `#tile.schedule<vector 1, vectors 2, rows 3, block 14, chunk 256, width 16>`.
     """
 
@@ -103,9 +106,10 @@ class ScheduleAttr(ParametrizedAttribute):
     sweep: IntAttr
     lines: IntAttr
     inside: IntAttr
+    window: IntAttr
 
     FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
-    RARE: ClassVar = {"sweep": 0, "lines": -1, "inside": 0}
+    RARE: ClassVar = {"sweep": 0, "lines": -1, "inside": 0, "window": 0}
     """What is written only where it is not as usual."""
 
     @classmethod
@@ -167,6 +171,8 @@ class ScheduleAttr(ParametrizedAttribute):
             raise VerifyException("a micro-kernel holds at least one vector")
         if self.sweep.data and not self.chunk.data:
             raise VerifyException("a sweep takes in a chunk of terms")
+        if self.window.data and (self.rows.data < 0 or not self.inside.data):
+            raise VerifyException("a window slides along rows, with panels inside")
 
 
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:

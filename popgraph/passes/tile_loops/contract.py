@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import arith
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -27,7 +27,7 @@ from popgraph.passes.tile_loops.access import (
 )
 from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
 from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
-from popgraph.passes.tile_loops.epilogue import Epilogue
+from popgraph.passes.tile_loops.epilogue import Epilogue, sum_of_two
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.panels import (
@@ -48,6 +48,9 @@ FEW = 16
 
 LONG = 16 * 1024
 """Elements of a panel that are worth asking for."""
+
+ENOUGH = 4
+"""So many chunks leave the loop that a window goes along whole."""
 
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
@@ -129,6 +132,10 @@ class ContractLoops:
         work = prod(self.op.sizes) // LANE_WORK
         loops = self.loops
         free = loops[: len(loops) - len(self.blocked)]
+        if window := self.schedule.window.data:
+            apart = split([self.panels.extent], work, [window])
+            if apart is not None and apart.count >= ENOUGH:
+                return replace(apart, position=loops.index(self.panels))
         best = split([group.extent for group in free], work)
         if self.rows and not self.lines and (best is None or best.count < 8):
             extent, least = self.rows.extent, max(1, self.schedule.block.data // 2)
@@ -188,7 +195,12 @@ class ContractLoops:
         grid = Grid(self.place, row, self.lane, width, self.kind, line, across)
         self.packed = next((access for access in factors if self._is_packed(access.form)), None)
         self.micro = MicroKernel(
-            grid, factors, self.inner, self.schedule.chunk.data, self._ask_for_next_panel
+            grid,
+            factors,
+            self.inner,
+            self.schedule.chunk.data,
+            self._ask_for_next_panel,
+            bool(self.schedule.window.data),
         )
         finish = self.op.finish.block
         self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
@@ -220,6 +232,7 @@ class ContractLoops:
         outer = list(map(Run, loops[:at], parts[:at]))
         between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
         rows = parts[end:]
+        beside = [outer.pop()] if self.schedule.window.data and outer else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
@@ -229,7 +242,14 @@ class ContractLoops:
             run(self.place, between, inside)
 
         def rows_then_panels(size: int) -> None:
-            self._panels(parts[at], lambda columns: emit(Tile(size, tuple(columns))))
+            def beside_rows(part: Span) -> None:
+                def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+                    self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
+                    return carried
+
+                run(self.place, beside, inside)
+
+            self._some_panels(parts[at], beside_rows)
 
         def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
             if self.schedule.inside.data:
@@ -247,6 +267,21 @@ class ContractLoops:
             return part
         lower = Index.of(chunk, cut.size)
         return Span(self.writer.value(lower), self.writer.value(lower + min(cut.size, total)))
+
+    def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
+        """As many panels at a time as a window takes along; all of them without one."""
+        some, fixed = self.schedule.window.data, part.fixed
+        if not some or (fixed is not None and fixed <= some):
+            emit(part)
+            return
+        writer = self.writer
+        with writer.loop(part.lower, part.upper, some) as loop:
+            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.lanes == 0:
+                emit(Span(0, some, part.base + Index.of(loop.counter)))
+                return
+            end = writer.value(Index.of(loop.counter, constant=some))
+            upper = writer.once(arith.MinSIOp(end, writer.bound(part.upper)))
+            emit(Span(loop.counter, upper, part.base))
 
     def _panels(self, part: Span, emit: EmitColumns) -> None:
         """The panels that are full, then the last one."""
@@ -361,11 +396,3 @@ def keeps_sums(op: tile.ContractOp) -> bool:
     """Whether the finish of a contraction does nothing."""
     block = op.finish.block
     return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
-
-
-def sum_of_two(kind: Attribute) -> Block:
-    """A finish that adds the sum to what it reads."""
-    block = Block(arg_types=[kind, kind])
-    total = arith.AddfOp(block.args[1], block.args[0])
-    block.add_ops([total, tile.YieldOp(total.result)])
-    return block

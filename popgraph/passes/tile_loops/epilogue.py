@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from xdsl.ir import Block, SSAValue
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, SSAValue
 
+from popgraph.dialects import tile as tiles
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.tile_loops.access import Access
 from popgraph.passes.tile_loops.bodies import inline
@@ -131,3 +133,11 @@ class Epilogue:
                     results = inline(grid.place, self.body, [total, *extras])
                     for value, target in zip(results, self.targets, strict=True):
                         grid.writer.store(value, *grid.place.of(target))
+
+
+def sum_of_two(kind: Attribute) -> Block:
+    """A finish that adds the sum to what it reads."""
+    block = Block(arg_types=[kind, kind])
+    total = arith.AddfOp(block.args[1], block.args[0])
+    block.add_ops([total, tiles.YieldOp(total.result)])
+    return block

@@ -21,7 +21,8 @@ class MicroKernel:
     Sums of products for all rows and vectors of a tile, one accumulator each.
 
     `inner` are the reduction loops, `terms` how many terms are summed before the sum joins the
-    total (0: all of them); `each_step` writes what else every step of the reduction does.
+    total (0: all of them); `each_step` writes what else every step of the reduction does. With
+    `window`, the innermost reduction is written out: what its steps read in common is read once.
     """
 
     grid: Grid
@@ -29,6 +30,7 @@ class MicroKernel:
     inner: Sequence[Group]
     terms: int
     each_step: Callable[[], None] = lambda: None
+    window: bool = False
 
     def zeros(self, tile: Tile) -> list[SSAValue]:
         writer = self.grid.writer
@@ -63,7 +65,20 @@ class MicroKernel:
         zeros = self.zeros(tile)
         if any(one.group.extent == 0 for one in runs):
             return zeros
-        return run(self.grid.place, runs, step, zeros)
+        if not self.window or not runs:
+            return run(self.grid.place, runs, step, zeros)
+        last = runs[-1]
+        steps = last.part.fixed
+        if steps is None:
+            return run(self.grid.place, runs, step, zeros)
+
+        def window(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            for at in range(steps):
+                self.grid.place.bind(last.group, last.part.base + at)
+                sums = step(1, sums)
+            return sums
+
+        return run(self.grid.place, runs[:-1], window, zeros)
 
     def each_chunk(self, emit: Callable[[Sequence[Run]], None]) -> None:
         """Loops over the chunks of the reduction; `emit` gets the loops of one chunk."""
