@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, VectorType
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.tile import KernelOp, LaunchOp
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structures import Structures
 from popgraph.support import dtypes
 
 NAMED_OPERATIONS = 3
@@ -31,12 +32,13 @@ class OutlineKernels(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
         functions = Functions(module)
-        names: dict[Hashable, str] = {}
+        structures, names = Structures(), dict[Hashable, str]()
         for kernel in kernels:
-            key = structure(kernel.body)
-            if key not in names:
-                names[key] = functions.add(kernel)
-            launch(kernel, names[key])
+            key = structures.of_region(kernel.body)
+            name = names.get(key)
+            if name is None:
+                name = names[key] = functions.add(kernel)
+            launch(kernel, name)
         functions.insert()
 
 
@@ -61,47 +63,6 @@ class Functions:
             self._block.add_ops(self._made)
         else:
             self._block.insert_ops_before(self._made, first)
-
-
-def structure_of(op: Operation) -> Hashable:
-    """Equal for operations that do the same to operands of the same types."""
-    numbers = {operand: number for number, operand in enumerate(op.operands)}
-    return tuple(operand.type for operand in op.operands), _operation(op, numbers)
-
-
-def structure(region: Region) -> Hashable:
-    """
-    Equal for regions that differ in names and locations only; takes linear time.
-
-    Values are numbered in the order of their definition.
-    """
-    numbers: dict[SSAValue, int] = {}
-    return tuple(_block(block, numbers) for block in region.blocks)
-
-
-def _block(block: Block, numbers: dict[SSAValue, int]) -> Hashable:
-    types = []
-    for argument in block.args:
-        numbers[argument] = len(numbers)
-        types.append(argument.type)
-    return (tuple(types), tuple(_operation(op, numbers) for op in block.ops))
-
-
-def _operation(op: Operation, numbers: dict[SSAValue, int]) -> Hashable:
-    operands = tuple(numbers[operand] for operand in op.operands)
-    regions = tuple(
-        tuple(_block(block, numbers) for block in region.blocks) for region in op.regions
-    )
-    for result in op.results:
-        numbers[result] = len(numbers)
-    return (
-        op.name,
-        operands,
-        tuple(sorted(op.properties.items())),
-        tuple(sorted(op.attributes.items())),
-        tuple(result.type for result in op.results),
-        regions,
-    )
 
 
 def describe(kernel: KernelOp) -> str:

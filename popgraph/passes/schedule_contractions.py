@@ -21,9 +21,9 @@ from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_costs import TERMS, Choice, Estimate
 from popgraph.passes.contraction_ways import fitting, varied, way_of
 from popgraph.passes.decisions import Decisions
-from popgraph.passes.outline_kernels import structure_of
 from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.reduction_order import Order, orders
+from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
 from popgraph.passes.tile_loops.contract import keeps_sums
@@ -61,11 +61,13 @@ class ScheduleContractions(Pass):
         constants = Constants()
         decisions = Decisions(self.schedules, self.measured)
         possible: dict[Hashable, list[Choice]] = {}
+        structures = Structures()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 op = collapse(op)
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                choice = self._decided(op, fixed, decisions, possible, chosen)
+                key = structures.of(op), fixed
+                choice = self._decided(op, key, decisions, possible, chosen)
                 if choice is not None:
                     _apply(op, choice, packed)
             for result in op.results:
@@ -75,13 +77,13 @@ class ScheduleContractions(Pass):
     def _decided(
         self,
         op: tile.ContractOp,
-        fixed: tuple[bool, bool],
+        key: tuple[Hashable, tuple[bool, bool]],
         decisions: Decisions,
         possible: dict[Hashable, list[Choice]],
         chosen: dict[Hashable, Choice | None],
     ) -> Choice | None:
         """What was decided, else what is cheapest by estimate."""
-        key = structure_of(op), fixed
+        fixed = key[1]
         machine = self.vector_bytes, self.registers
         for asked in decisions.about(op, fixed):
             way = asked.decision.way

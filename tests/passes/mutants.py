@@ -378,8 +378,10 @@ def rest_too_late(original: Any) -> Any:
 
 
 def no_regions(original: Any) -> Any:
-    def operation(op: Any, numbers: Any) -> Any:
-        return original(op, numbers)[:-1]
+    def operation(self: Any, op: Any, numbers: Any, key: Any) -> None:
+        own: list[Any] = []
+        original(self, op, numbers, own)
+        key += own[:5]
 
     return operation
 
@@ -688,7 +690,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "outline-kernels",
         "what loops do is not part of a kernel's structure",
-        f"{PASSES}.outline_kernels:_operation",
+        f"{PASSES}.structures:Structures._operation",
         no_regions,
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from xdsl.dialects.builtin import (
@@ -46,7 +47,13 @@ def memory_type(value: SSAValue) -> MemRefType[Attribute]:
     kernels that differ in shape only are the same kernel.
     """
     assert isinstance(value.type, TensorType)
-    return MemRefType(value.type.element_type, [prod(physical_shape(value.type))])
+    return _memory(value.type.element_type, prod(physical_shape(value.type)))
+
+
+@functools.cache
+def _memory(element: Attribute, size: int) -> MemRefType[Attribute]:
+    """Made once: xDSL checks every type that is made, and programs name the same ones again."""
+    return MemRefType(element, [size])
 
 
 def kernel_arguments(operands: Sequence[SSAValue], results: Sequence[SSAValue]) -> list[Attribute]:

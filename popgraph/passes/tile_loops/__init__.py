@@ -12,7 +12,8 @@ from xdsl.ir import Operation
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_join
-from popgraph.passes.outline_kernels import Functions, put_in_place_of, structure_of
+from popgraph.passes.outline_kernels import Functions, put_in_place_of
+from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.assemble import assemble_kernel
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.contract import ContractLoops
@@ -84,7 +85,8 @@ class TileLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
         joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
-        found = [(op, structure_of(op)) for op in work if op not in joins]
+        structures = Structures()
+        found = [(op, structures.of(op)) for op in work if op not in joins]
         counts = Counter(key for _, key in found)
         functions = Functions(module)
         written: dict[Hashable, Shared] = {}

@@ -150,13 +150,18 @@ class Place:
 
 
 def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shape) -> Index:
-    total = Index(form.constant)
-    for atom, factor in form.terms.items():
-        if isinstance(atom, AffineDimExpr):
-            total = total + where[atom.position].scaled(factor)
-        else:
-            total = total + _digit(writer, atom, where, sizes).scaled(factor)
-    return total
+    return Index.sum(
+        form.constant,
+        (
+            (
+                where[atom.position]
+                if isinstance(atom, AffineDimExpr)
+                else _digit(writer, atom, where, sizes),
+                factor,
+            )
+            for atom, factor in form.terms.items()
+        ),
+    )
 
 
 def _digit(writer: Writer, atom: AffineExpr, where: Mapping[int, Index], sizes: Shape) -> Index:

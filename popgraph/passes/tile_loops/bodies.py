@@ -10,6 +10,8 @@ from xdsl.dialects.builtin import (
     DenseIntOrFPElementsAttr,
     Float32Type,
     Float64Type,
+    FloatAttr,
+    IntegerAttr,
     TensorType,
     VectorType,
 )
@@ -103,6 +105,8 @@ def inline(
                 assert isinstance(type_, TensorType)
                 index = element_index(writer, type_, indices)
                 values[op.result] = writer.load_input(memory, index)
+            case arith.ConstantOp(value=IntegerAttr() | FloatAttr()):
+                values[op.result] = writer.literal(op.value)
             case _:
                 (result,) = op.results
                 values[result] = _written(writer, op, operands)

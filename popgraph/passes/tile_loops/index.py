@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from xdsl.ir import SSAValue
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Index:
-    """`constant + sum of factor * counter`: a number that a kernel can compute."""
+    """
+    `constant + sum of factor * counter`: a number that a kernel can compute.
+
+    Never changed; not frozen because thousands of them are made for a kernel.
+    """
 
     constant: int = 0
     terms: Mapping[SSAValue, int] = field(default_factory=dict)
@@ -18,6 +22,18 @@ class Index:
     @staticmethod
     def of(value: SSAValue, factor: int = 1, constant: int = 0) -> Index:
         return Index(constant, {value: factor} if factor else {})
+
+    @staticmethod
+    def sum(constant: int, parts: Iterable[tuple[Index, int]]) -> Index:
+        """`constant` and so many times each of these indices."""
+        terms: dict[SSAValue, int] = {}
+        for index, times in parts:
+            constant += index.constant * times
+            for value, factor in index.terms.items():
+                terms[value] = terms.get(value, 0) + factor * times
+                if terms[value] == 0:
+                    del terms[value]
+        return Index(constant, terms)
 
     def __add__(self, other: Index | int) -> Index:
         if isinstance(other, int):

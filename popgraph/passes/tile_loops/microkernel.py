@@ -9,6 +9,7 @@ from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
 
 from popgraph.passes.tile_loops.access import Access, Group, Span
+from popgraph.passes.tile_loops.making import alike
 from popgraph.passes.tile_loops.panels import Column
 from popgraph.passes.tile_loops.sums import chunk_of_terms, chunk_span
 from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
@@ -48,7 +49,7 @@ class MicroKernel:
         def add(runs: Sequence[Run]) -> None:
             sums, old = self.part(tile, runs), grid.saved(tile, total)
             pairs = zip(old, sums, strict=True)
-            grid.save(tile, [grid.writer.add(arith.AddfOp(*pair)) for pair in pairs], total)
+            grid.save(tile, [grid.writer.add(alike(arith.AddfOp, *pair)) for pair in pairs], total)
 
         self.each_chunk(add)
         return grid.saved(tile, total)
@@ -58,8 +59,10 @@ class MicroKernel:
 
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
             self.each_step()
+            loaded = Loaded(self)
             return [
-                self._added(row, column, old) for (row, column), old in zip(tile, sums, strict=True)
+                self._added(loaded.factors(row, column), lanes_in(column), old)
+                for (row, column), old in zip(tile, sums, strict=True)
             ]
 
         zeros = self.zeros(tile)
@@ -108,19 +111,46 @@ class MicroKernel:
             return None
         return chunk_of_terms(extents, 1, self.terms)
 
-    def _added(self, row: int, column: Column, old: SSAValue) -> SSAValue:
-        writer, lanes = self.grid.writer, lanes_in(column)
-        with self.grid.at(row, column.offset):
-            lhs, rhs = (self._factor(access, lanes) for access in self.factors)
+    def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
+        writer, (lhs, rhs) = self.grid.writer, factors
         if lanes:
-            return writer.add(vector.FMAOp(lhs, rhs, old))
-        product = writer.add(arith.MulfOp(lhs, rhs))
-        return writer.add(arith.AddfOp(old, product))
+            return writer.add(alike(vector.FMAOp, lhs, rhs, old))
+        product = writer.add(alike(arith.MulfOp, lhs, rhs))
+        return writer.add(alike(arith.AddfOp, old, product))
 
-    def _factor(self, access: Access, lanes: int) -> SSAValue:
+    def factor(self, access: Access, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
         writer = self.grid.writer
         memory, index = self.grid.place.of(access)
         if lanes and self.grid.contiguous(access):
             return writer.vector_load_input(memory, index, lanes)
         return in_lanes(writer, writer.load_input(memory, index), lanes)
+
+
+class Loaded:
+    """The factors of one step, each found once for all products that it is in."""
+
+    def __init__(self, kernel: MicroKernel) -> None:
+        self.kernel, self.grid = kernel, kernel.grid
+        along = (self.grid.row, self.grid.line)
+        self.by_row = [
+            any(dim is not None and access.form.uses(dim) for dim in along)
+            for access in kernel.factors
+        ]
+        self.by_lane = [access.form.uses(self.grid.lane) for access in kernel.factors]
+        self.known: dict[tuple[int, int | None, Column | int], SSAValue] = {}
+
+    def factors(self, row: int, column: Column) -> list[SSAValue]:
+        return [self._factor(number, row, column) for number in range(len(self.by_row))]
+
+    def _factor(self, number: int, row: int, column: Column) -> SSAValue:
+        lanes = lanes_in(column)
+        key = (
+            number,
+            row if self.by_row[number] else None,
+            column if self.by_lane[number] else lanes,
+        )
+        if key not in self.known:
+            with self.grid.at(row, column.offset):
+                self.known[key] = self.kernel.factor(self.kernel.factors[number], lanes)
+        return self.known[key]

@@ -20,11 +20,11 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.making import alike, made
 
 Bound = int | SSAValue
 INDEX = IndexType()
@@ -44,7 +44,7 @@ class Level:
         if self.inner is None:
             self.block.add_op(op)
         else:
-            Rewriter.insert_op(op, InsertPoint.before(self.inner))
+            self.block.insert_op_before(op, self.inner)
 
 
 @dataclass
@@ -98,9 +98,10 @@ class Writer:
 
         An equal one that stands there already is used instead.
         """
-        depth = max((self.depths[operand] for operand in op.operands), default=0)
+        operands = tuple(op.operands)
+        depth = max(map(self.depths.__getitem__, operands), default=0)
         properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
-        key = (op.name, tuple(op.operands), properties, op.results[0].type)
+        key = (op.name, operands, properties, op.results[0].type)
         known = self.levels[depth].known
         if key in known:
             op.erase()
@@ -112,7 +113,7 @@ class Writer:
         self, what: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
     ) -> SSAValue:
         """As `once`, for an operation that `what` and its operands tell apart: made when new."""
-        depth = max(self.depths[operand] for operand in operands)
+        depth = max(map(self.depths.__getitem__, operands))
         known = self.levels[depth].known
         key = (what, *operands)
         if key not in known:
@@ -136,7 +137,11 @@ class Writer:
             width = type_.width.data
             bits = IntegerAttr(int(value.value.data), IntegerType(width), truncate_bits=True)
             return self.once(arith.BitcastOp(self.literal(bits), type_))
-        return self.once(arith.ConstantOp(value))
+        known = self.levels[0].known
+        if value not in known:
+            constant = arith.ConstantOp.create(result_types=(type_,), properties={"value": value})
+            known[value] = self.add(constant, 0)
+        return known[value]
 
     def number(self, value: int, type_: Attribute) -> SSAValue:
         """A number as a scalar of any element type."""
@@ -165,10 +170,10 @@ class Writer:
 
     def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
         pair = (counter, self.constant(factor))
-        return self.shared(arith.MuliOp, pair, lambda: arith.MuliOp(*pair))
+        return self.shared(arith.MuliOp, pair, lambda: alike(arith.MuliOp, *pair))
 
     def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-        return self.shared(arith.AddiOp, (lhs, rhs), lambda: arith.AddiOp(lhs, rhs))
+        return self.shared(arith.AddiOp, (lhs, rhs), lambda: alike(arith.AddiOp, lhs, rhs))
 
     def bound(self, bound: Bound) -> SSAValue:
         return self.constant(bound) if isinstance(bound, int) else bound
@@ -176,38 +181,40 @@ class Writer:
     # Memory
 
     def load(self, memory: SSAValue, index: Index) -> SSAValue:
-        return self.add(memref.LoadOp.get(memory, [self.value(index)]))
+        return self.add(self._loaded(memory, self.value(index)))
+
+    def _loaded(self, memory: SSAValue, place: SSAValue) -> Operation:
+        assert isinstance(memory.type, MemRefType)
+        return made(memref.LoadOp, memory, place, types=(memory.type.element_type,))
 
     def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
         """A load of memory that the kernel does not write at this index: once, and far out."""
         place = self.value(index)
-        return self.shared(
-            memref.LoadOp, (memory, place), lambda: memref.LoadOp.get(memory, [place])
-        )
+        return self.shared(memref.LoadOp, (memory, place), lambda: self._loaded(memory, place))
 
     def vector_load_input(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
         """As `load_input`, for a vector."""
         assert isinstance(memory.type, MemRefType)
-        place, kind = self.value(index), memory.type.element_type
+        place, type_ = self.value(index), vector_of(memory.type.element_type, lanes)
         return self.shared(
             (vector.LoadOp, lanes),
             (memory, place),
-            lambda: vector.LoadOp(memory, [place], vector_of(kind, lanes)),
+            lambda: made(vector.LoadOp, memory, place, types=(type_,)),
         )
 
     def prefetch(self, memory: SSAValue, index: Index) -> None:
         self.do(tile.PrefetchOp(memory, self.value(index)))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
-        self.do(memref.StoreOp.get(value, memory, [self.value(index)]))
+        self.do(made(memref.StoreOp, value, memory, self.value(index)))
 
     def vector_load(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
         assert isinstance(memory.type, MemRefType)
         type_ = vector_of(memory.type.element_type, lanes)
-        return self.add(vector.LoadOp(memory, [self.value(index)], type_))
+        return self.add(made(vector.LoadOp, memory, self.value(index), types=(type_,)))
 
     def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
-        self.do(vector.StoreOp(value, memory, [self.value(index)]))
+        self.do(made(vector.StoreOp, value, memory, self.value(index)))
 
     def put(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         """Stores a scalar or a vector."""
@@ -225,7 +232,7 @@ class Writer:
         return self.shared(
             (vector.BroadcastOp, lanes),
             (scalar,),
-            lambda: vector.BroadcastOp(scalar, vector_of(scalar.type, lanes)),
+            lambda: made(vector.BroadcastOp, scalar, types=(vector_of(scalar.type, lanes),)),
         )
 
     def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:

@@ -1,0 +1,66 @@
+"""Which operations, and which regions, do the same? Those whose keys are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from xdsl.ir import Attribute, Operation, Region, SSAValue
+
+
+class Structures:
+    """Keys of operations and regions: equal ones do the same, whatever their names are."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Attribute, int] = {}
+        self._met: dict[int, tuple[int, Attribute]] = {}
+
+    def of(self, op: Operation) -> Hashable:
+        """Equal for operations that do the same to operands of the same types."""
+        numbers = {operand: number for number, operand in enumerate(op.operands)}
+        key: list[Hashable] = [tuple(self._number(operand.type) for operand in op.operands)]
+        self._operation(op, numbers, key)
+        return tuple(key)
+
+    def of_region(self, region: Region) -> Hashable:
+        """
+        Equal for regions that differ in names and locations only; takes linear time.
+
+        Values are numbered in the order of their definition.
+        """
+        key: list[Hashable] = []
+        self._region(region, {}, key)
+        return tuple(key)
+
+    def _number(self, attribute: Attribute) -> int:
+        """Equal for equal attributes; most are met again as the same object."""
+        met = self._met.get(id(attribute))
+        if met is None:
+            number = self._numbers.setdefault(attribute, len(self._numbers))
+            met = self._met[id(attribute)] = number, attribute
+        return met[0]
+
+    def _named(self, attributes: Mapping[str, Attribute]) -> Hashable:
+        return tuple((name, self._number(attributes[name])) for name in sorted(attributes))
+
+    def _region(self, region: Region, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
+        for block in region.blocks:
+            key.append(tuple(self._number(argument.type) for argument in block.args))
+            for argument in block.args:
+                numbers[argument] = len(numbers)
+            for op in block.ops:
+                self._operation(op, numbers, key)
+        key.append(None)
+
+    def _operation(self, op: Operation, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
+        key += (
+            op.name,
+            len(op.regions),
+            tuple([numbers[operand] for operand in op.operands]),
+            self._named(op.properties),
+            self._named(op.attributes),
+        )
+        for region in op.regions:
+            self._region(region, numbers, key)
+        key.append(tuple([self._number(result.type) for result in op.results]))
+        for result in op.results:
+            numbers[result] = len(numbers)
