@@ -11,7 +11,12 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr, physical_shape
+from popgraph.dialects.tile.attributes import (
+    LayoutAttr,
+    ScheduleAttr,
+    physical_shape,
+    with_layout,
+)
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.reduction_order import Order
 from popgraph.passes.sliding_windows import Window
@@ -24,7 +29,7 @@ from popgraph.support.shapes import prod
 TERMS = 256
 """Longest chain of float32 additions."""
 
-PACK_CYCLES = 2.0
+PACK_CYCLES = 1.0
 """What packing costs per element, once per step when the factor is not constant."""
 
 ROW_PACK_CYCLES = 0.5
@@ -59,13 +64,18 @@ LATE = 4
 
 @dataclass(frozen=True)
 class Choice:
-    """An order, a schedule, which factor runs along vectors, the layout to pack it into, if any."""
+    """
+    An order, a schedule, which factor runs along vectors, the layout to pack it into, if any.
+
+    The other factor is packed into the layout for `scalars`, if there is one.
+    """
 
     order: Order
     schedule: ScheduleAttr
     factor: int
     layout: LayoutAttr | None
     cycles: float
+    scalars: LayoutAttr | None = None
 
 
 def most_rows(registers: int, vectors: int) -> int:
@@ -94,17 +104,21 @@ class Estimate:
         layout: tuple[LayoutAttr | None, int],
         width: int,
         registers: int,
+        scalars: LayoutAttr | None = None,
     ) -> None:
         self.op, self.factor, self.dim, self.width = op, factor, dim, width
+        self.scalars = scalars
         self.fixed = fixed
         self.order = order
         self.layout, self.vectors = layout
         self.registers = registers
         self.extent = op.sizes[dim]
         self.terms = prod(op.sizes[op.parallel_rank :])
+        types = [tensor(op.lhs), tensor(op.rhs)]
+        if scalars is not None:
+            types[1 - factor] = with_layout(types[1 - factor], scalars)
         self.forms = [
-            offset(tensor(value), map_, order.sizes)
-            for value, map_ in zip([op.lhs, op.rhs], order.maps, strict=True)
+            offset(type_, map_, order.sizes) for type_, map_ in zip(types, order.maps, strict=True)
         ]
         identity = AffineMap.identity(op.parallel_rank)
         self.others = [
@@ -167,13 +181,14 @@ class Estimate:
             sweep=int(sweep),
         )
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
-        return Choice(self.order, schedule, self.factor, self.layout, cycles)
+        return Choice(self.order, schedule, self.factor, self.layout, cycles, self.scalars)
 
     def _window(self, rows: Group) -> Window | None:
         """The window that slides along rows of an image whose channels do not mix."""
         vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
         inner = self._innermost()
-        if self.layout is not None or self.vectors > 1 or inner is None:
+        packed = self.layout is not None or self.scalars is not None
+        if packed or self.vectors > 1 or inner is None:
             return None
         if scalars.stride(self.dim) != 1 or vectors.uses(rows.last):
             return None
@@ -232,6 +247,8 @@ class Estimate:
             rows_kept = self.forms[self.factor].stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
             total += prod(tensor(value).get_shape()) * cycles
+        if self.scalars is not None:
+            total += prod(self.scalars.physical.data) * PACK_CYCLES
         return total + (self._totals() if sweep else self._late(rows, block))
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:

@@ -22,7 +22,13 @@ def way_of(op: tile.ContractOp, choice: Choice) -> Way:
     """A choice in words."""
     order = list(orders(op, TERMS)).index(choice.order)
     packed = choice.layout is not None
-    return Way(factor=choice.factor, packed=packed, order=order, schedule=str(choice.schedule))
+    return Way(
+        factor=choice.factor,
+        packed=packed,
+        scalars=choice.scalars is not None,
+        order=order,
+        schedule=str(choice.schedule),
+    )
 
 
 def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice]) -> Choice:
@@ -64,7 +70,8 @@ def varied(found: Iterable[Choice]) -> list[Choice]:
 def _family(choice: Choice) -> Hashable:
     numbers = choice.schedule.numbers
     dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
-    return choice.order, choice.factor, choice.layout is None, dims
+    packed = choice.layout is not None, choice.scalars is not None
+    return choice.order, choice.factor, packed, dims
 
 
 def turned(choice: Choice) -> Choice:

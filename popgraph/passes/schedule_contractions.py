@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
-from popgraph.dialects.tile.attributes import LayoutAttr, layout_of
+from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element, maps_attribute
 from popgraph.passes.base import Compilation, Pass
@@ -27,6 +27,7 @@ from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
 from popgraph.passes.tile_loops.contract import keeps_sums
+from popgraph.passes.tile_loops.winograd_tiles import LINE
 from popgraph.support.shapes import prod
 
 PLAIN_CYCLES = 3.0
@@ -134,9 +135,10 @@ def candidates(
         return []
     width = vector_bytes // lane_bytes(kind)
     estimates = [
-        Estimate(op, order, factor, fixed[factor], dim, layout, width, registers)
+        Estimate(op, order, factor, fixed[factor], dim, layout, width, registers, scalars)
         for order in orders(op, TERMS)
         for factor in (0, 1)
+        for scalars in _scalar_layouts(op, order, 1 - factor)
         for dim in range(op.parallel_rank)
         for layout in _layouts(op, order, factor, dim, width)
     ]
@@ -187,6 +189,34 @@ def _layouts(
     if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
         for vectors in range(1, most + 1):
             yield panel_layout(type_, maps[factor], order, plain[0], vectors * width), vectors
+
+
+def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[LayoutAttr | None]:
+    """
+    The ways to have the scalars of `factor`: as they are, or with their terms side by side.
+
+    In `[rows...][terms...]` they come by whole cache lines, where each would be in one of its own.
+    """
+    yield None
+    type_, map_ = tensor((op.lhs, op.rhs)[factor]), order.maps[factor]
+    if layout_of(type_) is not None or len(type_.get_shape()) < 2:
+        return
+    inner = [dim for dim in range(order.parallel, len(order.sizes)) if order.sizes[dim] > 1]
+    stride = offset(type_, map_, order.sizes).stride(inner[-1]) if inner else None
+    if stride is not None and stride >= LINE:
+        shape = type_.get_shape()
+        digits = [
+            _digits(AffineExpr.dimension(at), shape[at], result, order)
+            for at, result in enumerate(map_.results)
+        ]
+        yield _in_order(len(shape), [digit for some in digits for digit in some])
+
+
+def _in_order(rank: int, digits: Sequence[tuple[int, AffineExpr, int]]) -> LayoutAttr:
+    """Memory in which parts of indices stand in the order of their loops."""
+    found = sorted(digits, key=lambda digit: digit[0])
+    results = tuple(result for _, result, _ in found)
+    return LayoutAttr.of(AffineMap(rank, 0, results), [size for _, _, size in found])
 
 
 def _is(result: AffineExpr, dim: int) -> bool:
@@ -263,23 +293,30 @@ class Constants:
 def _apply(
     op: tile.ContractOp, choice: Choice, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
 ) -> None:
-    """Packs the factor (once for all that want it so) and writes the schedule down."""
+    """Packs the factors (once for all that want them so) and writes the schedule down."""
     if choice.schedule.sweep.data:
         op = _without_finish(op)
     op.properties["schedule"] = choice.schedule
     op.properties["domain"] = IntsAttr.of(choice.order.sizes)
     op.properties["maps"] = maps_attribute(choice.order.maps)
-    if choice.layout is None:
-        return
-    value = (op.lhs, op.rhs)[choice.factor]
-    key = (value, choice.layout)
-    if key not in packed:
-        type_ = tensor(value)
-        pack = tile.PackOp(value, TensorType(type_.element_type, type_.get_shape(), choice.layout))
+    for number, layout in ((choice.factor, choice.layout), (1 - choice.factor, choice.scalars)):
+        if layout is not None:
+            op.operands[number] = _pack(op, op.operands[number], layout, packed)
+
+
+def _pack(
+    op: tile.ContractOp,
+    value: SSAValue,
+    layout: LayoutAttr,
+    packed: dict[tuple[SSAValue, LayoutAttr], SSAValue],
+) -> SSAValue:
+    """The value in this layout, for all that want it so."""
+    if (value, layout) not in packed:
+        pack = tile.PackOp(value, with_layout(tensor(value), layout))
         pack.location = op.location
         Rewriter.insert_op(pack, _behind(value))
-        packed[key] = pack.output
-    op.operands[choice.factor] = packed[key]
+        packed[value, layout] = pack.output
+    return packed[value, layout]
 
 
 def _without_finish(op: tile.ContractOp) -> tile.ContractOp:

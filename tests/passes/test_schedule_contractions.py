@@ -66,7 +66,8 @@ def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
         for factor in (0, 1)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(op, order, factor, dim, width)
-        for choice in Estimate(op, order, factor, False, dim, layout, width, 16).choices()
+        for scalars in scheduling._scalar_layouts(op, order, 1 - factor)
+        for choice in Estimate(op, order, factor, False, dim, layout, width, 16, scalars).choices()
     ]
 
 

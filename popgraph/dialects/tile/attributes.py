@@ -175,6 +175,11 @@ class ScheduleAttr(ParametrizedAttribute):
             raise VerifyException("a window slides along rows, with panels inside")
 
 
+def with_layout(type_: TensorType[Attribute], layout: LayoutAttr) -> TensorType[Attribute]:
+    """The same tensor, elsewhere in memory."""
+    return TensorType(type_.element_type, type_.get_shape(), layout)
+
+
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:
     """The layout of a tensor type; None is dense row-major."""
     return type_.encoding if isinstance(type_.encoding, LayoutAttr) else None

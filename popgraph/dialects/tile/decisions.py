@@ -10,8 +10,8 @@ ARROW = " -> "
 _FORM = re.compile(
     r"(?P<word>plain|estimate)"
     r"|winograd (?P<size>\d+)(, tiles (?P<tiles>\d+))?"
-    r"|(?P<factor>lhs|rhs)(?P<packed> packed)?(, order (?P<order>\d+))?"
-    r", (?P<schedule>#tile\.schedule<.*>)"
+    r"|(?P<factor>lhs|rhs)(?P<packed> packed)?(?P<scalars>, scalars packed)?"
+    r"(, order (?P<order>\d+))?, (?P<schedule>#tile\.schedule<.*>)"
 )
 FORMS = (
     "plain, estimate, winograd 2, winograd 4, winograd 4, tiles 49, or "
@@ -29,7 +29,8 @@ class Way:
     `winograd 4, tiles 49` the transforms of tiles of that size, so many at once (left out: as many
     as the cost model likes), `rhs packed, order 1, #tile.schedule<...>` the factor that runs along
     vectors, whether it is packed into panels, in which of the possible orders the sums are done
-    (left out: 0, as they are), and how registers are used.
+    (left out: 0, as they are), and how registers are used. With `rhs packed, scalars packed` the
+    other factor is packed as well, so that its terms stand side by side.
     """
 
     word: str = ""
@@ -38,6 +39,7 @@ class Way:
     tiles: int = 0
     factor: int = 0
     packed: bool = False
+    scalars: bool = False
     order: int = 0
     schedule: str = ""
 
@@ -53,6 +55,7 @@ class Way:
             tiles=int(found["tiles"] or 0),
             factor=int(found["factor"] == "rhs"),
             packed=bool(found["packed"]),
+            scalars=bool(found["scalars"]),
             order=int(found["order"] or 0),
             schedule=found["schedule"] or "",
         )
@@ -63,6 +66,7 @@ class Way:
         if self.size:
             return f"winograd {self.size}" + (f", tiles {self.tiles}" if self.tiles else "")
         packed = " packed" if self.packed else ""
+        packed += ", scalars packed" if self.scalars else ""
         order = f", order {self.order}" if self.order else ""
         return f"{('lhs', 'rhs')[self.factor]}{packed}{order}, {self.schedule}"
 

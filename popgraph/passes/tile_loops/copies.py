@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -11,9 +12,13 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
 from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.turned_blocks import turned
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
+
+MOST_TURNED = 16
+"""A square of so many rows stays in registers."""
 
 
 @dataclass(frozen=True)
@@ -30,20 +35,26 @@ class Cut:
 
     dim: int
     part: Span
+    loaded: bool = False
+    """Parts are whole vectors, too, where vectors are loaded along this dimension."""
 
 
 def shared_out(
-    dims: Sequence[int], shape: Shape, kind: Attribute, vector_bytes: int
+    dims: Sequence[int],
+    shape: Shape,
+    kind: Attribute,
+    vector_bytes: int,
+    loaded: Container[int] = (),
 ) -> Split | None:
     """
     How chunks share one of these dimensions of a box.
 
-    Of the innermost one they get whole vectors: a vector that crosses the end of a chunk would
-    write what belongs to the next one, or to nobody.
+    Of the innermost one, and of those along which vectors are `loaded`, they get whole vectors: a
+    vector that crosses the end of a chunk would write what belongs to the next one, or to nobody.
     """
     inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    steps = [width if dim == inner else 1 for dim in dims]
+    steps = [width if dim == inner or dim in loaded else 1 for dim in dims]
     return split([shape[dim] for dim in dims], prod(shape), steps)
 
 
@@ -70,10 +81,15 @@ def copy(
         Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
         for group in groups
     ]
+    place = Place(writer, sizes)
     lanes = _lanes(groups, forms, kind, vector_bytes)
+    width = vector_bytes // (lane_bytes(kind) or vector_bytes)
+    across = None if source.form is None else _across(groups, source.form, target[1], width)
+    if across is not None and (cut is None or cut.loaded or across.dims != (cut.dim,)):
+        _turn(place, runs, across, source, target, width)
+        return
     if lanes:
         runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
-    place = Place(writer, sizes)
 
     def move(width: int, carried: list[SSAValue]) -> list[SSAValue]:
         value = source.value
@@ -88,6 +104,64 @@ def copy(
         return carried
 
     run(place, runs, move)
+
+
+def _across(groups: Sequence[Group], source: Linear, target: Linear, width: int) -> Group | None:
+    """
+    Where neighbours in the target are none in the source: the loop along which those are.
+
+    Only when both loops are long enough for squares of this width.
+    """
+    if (
+        not groups
+        or target.stride(groups[-1].last) != 1
+        or source.stride(groups[-1].last) in (0, 1)
+    ):
+        return None
+    found = next((group for group in groups[:-1] if source.stride(group.last) == 1), None)
+    fitting = found and 1 < width <= min(MOST_TURNED, found.extent, groups[-1].extent)
+    return found if fitting else None
+
+
+def _turn(
+    place: Place,
+    runs: Sequence[Run],
+    across: Group,
+    source: Source,
+    target: tuple[SSAValue, Linear],
+    lanes: int,
+) -> None:
+    """
+    Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
+
+    Squares that are written one behind the other follow each other: a cache fetches ahead what is
+    to be written so, and reads of whole lines need it less.
+    """
+    assert source.form is not None, "a value stands everywhere"
+    writer, form, inner = place.writer, source.form, runs[-1].group
+    along = next(one for one in runs if one.group == across)
+    outer = [one for one in runs[:-1] if one is not along]
+
+    def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        def square(height: int, carried: list[SSAValue]) -> list[SSAValue]:
+            if width == height == lanes:
+                values = []
+                for step in range(lanes):
+                    with place.shifted(inner.last, step):
+                        values.append(writer.vector_load(source.value, place.index(form), lanes))
+                for step, value in enumerate(turned(writer, values)):
+                    with place.shifted(across.last, step):
+                        writer.vector_store(value, target[0], place.index(target[1]))
+                return carried
+            for step, further in product(range(height), range(width)):
+                with place.shifted(inner.last, step), place.shifted(across.last, further):
+                    value = writer.load(source.value, place.index(form))
+                    writer.store(value, target[0], place.index(target[1]))
+            return carried
+
+        return run(place, [replace(runs[-1], widths=(lanes, 1))], square, carried)
+
+    run(place, [*outer, replace(along, widths=(lanes, 1))], columns)
 
 
 def _lanes(groups: list[Group], forms: list[Linear], kind: Attribute, vector_bytes: int) -> int:

@@ -154,16 +154,17 @@ def _packed(
         for at in range(len(digits))
         if len({(box.start[at], box.sizes[at]) for box in boxes}) == 1
     ]
-    cut = shared_out(shared, physical, output.element_type, vector_bytes)
+    logical = row_major(shape)
+    strides = tuple(logical[digit.dim] * digit.factor for digit in digits)
+    loaded = {at for at, stride in enumerate(strides) if stride == 1}
+    cut = shared_out(shared, physical, output.element_type, vector_bytes, loaded)
     kernel = tile.KernelOp([op.source], [output], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, memory, target = kernel.body.block.args
     mine = None
     if cut is not None:
         dim = shared[cut.position]
-        mine = Cut(dim, cut_span(writer, cut, physical[dim], chunk))
-    logical = row_major(shape)
-    strides = tuple(logical[digit.dim] * digit.factor for digit in digits)
+        mine = Cut(dim, cut_span(writer, cut, physical[dim], chunk), loaded=True)
     for box in boxes:
         source = Source(memory, _form(strides, box.start))
         if box.empty:
