@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
@@ -13,7 +13,7 @@ from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.tile_loops.access import Access
 from popgraph.passes.tile_loops.bodies import inline
 from popgraph.passes.tile_loops.index import Index
-from popgraph.passes.tile_loops.panels import Column
+from popgraph.passes.tile_loops.panels import Column, narrowed
 from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
 from popgraph.passes.tile_loops.vectors import in_lanes
 
@@ -60,7 +60,7 @@ class Epilogue:
         grid = self.grid
         gathered = [self._gathered(tile, access) for access in self.extras]
         locals_ = [self._deferred(tile, target) for target in self.targets]
-        for (row, column), total in zip(tile, sums, strict=True):
+        for row, column, total in self._pieces(tile, sums):
             with grid.at(row, column.offset):
                 extras = [
                     self._extra(access, memory, row, column)
@@ -69,7 +69,7 @@ class Epilogue:
                 results = inline(grid.place, self.body, [total, *extras])
                 for value, target, local in zip(results, self.targets, locals_, strict=True):
                     value = in_lanes(grid.writer, value, lanes_in(column))
-                    if local is None or (column.whole and grid.contiguous(target)):
+                    if local is None:
                         grid.writer.put(value, *grid.place.of(target))
                     else:
                         grid.writer.put(value, local, grid.slot(row, column.offset))
@@ -77,9 +77,24 @@ class Epilogue:
             if local is not None:
                 self._scatter(tile, target, local)
 
+    def _pieces(
+        self, tile: Tile, sums: Sequence[SSAValue]
+    ) -> Iterator[tuple[int, Column, SSAValue]]:
+        """All sums by rows and columns; a column of which lanes are left out, in narrower ones."""
+        writer = self.grid.writer
+        for (row, column), total in zip(tile, sums, strict=True):
+            for part in narrowed(column):
+                lanes = range(part.offset - column.offset, part.offset - column.offset + part.lanes)
+                if part == column:
+                    yield row, column, total
+                elif lanes_in(part):
+                    yield row, part, writer.shuffle(total, total, lanes)
+                else:
+                    yield row, part, writer.extract(total, lanes[0])
+
     def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
         """Local memory for a result that vectors cannot store."""
-        if self.grid.contiguous(target) and all(column.whole for column in tile.columns):
+        if self.grid.contiguous(target):
             return None
         return self.grid.local_for(tile, target)
 
@@ -96,9 +111,7 @@ class Epilogue:
     def _gathered(self, tile: Tile, access: Access) -> SSAValue | None:
         """Local memory with the lanes of an extra operand that vectors cannot load."""
         grid = self.grid
-        if access.form.stride(grid.lane) == 0:
-            return None
-        if grid.contiguous(access) and all(column.whole for column in tile.columns):
+        if access.form.stride(grid.lane) in (0, 1):
             return None
         local = grid.local_for(tile, access)
         with grid.each_lane(tile.lanes) as lane:
@@ -111,10 +124,7 @@ class Epilogue:
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""
         grid = self.grid
-        first, end = tile.lanes
-        if grid.contiguous(target):
-            first = next(column.offset for column in tile.columns if not column.whole)
-        with grid.each_lane((first, end)) as lane:
+        with grid.each_lane(tile.lanes) as lane:
             for row in range(tile.rows):
                 value = grid.writer.load(local, grid.slot(row, lane))
                 with grid.at(row, lane):

@@ -46,6 +46,16 @@ def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
     return columns
 
 
+def narrowed(column: Column) -> list[Column]:
+    """The lanes of a column that are results, as whole columns."""
+    if column.whole:
+        return [column]
+    return [
+        Column(column.offset + part.offset, part.lanes, part.valid)
+        for part in last_panel(column.valid, column.lanes, padded=False)
+    ]
+
+
 @dataclass(frozen=True)
 class Blocks:
     """`count` blocks of `size` rows, the first at `start`."""

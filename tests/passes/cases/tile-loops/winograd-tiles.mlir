@@ -105,423 +105,379 @@ builtin.module {
       %56 = arith.constant 25 : index
       %57 = arith.constant 136 : index
       %58 = arith.constant 140 : index
-      %59 = memref.alloca() : memref<4xf32>
-      %60 = memref.alloca() : memref<4xf32>
-      %61 = memref.alloca() : memref<4xf32>
-      %62 = memref.alloca() : memref<4xf32>
-      %63 = arith.constant 9 : index
-      %64 = memref.alloca() : memref<4xf32>
-      %65 = memref.alloca() : memref<4xf32>
-      %66 = memref.alloca() : memref<4xf32>
-      %67 = memref.alloca() : memref<4xf32>
-      %68 = arith.constant 29 : index
-      scf.for %69 = %7 to %8 step %9 {
-        %70 = arith.muli %69, %10 : index
-        scf.for %71 = %7 to %10 step %9 {
+      %59 = arith.constant 9 : index
+      %60 = arith.constant 29 : index
+      scf.for %61 = %7 to %8 step %9 {
+        %62 = arith.muli %61, %10 : index
+        scf.for %63 = %7 to %10 step %9 {
+          %64 = arith.addi %62, %63 : index
+          %65 = arith.minsi %64, %10 : index
+          %66 = arith.divsi %65, %8 : index
+          %67 = arith.remsi %65, %8 : index
+          %68 = arith.muli %66, %8 : index
+          %69 = arith.minsi %68, %9 : index
+          %70 = arith.muli %69, %11 : index
+          %71 = arith.muli %67, %12 : index
           %72 = arith.addi %70, %71 : index
-          %73 = arith.minsi %72, %10 : index
-          %74 = arith.divsi %73, %8 : index
-          %75 = arith.remsi %73, %8 : index
-          %76 = arith.muli %74, %8 : index
-          %77 = arith.minsi %76, %9 : index
-          %78 = arith.muli %77, %11 : index
-          %79 = arith.muli %75, %12 : index
-          %80 = arith.addi %78, %79 : index
+          %73 = vector.load %1[%72] : memref<60xf32>, vector<2xf32>
+          %74 = arith.addi %72, %8 : index
+          %75 = vector.load %1[%74] : memref<60xf32>, vector<2xf32>
+          %76 = arith.addi %72, %12 : index
+          %77 = vector.load %1[%76] : memref<60xf32>, vector<2xf32>
+          %78 = arith.addi %72, %13 : index
+          %79 = vector.load %1[%78] : memref<60xf32>, vector<2xf32>
+          %80 = arith.addi %72, %11 : index
           %81 = vector.load %1[%80] : memref<60xf32>, vector<2xf32>
-          %82 = arith.addi %80, %8 : index
+          %82 = arith.addi %72, %14 : index
           %83 = vector.load %1[%82] : memref<60xf32>, vector<2xf32>
-          %84 = arith.addi %80, %12 : index
+          %84 = arith.addi %72, %15 : index
           %85 = vector.load %1[%84] : memref<60xf32>, vector<2xf32>
-          %86 = arith.addi %80, %13 : index
+          %86 = arith.addi %72, %16 : index
           %87 = vector.load %1[%86] : memref<60xf32>, vector<2xf32>
-          %88 = arith.addi %80, %11 : index
+          %88 = arith.addi %72, %17 : index
           %89 = vector.load %1[%88] : memref<60xf32>, vector<2xf32>
-          %90 = arith.addi %80, %14 : index
+          %90 = arith.addi %72, %18 : index
           %91 = vector.load %1[%90] : memref<60xf32>, vector<2xf32>
-          %92 = arith.addi %80, %15 : index
+          %92 = arith.addi %72, %19 : index
           %93 = vector.load %1[%92] : memref<60xf32>, vector<2xf32>
-          %94 = arith.addi %80, %16 : index
+          %94 = arith.addi %72, %20 : index
           %95 = vector.load %1[%94] : memref<60xf32>, vector<2xf32>
-          %96 = arith.addi %80, %17 : index
+          %96 = arith.addi %72, %21 : index
           %97 = vector.load %1[%96] : memref<60xf32>, vector<2xf32>
-          %98 = arith.addi %80, %18 : index
+          %98 = arith.addi %72, %22 : index
           %99 = vector.load %1[%98] : memref<60xf32>, vector<2xf32>
-          %100 = arith.addi %80, %19 : index
+          %100 = arith.addi %72, %23 : index
           %101 = vector.load %1[%100] : memref<60xf32>, vector<2xf32>
-          %102 = arith.addi %80, %20 : index
+          %102 = arith.addi %72, %24 : index
           %103 = vector.load %1[%102] : memref<60xf32>, vector<2xf32>
-          %104 = arith.addi %80, %21 : index
-          %105 = vector.load %1[%104] : memref<60xf32>, vector<2xf32>
-          %106 = arith.addi %80, %22 : index
-          %107 = vector.load %1[%106] : memref<60xf32>, vector<2xf32>
-          %108 = arith.addi %80, %23 : index
-          %109 = vector.load %1[%108] : memref<60xf32>, vector<2xf32>
-          %110 = arith.addi %80, %24 : index
-          %111 = vector.load %1[%110] : memref<60xf32>, vector<2xf32>
-          %112 = arith.addf %97, %89 : vector<2xf32>
-          %113 = arith.subf %97, %89 : vector<2xf32>
-          %114 = arith.subf %81, %97 : vector<2xf32>
-          %115 = arith.subf %89, %105 : vector<2xf32>
-          %116 = arith.addf %99, %91 : vector<2xf32>
-          %117 = arith.subf %99, %91 : vector<2xf32>
-          %118 = arith.subf %83, %99 : vector<2xf32>
-          %119 = arith.subf %91, %107 : vector<2xf32>
-          %120 = arith.addf %101, %93 : vector<2xf32>
-          %121 = arith.subf %101, %93 : vector<2xf32>
-          %122 = arith.subf %85, %101 : vector<2xf32>
-          %123 = arith.subf %93, %109 : vector<2xf32>
-          %124 = arith.addf %103, %95 : vector<2xf32>
-          %125 = arith.subf %103, %95 : vector<2xf32>
-          %126 = arith.subf %87, %103 : vector<2xf32>
-          %127 = arith.subf %95, %111 : vector<2xf32>
-          %128 = arith.addf %122, %118 : vector<2xf32>
-          %129 = arith.subf %122, %118 : vector<2xf32>
-          %130 = arith.subf %114, %122 : vector<2xf32>
-          %131 = arith.subf %118, %126 : vector<2xf32>
-          %132 = arith.addf %120, %116 : vector<2xf32>
-          %133 = arith.subf %120, %116 : vector<2xf32>
-          %134 = arith.subf %112, %120 : vector<2xf32>
-          %135 = arith.subf %116, %124 : vector<2xf32>
-          %136 = arith.addf %121, %117 : vector<2xf32>
-          %137 = arith.subf %121, %117 : vector<2xf32>
-          %138 = arith.subf %113, %121 : vector<2xf32>
-          %139 = arith.subf %117, %125 : vector<2xf32>
-          %140 = arith.addf %123, %119 : vector<2xf32>
-          %141 = arith.subf %123, %119 : vector<2xf32>
-          %142 = arith.subf %115, %123 : vector<2xf32>
-          %143 = arith.subf %119, %127 : vector<2xf32>
-          %144 = arith.muli %71, %15 : index
+          %104 = arith.addf %89, %81 : vector<2xf32>
+          %105 = arith.subf %89, %81 : vector<2xf32>
+          %106 = arith.subf %73, %89 : vector<2xf32>
+          %107 = arith.subf %81, %97 : vector<2xf32>
+          %108 = arith.addf %91, %83 : vector<2xf32>
+          %109 = arith.subf %91, %83 : vector<2xf32>
+          %110 = arith.subf %75, %91 : vector<2xf32>
+          %111 = arith.subf %83, %99 : vector<2xf32>
+          %112 = arith.addf %93, %85 : vector<2xf32>
+          %113 = arith.subf %93, %85 : vector<2xf32>
+          %114 = arith.subf %77, %93 : vector<2xf32>
+          %115 = arith.subf %85, %101 : vector<2xf32>
+          %116 = arith.addf %95, %87 : vector<2xf32>
+          %117 = arith.subf %95, %87 : vector<2xf32>
+          %118 = arith.subf %79, %95 : vector<2xf32>
+          %119 = arith.subf %87, %103 : vector<2xf32>
+          %120 = arith.addf %114, %110 : vector<2xf32>
+          %121 = arith.subf %114, %110 : vector<2xf32>
+          %122 = arith.subf %106, %114 : vector<2xf32>
+          %123 = arith.subf %110, %118 : vector<2xf32>
+          %124 = arith.addf %112, %108 : vector<2xf32>
+          %125 = arith.subf %112, %108 : vector<2xf32>
+          %126 = arith.subf %104, %112 : vector<2xf32>
+          %127 = arith.subf %108, %116 : vector<2xf32>
+          %128 = arith.addf %113, %109 : vector<2xf32>
+          %129 = arith.subf %113, %109 : vector<2xf32>
+          %130 = arith.subf %105, %113 : vector<2xf32>
+          %131 = arith.subf %109, %117 : vector<2xf32>
+          %132 = arith.addf %115, %111 : vector<2xf32>
+          %133 = arith.subf %115, %111 : vector<2xf32>
+          %134 = arith.subf %107, %115 : vector<2xf32>
+          %135 = arith.subf %111, %119 : vector<2xf32>
+          %136 = arith.muli %63, %15 : index
+          vector.store %122, %6[%136] : memref<768xf32>, vector<2xf32>
+          %137 = arith.addi %136, %25 : index
+          vector.store %120, %6[%137] : memref<768xf32>, vector<2xf32>
+          %138 = arith.addi %136, %26 : index
+          vector.store %121, %6[%138] : memref<768xf32>, vector<2xf32>
+          %139 = arith.addi %136, %27 : index
+          vector.store %123, %6[%139] : memref<768xf32>, vector<2xf32>
+          %140 = arith.addi %136, %28 : index
+          vector.store %126, %6[%140] : memref<768xf32>, vector<2xf32>
+          %141 = arith.addi %136, %29 : index
+          vector.store %124, %6[%141] : memref<768xf32>, vector<2xf32>
+          %142 = arith.addi %136, %30 : index
+          vector.store %125, %6[%142] : memref<768xf32>, vector<2xf32>
+          %143 = arith.addi %136, %31 : index
+          vector.store %127, %6[%143] : memref<768xf32>, vector<2xf32>
+          %144 = arith.addi %136, %32 : index
           vector.store %130, %6[%144] : memref<768xf32>, vector<2xf32>
-          %145 = arith.addi %144, %25 : index
+          %145 = arith.addi %136, %33 : index
           vector.store %128, %6[%145] : memref<768xf32>, vector<2xf32>
-          %146 = arith.addi %144, %26 : index
+          %146 = arith.addi %136, %34 : index
           vector.store %129, %6[%146] : memref<768xf32>, vector<2xf32>
-          %147 = arith.addi %144, %27 : index
+          %147 = arith.addi %136, %35 : index
           vector.store %131, %6[%147] : memref<768xf32>, vector<2xf32>
-          %148 = arith.addi %144, %28 : index
+          %148 = arith.addi %136, %36 : index
           vector.store %134, %6[%148] : memref<768xf32>, vector<2xf32>
-          %149 = arith.addi %144, %29 : index
+          %149 = arith.addi %136, %37 : index
           vector.store %132, %6[%149] : memref<768xf32>, vector<2xf32>
-          %150 = arith.addi %144, %30 : index
+          %150 = arith.addi %136, %38 : index
           vector.store %133, %6[%150] : memref<768xf32>, vector<2xf32>
-          %151 = arith.addi %144, %31 : index
+          %151 = arith.addi %136, %39 : index
           vector.store %135, %6[%151] : memref<768xf32>, vector<2xf32>
-          %152 = arith.addi %144, %32 : index
-          vector.store %138, %6[%152] : memref<768xf32>, vector<2xf32>
-          %153 = arith.addi %144, %33 : index
-          vector.store %136, %6[%153] : memref<768xf32>, vector<2xf32>
-          %154 = arith.addi %144, %34 : index
-          vector.store %137, %6[%154] : memref<768xf32>, vector<2xf32>
-          %155 = arith.addi %144, %35 : index
-          vector.store %139, %6[%155] : memref<768xf32>, vector<2xf32>
-          %156 = arith.addi %144, %36 : index
-          vector.store %142, %6[%156] : memref<768xf32>, vector<2xf32>
-          %157 = arith.addi %144, %37 : index
-          vector.store %140, %6[%157] : memref<768xf32>, vector<2xf32>
-          %158 = arith.addi %144, %38 : index
-          vector.store %141, %6[%158] : memref<768xf32>, vector<2xf32>
-          %159 = arith.addi %144, %39 : index
-          vector.store %143, %6[%159] : memref<768xf32>, vector<2xf32>
         }
-        scf.for %160 = %7 to %15 step %9 {
-          %161 = arith.muli %160, %42 : index
-          %162 = arith.muli %160, %25 : index
-          %163, %164 = scf.for %165 = %7 to %8 step %9 iter_args(%166 = %41, %167 = %41) -> (vector<4xf32>, vector<4xf32>) {
-            %168 = arith.muli %165, %8 : index
-            %169 = arith.addi %161, %168 : index
-            %170 = arith.addi %169, %42 : index
-            tile.prefetch %2[%170] : memref<256xf32>
-            %171 = arith.addi %162, %165 : index
-            %172 = memref.load %6[%171] : memref<768xf32>
-            %173 = vector.broadcast %172 : f32 to vector<4xf32>
-            %174 = arith.muli %165, %12 : index
-            %175 = arith.addi %161, %174 : index
-            %176 = vector.load %2[%175] : memref<256xf32>, vector<4xf32>
-            %177 = vector.fma %173, %176, %166 : vector<4xf32>
-            %178 = arith.addi %171, %15 : index
-            %179 = memref.load %6[%178] : memref<768xf32>
-            %180 = vector.broadcast %179 : f32 to vector<4xf32>
-            %181 = vector.fma %180, %176, %167 : vector<4xf32>
-            scf.yield %177, %181 : vector<4xf32>, vector<4xf32>
+        scf.for %152 = %7 to %15 step %9 {
+          %153 = arith.muli %152, %42 : index
+          %154 = arith.muli %152, %25 : index
+          %155, %156 = scf.for %157 = %7 to %8 step %9 iter_args(%158 = %41, %159 = %41) -> (vector<4xf32>, vector<4xf32>) {
+            %160 = arith.muli %157, %8 : index
+            %161 = arith.addi %153, %160 : index
+            %162 = arith.addi %161, %42 : index
+            tile.prefetch %2[%162] : memref<256xf32>
+            %163 = arith.addi %154, %157 : index
+            %164 = memref.load %6[%163] : memref<768xf32>
+            %165 = vector.broadcast %164 : f32 to vector<4xf32>
+            %166 = arith.muli %157, %12 : index
+            %167 = arith.addi %153, %166 : index
+            %168 = vector.load %2[%167] : memref<256xf32>, vector<4xf32>
+            %169 = vector.fma %165, %168, %158 : vector<4xf32>
+            %170 = arith.addi %163, %15 : index
+            %171 = memref.load %6[%170] : memref<768xf32>
+            %172 = vector.broadcast %171 : f32 to vector<4xf32>
+            %173 = vector.fma %172, %168, %159 : vector<4xf32>
+            scf.yield %169, %173 : vector<4xf32>, vector<4xf32>
           }
-          %182 = arith.muli %160, %15 : index
-          vector.store %163, %5[%182] : memref<256xf32>, vector<4xf32>
-          %183 = arith.addi %182, %12 : index
-          vector.store %164, %5[%183] : memref<256xf32>, vector<4xf32>
-          %184 = scf.for %185 = %7 to %8 step %9 iter_args(%186 = %41) -> (vector<4xf32>) {
-            %187 = arith.muli %185, %8 : index
-            %188 = arith.addi %161, %187 : index
-            %189 = arith.addi %188, %11 : index
-            tile.prefetch %2[%189] : memref<256xf32>
-            %190 = arith.addi %162, %185 : index
-            %191 = arith.addi %190, %43 : index
-            %192 = memref.load %6[%191] : memref<768xf32>
-            %193 = vector.broadcast %192 : f32 to vector<4xf32>
-            %194 = arith.muli %185, %12 : index
-            %195 = arith.addi %161, %194 : index
-            %196 = vector.load %2[%195] : memref<256xf32>, vector<4xf32>
-            %197 = vector.fma %193, %196, %186 : vector<4xf32>
-            scf.yield %197 : vector<4xf32>
+          %174 = arith.muli %152, %15 : index
+          vector.store %155, %5[%174] : memref<256xf32>, vector<4xf32>
+          %175 = arith.addi %174, %12 : index
+          vector.store %156, %5[%175] : memref<256xf32>, vector<4xf32>
+          %176 = scf.for %177 = %7 to %8 step %9 iter_args(%178 = %41) -> (vector<4xf32>) {
+            %179 = arith.muli %177, %8 : index
+            %180 = arith.addi %153, %179 : index
+            %181 = arith.addi %180, %11 : index
+            tile.prefetch %2[%181] : memref<256xf32>
+            %182 = arith.addi %154, %177 : index
+            %183 = arith.addi %182, %43 : index
+            %184 = memref.load %6[%183] : memref<768xf32>
+            %185 = vector.broadcast %184 : f32 to vector<4xf32>
+            %186 = arith.muli %177, %12 : index
+            %187 = arith.addi %153, %186 : index
+            %188 = vector.load %2[%187] : memref<256xf32>, vector<4xf32>
+            %189 = vector.fma %185, %188, %178 : vector<4xf32>
+            scf.yield %189 : vector<4xf32>
           }
-          %198 = arith.addi %182, %42 : index
-          vector.store %184, %5[%198] : memref<256xf32>, vector<4xf32>
+          %190 = arith.addi %174, %42 : index
+          vector.store %176, %5[%190] : memref<256xf32>, vector<4xf32>
         }
-        %199 = arith.muli %69, %44 : index
-        %200 = arith.addi %199, %12 : index
-        %201 = arith.minsi %200, %10 : index
-        scf.for %202 = %7 to %201 step %9 {
-          %203 = arith.addi %70, %202 : index
-          %204 = arith.divsi %203, %8 : index
-          %205 = arith.remsi %203, %8 : index
-          %206 = arith.muli %204, %8 : index
-          %207 = arith.minsi %206, %9 : index
-          %208 = arith.muli %202, %12 : index
+        %191 = arith.muli %61, %44 : index
+        %192 = arith.addi %191, %12 : index
+        %193 = arith.minsi %192, %10 : index
+        scf.for %194 = %7 to %193 step %9 {
+          %195 = arith.addi %62, %194 : index
+          %196 = arith.divsi %195, %8 : index
+          %197 = arith.remsi %195, %8 : index
+          %198 = arith.muli %196, %8 : index
+          %199 = arith.minsi %198, %9 : index
+          %200 = arith.muli %194, %12 : index
+          %201 = vector.load %5[%200] : memref<256xf32>, vector<4xf32>
+          %202 = arith.addi %200, %15 : index
+          %203 = vector.load %5[%202] : memref<256xf32>, vector<4xf32>
+          %204 = arith.addi %200, %43 : index
+          %205 = vector.load %5[%204] : memref<256xf32>, vector<4xf32>
+          %206 = arith.addi %200, %25 : index
+          %207 = vector.load %5[%206] : memref<256xf32>, vector<4xf32>
+          %208 = arith.addi %200, %45 : index
           %209 = vector.load %5[%208] : memref<256xf32>, vector<4xf32>
-          %210 = arith.addi %208, %15 : index
+          %210 = arith.addi %200, %46 : index
           %211 = vector.load %5[%210] : memref<256xf32>, vector<4xf32>
-          %212 = arith.addi %208, %43 : index
+          %212 = arith.addi %200, %26 : index
           %213 = vector.load %5[%212] : memref<256xf32>, vector<4xf32>
-          %214 = arith.addi %208, %25 : index
+          %214 = arith.addi %200, %47 : index
           %215 = vector.load %5[%214] : memref<256xf32>, vector<4xf32>
-          %216 = arith.addi %208, %45 : index
+          %216 = arith.addi %200, %48 : index
           %217 = vector.load %5[%216] : memref<256xf32>, vector<4xf32>
-          %218 = arith.addi %208, %46 : index
+          %218 = arith.addi %200, %27 : index
           %219 = vector.load %5[%218] : memref<256xf32>, vector<4xf32>
-          %220 = arith.addi %208, %26 : index
+          %220 = arith.addi %200, %49 : index
           %221 = vector.load %5[%220] : memref<256xf32>, vector<4xf32>
-          %222 = arith.addi %208, %47 : index
+          %222 = arith.addi %200, %50 : index
           %223 = vector.load %5[%222] : memref<256xf32>, vector<4xf32>
-          %224 = arith.addi %208, %48 : index
+          %224 = arith.addi %200, %28 : index
           %225 = vector.load %5[%224] : memref<256xf32>, vector<4xf32>
-          %226 = arith.addi %208, %27 : index
+          %226 = arith.addi %200, %51 : index
           %227 = vector.load %5[%226] : memref<256xf32>, vector<4xf32>
-          %228 = arith.addi %208, %49 : index
+          %228 = arith.addi %200, %52 : index
           %229 = vector.load %5[%228] : memref<256xf32>, vector<4xf32>
-          %230 = arith.addi %208, %50 : index
+          %230 = arith.addi %200, %29 : index
           %231 = vector.load %5[%230] : memref<256xf32>, vector<4xf32>
-          %232 = arith.addi %208, %28 : index
-          %233 = vector.load %5[%232] : memref<256xf32>, vector<4xf32>
-          %234 = arith.addi %208, %51 : index
-          %235 = vector.load %5[%234] : memref<256xf32>, vector<4xf32>
-          %236 = arith.addi %208, %52 : index
-          %237 = vector.load %5[%236] : memref<256xf32>, vector<4xf32>
-          %238 = arith.addi %208, %29 : index
-          %239 = vector.load %5[%238] : memref<256xf32>, vector<4xf32>
-          %240 = arith.addf %217, %225 : vector<4xf32>
-          %241 = arith.subf %217, %225 : vector<4xf32>
-          %242 = arith.addf %209, %240 : vector<4xf32>
-          %243 = arith.subf %241, %233 : vector<4xf32>
-          %244 = arith.addf %219, %227 : vector<4xf32>
-          %245 = arith.subf %219, %227 : vector<4xf32>
-          %246 = arith.addf %211, %244 : vector<4xf32>
-          %247 = arith.subf %245, %235 : vector<4xf32>
-          %248 = arith.addf %221, %229 : vector<4xf32>
-          %249 = arith.subf %221, %229 : vector<4xf32>
-          %250 = arith.addf %213, %248 : vector<4xf32>
-          %251 = arith.subf %249, %237 : vector<4xf32>
-          %252 = arith.addf %223, %231 : vector<4xf32>
-          %253 = arith.subf %223, %231 : vector<4xf32>
-          %254 = arith.addf %215, %252 : vector<4xf32>
-          %255 = arith.subf %253, %239 : vector<4xf32>
-          %256 = arith.addf %246, %250 : vector<4xf32>
-          %257 = arith.subf %246, %250 : vector<4xf32>
-          %258 = arith.addf %242, %256 : vector<4xf32>
-          %259 = arith.subf %257, %254 : vector<4xf32>
-          %260 = arith.addf %247, %251 : vector<4xf32>
-          %261 = arith.subf %247, %251 : vector<4xf32>
-          %262 = arith.addf %243, %260 : vector<4xf32>
-          %263 = arith.subf %261, %255 : vector<4xf32>
-          %264 = arith.cmpi sge, %207, %206 : index
-          %265 = arith.muli %207, %53 : index
-          %266 = arith.muli %205, %54 : index
-          %267 = arith.addi %265, %266 : index
-          %268 = arith.addi %267, %55 : index
-          scf.if %264 {
-            %269 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-            %270 = arith.addf %258, %269 : vector<4xf32>
-            vector.store %270, %4[%267] : memref<60xf32>, vector<4xf32>
-            %271 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-            %272 = arith.addf %259, %271 : vector<4xf32>
-            vector.store %272, %4[%268] : memref<60xf32>, vector<4xf32>
+          %232 = arith.addf %209, %217 : vector<4xf32>
+          %233 = arith.subf %209, %217 : vector<4xf32>
+          %234 = arith.addf %201, %232 : vector<4xf32>
+          %235 = arith.subf %233, %225 : vector<4xf32>
+          %236 = arith.addf %211, %219 : vector<4xf32>
+          %237 = arith.subf %211, %219 : vector<4xf32>
+          %238 = arith.addf %203, %236 : vector<4xf32>
+          %239 = arith.subf %237, %227 : vector<4xf32>
+          %240 = arith.addf %213, %221 : vector<4xf32>
+          %241 = arith.subf %213, %221 : vector<4xf32>
+          %242 = arith.addf %205, %240 : vector<4xf32>
+          %243 = arith.subf %241, %229 : vector<4xf32>
+          %244 = arith.addf %215, %223 : vector<4xf32>
+          %245 = arith.subf %215, %223 : vector<4xf32>
+          %246 = arith.addf %207, %244 : vector<4xf32>
+          %247 = arith.subf %245, %231 : vector<4xf32>
+          %248 = arith.addf %238, %242 : vector<4xf32>
+          %249 = arith.subf %238, %242 : vector<4xf32>
+          %250 = arith.addf %234, %248 : vector<4xf32>
+          %251 = arith.subf %249, %246 : vector<4xf32>
+          %252 = arith.addf %239, %243 : vector<4xf32>
+          %253 = arith.subf %239, %243 : vector<4xf32>
+          %254 = arith.addf %235, %252 : vector<4xf32>
+          %255 = arith.subf %253, %247 : vector<4xf32>
+          %256 = arith.cmpi sge, %199, %198 : index
+          %257 = arith.muli %199, %53 : index
+          %258 = arith.muli %197, %54 : index
+          %259 = arith.addi %257, %258 : index
+          %260 = arith.addi %259, %55 : index
+          scf.if %256 {
+            %261 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+            %262 = arith.addf %250, %261 : vector<4xf32>
+            vector.store %262, %4[%259] : memref<60xf32>, vector<4xf32>
+            %263 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+            %264 = arith.addf %251, %263 : vector<4xf32>
+            vector.store %264, %4[%260] : memref<60xf32>, vector<4xf32>
           }
-          %273 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %274 = arith.addf %262, %273 : vector<4xf32>
-          %275 = arith.addi %267, %53 : index
-          vector.store %274, %4[%275] : memref<60xf32>, vector<4xf32>
-          %276 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
-          %277 = arith.addf %263, %276 : vector<4xf32>
-          %278 = arith.addi %267, %56 : index
-          vector.store %277, %4[%278] : memref<60xf32>, vector<4xf32>
+          %265 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %266 = arith.addf %254, %265 : vector<4xf32>
+          %267 = arith.addi %259, %53 : index
+          vector.store %266, %4[%267] : memref<60xf32>, vector<4xf32>
+          %268 = vector.load %3[%7] : memref<5xf32>, vector<4xf32>
+          %269 = arith.addf %255, %268 : vector<4xf32>
+          %270 = arith.addi %259, %56 : index
+          vector.store %269, %4[%270] : memref<60xf32>, vector<4xf32>
         }
-        scf.for %279 = %7 to %15 step %9 {
-          %280 = arith.muli %279, %42 : index
-          %281 = arith.muli %279, %25 : index
-          %282, %283 = scf.for %284 = %7 to %8 step %9 iter_args(%285 = %41, %286 = %41) -> (vector<4xf32>, vector<4xf32>) {
-            %287 = arith.muli %284, %8 : index
-            %288 = arith.addi %280, %287 : index
-            %289 = arith.addi %288, %57 : index
-            tile.prefetch %2[%289] : memref<256xf32>
-            %290 = arith.addi %281, %284 : index
+        scf.for %271 = %7 to %15 step %9 {
+          %272 = arith.muli %271, %42 : index
+          %273 = arith.muli %271, %25 : index
+          %274, %275 = scf.for %276 = %7 to %8 step %9 iter_args(%277 = %41, %278 = %41) -> (vector<4xf32>, vector<4xf32>) {
+            %279 = arith.muli %276, %8 : index
+            %280 = arith.addi %272, %279 : index
+            %281 = arith.addi %280, %57 : index
+            tile.prefetch %2[%281] : memref<256xf32>
+            %282 = arith.addi %273, %276 : index
+            %283 = memref.load %6[%282] : memref<768xf32>
+            %284 = vector.broadcast %283 : f32 to vector<4xf32>
+            %285 = arith.muli %276, %12 : index
+            %286 = arith.addi %272, %285 : index
+            %287 = arith.addi %286, %48 : index
+            %288 = vector.load %2[%287] : memref<256xf32>, vector<4xf32>
+            %289 = vector.fma %284, %288, %277 : vector<4xf32>
+            %290 = arith.addi %282, %15 : index
             %291 = memref.load %6[%290] : memref<768xf32>
             %292 = vector.broadcast %291 : f32 to vector<4xf32>
-            %293 = arith.muli %284, %12 : index
-            %294 = arith.addi %280, %293 : index
-            %295 = arith.addi %294, %48 : index
-            %296 = vector.load %2[%295] : memref<256xf32>, vector<4xf32>
-            %297 = vector.fma %292, %296, %285 : vector<4xf32>
-            %298 = arith.addi %290, %15 : index
-            %299 = memref.load %6[%298] : memref<768xf32>
-            %300 = vector.broadcast %299 : f32 to vector<4xf32>
-            %301 = vector.fma %300, %296, %286 : vector<4xf32>
-            scf.yield %297, %301 : vector<4xf32>, vector<4xf32>
+            %293 = vector.fma %292, %288, %278 : vector<4xf32>
+            scf.yield %289, %293 : vector<4xf32>, vector<4xf32>
           }
-          %302 = arith.muli %279, %15 : index
-          vector.store %282, %5[%302] : memref<256xf32>, vector<4xf32>
-          %303 = arith.addi %302, %12 : index
-          vector.store %283, %5[%303] : memref<256xf32>, vector<4xf32>
-          %304 = scf.for %305 = %7 to %8 step %9 iter_args(%306 = %41) -> (vector<4xf32>) {
-            %307 = arith.muli %305, %8 : index
-            %308 = arith.addi %280, %307 : index
-            %309 = arith.addi %308, %58 : index
-            tile.prefetch %2[%309] : memref<256xf32>
-            %310 = arith.addi %281, %305 : index
-            %311 = arith.addi %310, %43 : index
-            %312 = memref.load %6[%311] : memref<768xf32>
-            %313 = vector.broadcast %312 : f32 to vector<4xf32>
-            %314 = arith.muli %305, %12 : index
-            %315 = arith.addi %280, %314 : index
-            %316 = arith.addi %315, %48 : index
-            %317 = vector.load %2[%316] : memref<256xf32>, vector<4xf32>
-            %318 = vector.fma %313, %317, %306 : vector<4xf32>
-            scf.yield %318 : vector<4xf32>
+          %294 = arith.muli %271, %15 : index
+          vector.store %274, %5[%294] : memref<256xf32>, vector<4xf32>
+          %295 = arith.addi %294, %12 : index
+          vector.store %275, %5[%295] : memref<256xf32>, vector<4xf32>
+          %296 = scf.for %297 = %7 to %8 step %9 iter_args(%298 = %41) -> (vector<4xf32>) {
+            %299 = arith.muli %297, %8 : index
+            %300 = arith.addi %272, %299 : index
+            %301 = arith.addi %300, %58 : index
+            tile.prefetch %2[%301] : memref<256xf32>
+            %302 = arith.addi %273, %297 : index
+            %303 = arith.addi %302, %43 : index
+            %304 = memref.load %6[%303] : memref<768xf32>
+            %305 = vector.broadcast %304 : f32 to vector<4xf32>
+            %306 = arith.muli %297, %12 : index
+            %307 = arith.addi %272, %306 : index
+            %308 = arith.addi %307, %48 : index
+            %309 = vector.load %2[%308] : memref<256xf32>, vector<4xf32>
+            %310 = vector.fma %305, %309, %298 : vector<4xf32>
+            scf.yield %310 : vector<4xf32>
           }
-          %319 = arith.addi %302, %42 : index
-          vector.store %304, %5[%319] : memref<256xf32>, vector<4xf32>
+          %311 = arith.addi %294, %42 : index
+          vector.store %296, %5[%311] : memref<256xf32>, vector<4xf32>
         }
-        scf.for %320 = %7 to %201 step %9 {
-          %321 = arith.addi %70, %320 : index
-          %322 = arith.divsi %321, %8 : index
-          %323 = arith.remsi %321, %8 : index
-          %324 = arith.muli %322, %8 : index
-          %325 = arith.minsi %324, %9 : index
-          %326 = arith.muli %320, %12 : index
+        scf.for %312 = %7 to %193 step %9 {
+          %313 = arith.addi %62, %312 : index
+          %314 = arith.divsi %313, %8 : index
+          %315 = arith.remsi %313, %8 : index
+          %316 = arith.muli %314, %8 : index
+          %317 = arith.minsi %316, %9 : index
+          %318 = arith.muli %312, %12 : index
+          %319 = vector.load %5[%318] : memref<256xf32>, vector<4xf32>
+          %320 = arith.addi %318, %15 : index
+          %321 = vector.load %5[%320] : memref<256xf32>, vector<4xf32>
+          %322 = arith.addi %318, %43 : index
+          %323 = vector.load %5[%322] : memref<256xf32>, vector<4xf32>
+          %324 = arith.addi %318, %25 : index
+          %325 = vector.load %5[%324] : memref<256xf32>, vector<4xf32>
+          %326 = arith.addi %318, %45 : index
           %327 = vector.load %5[%326] : memref<256xf32>, vector<4xf32>
-          %328 = arith.addi %326, %15 : index
+          %328 = arith.addi %318, %46 : index
           %329 = vector.load %5[%328] : memref<256xf32>, vector<4xf32>
-          %330 = arith.addi %326, %43 : index
+          %330 = arith.addi %318, %26 : index
           %331 = vector.load %5[%330] : memref<256xf32>, vector<4xf32>
-          %332 = arith.addi %326, %25 : index
+          %332 = arith.addi %318, %47 : index
           %333 = vector.load %5[%332] : memref<256xf32>, vector<4xf32>
-          %334 = arith.addi %326, %45 : index
+          %334 = arith.addi %318, %48 : index
           %335 = vector.load %5[%334] : memref<256xf32>, vector<4xf32>
-          %336 = arith.addi %326, %46 : index
+          %336 = arith.addi %318, %27 : index
           %337 = vector.load %5[%336] : memref<256xf32>, vector<4xf32>
-          %338 = arith.addi %326, %26 : index
+          %338 = arith.addi %318, %49 : index
           %339 = vector.load %5[%338] : memref<256xf32>, vector<4xf32>
-          %340 = arith.addi %326, %47 : index
+          %340 = arith.addi %318, %50 : index
           %341 = vector.load %5[%340] : memref<256xf32>, vector<4xf32>
-          %342 = arith.addi %326, %48 : index
+          %342 = arith.addi %318, %28 : index
           %343 = vector.load %5[%342] : memref<256xf32>, vector<4xf32>
-          %344 = arith.addi %326, %27 : index
+          %344 = arith.addi %318, %51 : index
           %345 = vector.load %5[%344] : memref<256xf32>, vector<4xf32>
-          %346 = arith.addi %326, %49 : index
+          %346 = arith.addi %318, %52 : index
           %347 = vector.load %5[%346] : memref<256xf32>, vector<4xf32>
-          %348 = arith.addi %326, %50 : index
+          %348 = arith.addi %318, %29 : index
           %349 = vector.load %5[%348] : memref<256xf32>, vector<4xf32>
-          %350 = arith.addi %326, %28 : index
-          %351 = vector.load %5[%350] : memref<256xf32>, vector<4xf32>
-          %352 = arith.addi %326, %51 : index
-          %353 = vector.load %5[%352] : memref<256xf32>, vector<4xf32>
-          %354 = arith.addi %326, %52 : index
-          %355 = vector.load %5[%354] : memref<256xf32>, vector<4xf32>
-          %356 = arith.addi %326, %29 : index
-          %357 = vector.load %5[%356] : memref<256xf32>, vector<4xf32>
-          %358 = arith.addf %335, %343 : vector<4xf32>
-          %359 = arith.subf %335, %343 : vector<4xf32>
-          %360 = arith.addf %327, %358 : vector<4xf32>
-          %361 = arith.subf %359, %351 : vector<4xf32>
-          %362 = arith.addf %337, %345 : vector<4xf32>
-          %363 = arith.subf %337, %345 : vector<4xf32>
-          %364 = arith.addf %329, %362 : vector<4xf32>
-          %365 = arith.subf %363, %353 : vector<4xf32>
-          %366 = arith.addf %339, %347 : vector<4xf32>
-          %367 = arith.subf %339, %347 : vector<4xf32>
-          %368 = arith.addf %331, %366 : vector<4xf32>
-          %369 = arith.subf %367, %355 : vector<4xf32>
-          %370 = arith.addf %341, %349 : vector<4xf32>
-          %371 = arith.subf %341, %349 : vector<4xf32>
-          %372 = arith.addf %333, %370 : vector<4xf32>
-          %373 = arith.subf %371, %357 : vector<4xf32>
-          %374 = arith.addf %364, %368 : vector<4xf32>
-          %375 = arith.subf %364, %368 : vector<4xf32>
-          %376 = arith.addf %360, %374 : vector<4xf32>
-          %377 = arith.subf %375, %372 : vector<4xf32>
-          %378 = arith.addf %365, %369 : vector<4xf32>
-          %379 = arith.subf %365, %369 : vector<4xf32>
-          %380 = arith.addf %361, %378 : vector<4xf32>
-          %381 = arith.subf %379, %373 : vector<4xf32>
-          %382 = arith.cmpi sge, %325, %324 : index
-          %383 = arith.muli %325, %53 : index
-          %384 = arith.muli %323, %54 : index
-          %385 = arith.addi %383, %384 : index
-          scf.if %382 {
-            scf.for %386 = %7 to %9 step %9 {
-              %387 = arith.addi %386, %12 : index
-              %388 = memref.load %3[%387] : memref<5xf32>
-              memref.store %388, %59[%386] : memref<4xf32>
-            }
-            %389 = vector.load %59[%7] : memref<4xf32>, vector<4xf32>
-            %390 = arith.addf %376, %389 : vector<4xf32>
-            vector.store %390, %60[%7] : memref<4xf32>, vector<4xf32>
-            scf.for %391 = %7 to %9 step %9 {
-              %392 = memref.load %60[%391] : memref<4xf32>
-              %393 = arith.addi %385, %391 : index
-              %394 = arith.addi %393, %12 : index
-              memref.store %392, %4[%394] : memref<60xf32>
-            }
-            scf.for %395 = %7 to %9 step %9 {
-              %396 = arith.addi %395, %12 : index
-              %397 = memref.load %3[%396] : memref<5xf32>
-              memref.store %397, %61[%395] : memref<4xf32>
-            }
-            %398 = vector.load %61[%7] : memref<4xf32>, vector<4xf32>
-            %399 = arith.addf %377, %398 : vector<4xf32>
-            vector.store %399, %62[%7] : memref<4xf32>, vector<4xf32>
-            scf.for %400 = %7 to %9 step %9 {
-              %401 = memref.load %62[%400] : memref<4xf32>
-              %402 = arith.addi %385, %400 : index
-              %403 = arith.addi %402, %63 : index
-              memref.store %401, %4[%403] : memref<60xf32>
-            }
+          %350 = arith.addf %327, %335 : vector<4xf32>
+          %351 = arith.subf %327, %335 : vector<4xf32>
+          %352 = arith.addf %319, %350 : vector<4xf32>
+          %353 = arith.subf %351, %343 : vector<4xf32>
+          %354 = arith.addf %329, %337 : vector<4xf32>
+          %355 = arith.subf %329, %337 : vector<4xf32>
+          %356 = arith.addf %321, %354 : vector<4xf32>
+          %357 = arith.subf %355, %345 : vector<4xf32>
+          %358 = arith.addf %331, %339 : vector<4xf32>
+          %359 = arith.subf %331, %339 : vector<4xf32>
+          %360 = arith.addf %323, %358 : vector<4xf32>
+          %361 = arith.subf %359, %347 : vector<4xf32>
+          %362 = arith.addf %333, %341 : vector<4xf32>
+          %363 = arith.subf %333, %341 : vector<4xf32>
+          %364 = arith.addf %325, %362 : vector<4xf32>
+          %365 = arith.subf %363, %349 : vector<4xf32>
+          %366 = arith.addf %356, %360 : vector<4xf32>
+          %367 = arith.subf %356, %360 : vector<4xf32>
+          %368 = arith.addf %352, %366 : vector<4xf32>
+          %369 = arith.subf %367, %364 : vector<4xf32>
+          %370 = arith.addf %357, %361 : vector<4xf32>
+          %371 = arith.subf %357, %361 : vector<4xf32>
+          %372 = arith.addf %353, %370 : vector<4xf32>
+          %373 = arith.subf %371, %365 : vector<4xf32>
+          %374 = arith.cmpi sge, %317, %316 : index
+          %375 = arith.muli %317, %53 : index
+          %376 = arith.muli %315, %54 : index
+          %377 = arith.addi %375, %376 : index
+          %378 = arith.addi %377, %12 : index
+          %379 = arith.addi %377, %59 : index
+          scf.if %374 {
+            %380 = vector.extract %368[0] : f32 from vector<4xf32>
+            %381 = memref.load %3[%12] : memref<5xf32>
+            %382 = arith.addf %380, %381 : f32
+            memref.store %382, %4[%378] : memref<60xf32>
+            %383 = vector.extract %369[0] : f32 from vector<4xf32>
+            %384 = memref.load %3[%12] : memref<5xf32>
+            %385 = arith.addf %383, %384 : f32
+            memref.store %385, %4[%379] : memref<60xf32>
           }
-          scf.for %404 = %7 to %9 step %9 {
-            %405 = arith.addi %404, %12 : index
-            %406 = memref.load %3[%405] : memref<5xf32>
-            memref.store %406, %64[%404] : memref<4xf32>
-          }
-          %407 = vector.load %64[%7] : memref<4xf32>, vector<4xf32>
-          %408 = arith.addf %380, %407 : vector<4xf32>
-          vector.store %408, %65[%7] : memref<4xf32>, vector<4xf32>
-          scf.for %409 = %7 to %9 step %9 {
-            %410 = memref.load %65[%409] : memref<4xf32>
-            %411 = arith.addi %385, %409 : index
-            %412 = arith.addi %411, %17 : index
-            memref.store %410, %4[%412] : memref<60xf32>
-          }
-          scf.for %413 = %7 to %9 step %9 {
-            %414 = arith.addi %413, %12 : index
-            %415 = memref.load %3[%414] : memref<5xf32>
-            memref.store %415, %66[%413] : memref<4xf32>
-          }
-          %416 = vector.load %66[%7] : memref<4xf32>, vector<4xf32>
-          %417 = arith.addf %381, %416 : vector<4xf32>
-          vector.store %417, %67[%7] : memref<4xf32>, vector<4xf32>
-          scf.for %418 = %7 to %9 step %9 {
-            %419 = memref.load %67[%418] : memref<4xf32>
-            %420 = arith.addi %385, %418 : index
-            %421 = arith.addi %420, %68 : index
-            memref.store %419, %4[%421] : memref<60xf32>
-          }
+          %386 = vector.extract %372[0] : f32 from vector<4xf32>
+          %387 = memref.load %3[%12] : memref<5xf32>
+          %388 = arith.addf %386, %387 : f32
+          %389 = arith.addi %377, %17 : index
+          memref.store %388, %4[%389] : memref<60xf32>
+          %390 = vector.extract %373[0] : f32 from vector<4xf32>
+          %391 = memref.load %3[%12] : memref<5xf32>
+          %392 = arith.addf %390, %391 : f32
+          %393 = arith.addi %377, %60 : index
+          memref.store %392, %4[%393] : memref<60xf32>
         }
       }
     } -> tensor<1x3x4x5xf32>
