@@ -58,8 +58,20 @@ SECOND = 1024 * 1024
 FILL = 24
 """Bytes that come from the second cache in a cycle."""
 
+BESIDE = 0.1
+"""Which part of the time in which vectors arrive products lose, even where there is enough."""
+
 LATE = 4
 """Bytes that come from behind the second cache in a cycle."""
+
+RUN = 48
+"""Cycles in which neighbouring lines of results come from there to be written, and go again."""
+
+RUN_LINES = 4
+"""So many lines at most come together."""
+
+HIDDEN = 1 / 8
+"""Which part of its sums' time a tile waits for results of the one before without a loss."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,9 @@ class Estimate:
             offset(type_, map_, order.sizes) for type_, map_ in zip(types, order.maps, strict=True)
         ]
         identity = AffineMap.identity(op.parallel_rank)
+        self._results = sum(
+            prod(physical_shape(tensor(value))) for value in [*op.extras, *op.outputs]
+        )
         self.others = [
             offset(tensor(value), map_, op.sizes)
             for value, map_ in zip(
@@ -226,7 +241,7 @@ class Estimate:
         panels = self.terms * self.extent * kind
         outside = [tensor((self.op.lhs, self.op.rhs)[1 - self.factor]), tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
-        return panels <= SECOND // 4 and rows > SECOND
+        return panels <= SECOND // 2 and rows > SECOND
 
     def _cycles(self, rows: Group | None, block: int, lines: int, sweep: bool) -> float:
         terms = min(self.terms, TERMS) if sweep else self.terms
@@ -265,7 +280,8 @@ class Estimate:
             far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
         else:
             loads += self._scalar_loads(rows, scalars, block)
-        step = max(max(work / 2, loads / 2, 4.0) + far, self._fill(columns, terms)) + 0.5
+        fill = self._fill(columns, terms)
+        step = max(max(work / 2, loads / 2, 4.0) + far + BESIDE * fill, fill) + 0.5
         if self._overlaps(rows, scalars):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
@@ -276,7 +292,19 @@ class Estimate:
             else:
                 near = rows is not None and form.stride(rows.last) == 1
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
-        return cycles
+        return cycles + self._results_late(block, columns, self.terms * step)
+
+    def _results_late(self, block: int, columns: int, summing: float) -> float:
+        """
+        Cycles in which the lines of results come, and go, that the second cache does not hold.
+
+        Neighbours come together: it is the number of rows that counts, not that of vectors.
+        """
+        element_bytes = lane_bytes(tensor(self.op.lhs).element_type)
+        if self._results * element_bytes <= SECOND:
+            return 0.0
+        runs = block * -(-columns // RUN_LINES)
+        return max(0.0, runs * RUN - summing * HIDDEN)
 
     def _fill(self, columns: int, terms: int) -> float:
         """Cycles in which the vectors of one step arrive, when a panel is too long to stay near."""

@@ -21,7 +21,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.contraction_costs import FILL, most_rows
+from popgraph.passes.contraction_costs import FILL, SECOND, most_rows
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
@@ -61,11 +61,11 @@ SHARED = 4
 FEW = 16
 """So many blocks may read a panel of weights one after the other."""
 
-FAR = 24 * 1024 * 1024
-"""So many bytes of weights are no longer in a cache when they are needed again."""
+NEAR_FILL = 48.0
+"""Bytes that come from the second cache in a cycle, while products go on."""
 
 FAR_FILL = 8.0
-"""Bytes that come from memory in a cycle."""
+"""Bytes that come from behind the second cache in a cycle."""
 
 WEIGHT_CYCLES = 12.0
 """What a vector of transformed weights costs, when that is done every time."""
@@ -255,25 +255,36 @@ class Choice:
         """Cycles of the convolution as it is."""
         sizes = self.found.op.sizes
         work = prod(sizes[:3]) * TAPS**2 * self.found.channels * self._lanes
-        return work / (2 * self.width * BUSY) + self._fetch(TAPS**2)
+        return work / (2 * self.width * BUSY) + self._weights(TAPS**2) / FAR_FILL
 
     @property
     def scratch(self) -> int:
         """Bytes of memory that one thread needs."""
+        return self._room(0 if self.at_once else self.found.channels)
+
+    def _room(self, channels: int) -> int:
+        """The bytes of so many transformed channels of a block of tiles, and of its sums."""
         taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
-        channels = 0 if self.at_once else self.found.channels
-        scratch = Scratch(self.tiles, taps, channels, lanes)
-        return scratch.size * lane_bytes(self.found.kind)
+        return Scratch(self.tiles, taps, channels, lanes).size * lane_bytes(self.found.kind)
 
     @property
     def _lanes(self) -> int:
         """The channels behind, in whole vectors."""
         return -(-self.found.op.sizes[3] // self.width) * self.width
 
-    def _fetch(self, taps: int) -> float:
-        """Cycles in which weights arrive."""
-        size = taps * self.found.channels * self._lanes * lane_bytes(self.found.kind)
-        return size / (FILL if size < FAR else FAR_FILL)
+    def _weights(self, taps: int) -> int:
+        """The bytes of all weights."""
+        return taps * self.found.channels * self._lanes * lane_bytes(self.found.kind)
+
+    def _fetches(self, blocks: int) -> float:
+        """
+        Cycles in which weights arrive: from afar for the first block of tiles, and again for each.
+
+        They stay near where the second cache holds them beside the tiles that they meet.
+        """
+        size = self._weights((self.size + 2) ** 2)
+        near = size + self._room(self.found.channels) <= SECOND
+        return size / FAR_FILL + (blocks - 1) * size / (NEAR_FILL if near else FAR_FILL)
 
     @property
     def cycles(self) -> float:
@@ -284,10 +295,10 @@ class Choice:
         coming = INPUT_CYCLES[self.size] * -(-channels // self.width)
         going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
         blocks = -(-total // self.tiles)
-        cycles = work * short + total * (coming + going) + blocks * self._fetch(taps)
+        cycles = work * short + total * (coming + going) + self._fetches(blocks)
         if self.at_once:
             size = taps * total * channels * lane_bytes(self.found.kind)
-            cycles += 2 * size / (FILL if size < FAR else FAR_FILL)
+            cycles += 2 * size / (FILL if size <= SECOND else FAR_FILL)
         if not self.found.fixed:
             cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
         return cycles

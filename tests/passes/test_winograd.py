@@ -149,7 +149,7 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
 
 def test_kernels_know_where_the_convolution_stood() -> None:
     """Profiles and errors name the user's operator, also for what prepares its tiles."""
-    builder = convolution(np.ones((1, 64, 14, 14), np.float32), np.ones((64, 64, 3, 3), np.float32))
+    builder = convolution(np.ones((1, 128, 14, 14), "f"), np.ones((128, 128, 3, 3), "f"))
     module, compilation = load(builder)
     here = NameLoc(StringAttr("here"), NoneAttr())
     for op in module.walk():
