@@ -345,14 +345,12 @@ class Estimate:
     def _lines_a_step(self, form: Linear) -> float:
         """Which part of a line the innermost reduction goes through in one step."""
         inner = self._innermost()
-        stride = form.stride(inner) if inner is not None else None
-        return 1.0 if stride is None else min(1.0, abs(stride) / LINE)
+        return 1.0 if inner is None else min(1.0, form.pace(inner, self.order.sizes) / LINE)
 
     def _apart(self, form: Linear) -> float:
         """The bytes from one step of the reduction to the next, where they are no neighbours."""
         inner = self._innermost()
-        stride = PAGE // 4 if inner is None else form.stride(inner)
-        step = 4 * abs(stride) if stride is not None else PAGE
+        step = PAGE if inner is None else 4 * form.pace(inner, self.order.sizes)
         return min(step, PAGE) if step > LINE_BYTES else 0
 
     def _totals(self) -> float:
@@ -385,15 +383,11 @@ class Estimate:
         one page to the next, nothing fetches them ahead.
         """
         steps = [
-            (self.order.sizes[dim], form.stride(dim))
+            (self.order.sizes[dim], form.pace(dim, self.order.sizes))
             for dim in range(self.order.parallel, len(self.order.sizes))
             if self.order.sizes[dim] > 1
         ]
-        apart = [
-            (size, PAGE if stride is None else 4 * abs(stride))
-            for size, stride in steps
-            if stride is None or abs(stride) >= LINE
-        ]
+        apart = [(size, 4 * pace) for size, pace in steps if pace >= LINE]
         if prod(size for size, _ in apart) <= PAGES:
             return 0.0
         return FAR_CYCLES * min(1.0, min(step for _, step in apart) / PAGE)

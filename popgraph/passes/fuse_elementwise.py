@@ -59,8 +59,10 @@ class FuseElementwise(Pass):
     name = "fuse-elementwise"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for op in list(module.walk()):
-            if isinstance(op, Consumer) and op.parent is not None:
+        found = [op for op in module.walk() if isinstance(op, Consumer)]
+        # Contractions first: they can take in movements, as long as nothing else is part of them.
+        for op in sorted(found, key=lambda op: not isinstance(op, tile.ContractOp)):
+            if op.parent is not None:
                 _fuse_into(op)
 
 
@@ -77,14 +79,15 @@ def view_looked_through(consumer: Consumer) -> Iterator[Consumer]:
     z = f(view x)  ->  z = f(x)
 
     Only when the map into x needs no division; for factors of a contraction, only when it stays as
-    simple as it was or x is a map that may follow.
+    simple as it was or x is a map that may follow. Then, loops of sums and groups may be divided.
     """
     reading = inputs_of(consumer)
     for number, value in enumerate(reading.values):
         view = value.owner
         if not isinstance(view, tile.ViewOp):
             continue
-        map_ = through_view(view, reading.maps[number], reading.sizes)
+        divided = _shared(consumer) if _is_shuffled(view) else ()
+        map_ = through_view(view, reading.maps[number], reading.sizes, divided)
         if map_ is None:
             continue
         if isinstance(consumer, tile.ContractOp) and not _worth_it(
@@ -95,10 +98,22 @@ def view_looked_through(consumer: Consumer) -> Iterator[Consumer]:
 
 
 def _worth_it(view: tile.ViewOp, old: AffineMap, new: AffineMap) -> bool:
+    return _is_shuffled(view) or is_selection(new) or not is_selection(old)
+
+
+def _is_shuffled(view: tile.ViewOp) -> bool:
+    """Whether a view that is read once is of something that only moves elements."""
     source = view.source.owner
-    if isinstance(source, tile.MapOp) and is_movement(source) and view.output.has_one_use():
-        return True
-    return is_selection(new) or not is_selection(old)
+    return isinstance(source, tile.MapOp) and is_movement(source) and view.output.has_one_use()
+
+
+def _shared(consumer: Consumer) -> set[int]:
+    """The loops of a contraction that neither rows nor vectors run along: sums, and groups."""
+    if not isinstance(consumer, tile.ContractOp):
+        return set()
+    sums = set(range(consumer.parallel_rank, len(consumer.sizes)))
+    lhs, rhs = (map_.used_dims() for map_ in consumer.input_maps)
+    return sums | (lhs & rhs)
 
 
 def producer_inlined(consumer: Consumer) -> Iterator[Consumer]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
@@ -130,11 +130,15 @@ def _added(block: Block, op: Operation) -> SSAValue:
 
 def is_plain(map_: AffineMap, sizes: Sequence[int]) -> bool:
     """Whether a map has no division left."""
-    return all(
-        isinstance(atom, AffineDimExpr)
-        for result in map_.results
-        for atom in linear(result, sizes).terms
-    )
+    return not divided_loops(map_, sizes)
+
+
+def divided_loops(map_: AffineMap, sizes: Sequence[int]) -> set[int]:
+    """The loops whose index a map divides."""
+    atoms = [atom for result in map_.results for atom in linear(result, sizes).terms]
+    return {
+        dim for atom in atoms if not isinstance(atom, AffineDimExpr) for dim in atom.used_dims()
+    }
 
 
 def is_selection(map_: AffineMap) -> bool:
@@ -167,8 +171,10 @@ def retype(value: SSAValue, type_: TensorType[Attribute]) -> None:
     value._type = type_  # xDSL's own way makes a new value, which nobody who knows the old one has
 
 
-def through_view(view: tile.ViewOp, map_: AffineMap, sizes: Shape) -> AffineMap | None:
-    """What `map_` into a view is into its source; None when that needs divisions."""
+def through_view(
+    view: tile.ViewOp, map_: AffineMap, sizes: Shape, divided: Iterable[int] = ()
+) -> AffineMap | None:
+    """What `map_` into a view is into its source; None if it divides loops but `divided`."""
     if layout_of(tensor(view.source)) or layout_of(tensor(view.output)):
         return None
     viewed, source = tensor(view.output).get_shape(), tensor(view.source).get_shape()
@@ -179,7 +185,7 @@ def through_view(view: tile.ViewOp, map_: AffineMap, sizes: Shape) -> AffineMap 
         for stride, size in zip(strides, source, strict=True)
     )
     found = simplified(AffineMap(map_.num_dims, 0, results), sizes)
-    return found if is_plain(found, sizes) else None
+    return found if divided_loops(found, sizes) <= set(divided) else None
 
 
 def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:

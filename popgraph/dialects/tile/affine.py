@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import gcd
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
@@ -54,6 +55,15 @@ class Linear:
         if any(dim in atom.used_dims() for atom in self.terms if not _is_dim(atom)):
             return None
         return self.terms.get(AffineExpr.dimension(dim), 0)
+
+    def pace(self, dim: int, sizes: Sequence[int]) -> float:
+        """How far steps along `dim` go on average, all together."""
+        stride, steps = self.stride(dim), sizes[dim] - 1
+        if stride is not None or steps < 1:
+            return abs(stride or 0)
+        alone = [size if at == dim else 1 for at, size in enumerate(sizes)]
+        ends = [(factor, _atom_bounds(atom, alone)) for atom, factor in self.terms.items()]
+        return sum(abs(factor) * (most - least) for factor, (least, most) in ends) / steps
 
     def uses(self, dim: int) -> bool:
         return any(dim in atom.used_dims() for atom in self.terms)
@@ -149,6 +159,9 @@ def _divided(kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[i
     split = _scaled_atom(rest, by)
     if split is not None:
         return whole + split if quotient else _remainder(rest, split, by)
+    shorter = _without_low_digits(kind, rest, by, sizes)
+    if shorter is not None:
+        return whole + shorter if quotient else shorter
     atom = AffineBinaryOpExpr(kind, rest.expression(), AffineConstantExpr(by))
     return whole + Linear(0, {atom: 1}) if quotient else Linear(0, {atom: 1})
 
@@ -164,6 +177,35 @@ def _scaled_atom(rest: Linear, by: int) -> Linear | None:
         AffineBinaryOpKind.FloorDiv, atom, AffineConstantExpr(by // factor)
     )
     return Linear(0, {smaller: 1})
+
+
+def _without_low_digits(
+    kind: AffineBinaryOpKind, value: Linear, by: int, sizes: Sequence[int]
+) -> Linear | None:
+    """
+    `(c * x + low) floordiv (c * b)` is `x floordiv b`, and its `mod` is `c * (x mod b) + low`.
+
+    Only when `low` is surely between 0 and `c`.
+    """
+    for common in sorted({gcd(by, factor) for factor in value.terms.values()}, reverse=True):
+        low = Linear(
+            value.constant % common,
+            {atom: factor for atom, factor in value.terms.items() if factor % common},
+        )
+        least, most = low.bounds(sizes)
+        if common == 1 or not low.terms or least < 0 or most >= common:
+            continue
+        high = Linear(
+            value.constant // common,
+            {
+                atom: factor // common
+                for atom, factor in value.terms.items()
+                if factor % common == 0
+            },
+        )
+        digit = _divided(kind, high, by // common, sizes)
+        return digit if kind == AffineBinaryOpKind.FloorDiv else digit.scaled(common) + low
+    return None
 
 
 def _remainder(rest: Linear, quotient: Linear, by: int) -> Linear:

@@ -8,10 +8,17 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.canonicalize import arithmetic, movement, pieces, powers, scaling
+from popgraph.passes.canonicalize import arithmetic, movement, pieces, powers, scaling, shuffles
 from popgraph.passes.rewriting import apply_rules
 
-RULES = (*arithmetic.RULES, *powers.RULES, *movement.RULES, *pieces.RULES, *scaling.RULES)
+RULES = (
+    *arithmetic.RULES,
+    *powers.RULES,
+    *movement.RULES,
+    *pieces.RULES,
+    *scaling.RULES,
+    *shuffles.RULES,
+)
 
 
 @dataclass(frozen=True)
