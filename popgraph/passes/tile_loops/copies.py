@@ -12,6 +12,7 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
 from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.turned_blocks import turned
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
@@ -19,6 +20,9 @@ from popgraph.support.shapes import Shape, prod
 
 MOST_TURNED = 16
 """A square of so many rows stays in registers."""
+
+NEIGHBOURS = 2
+"""Lines that come from memory together."""
 
 
 @dataclass(frozen=True)
@@ -135,33 +139,46 @@ def _turn(
     Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
 
     Squares that are written one behind the other follow each other: a cache fetches ahead what is
-    to be written so, and reads of whole lines need it less.
+    to be written so. Where lines are read from afar, it also brings the ones beside them, so that
+    they are turned at once.
     """
     assert source.form is not None, "a value stands everywhere"
     writer, form, inner = place.writer, source.form, runs[-1].group
     along = next(one for one in runs if one.group == across)
     outer = [one for one in runs[:-1] if one is not along]
 
+    def square() -> None:
+        values = []
+        for step in range(lanes):
+            with place.shifted(inner.last, step):
+                values.append(writer.vector_load(source.value, place.index(form), lanes))
+        for step, value in enumerate(turned(writer, values)):
+            with place.shifted(across.last, step):
+                writer.vector_store(value, target[0], place.index(target[1]))
+
+    def one_by_one(width: int, height: int) -> None:
+        for step, further in product(range(height), range(width)):
+            with place.shifted(inner.last, step), place.shifted(across.last, further):
+                value = writer.load(source.value, place.index(form))
+                writer.store(value, target[0], place.index(target[1]))
+
     def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        def square(height: int, carried: list[SSAValue]) -> list[SSAValue]:
-            if width == height == lanes:
-                values = []
-                for step in range(lanes):
-                    with place.shifted(inner.last, step):
-                        values.append(writer.vector_load(source.value, place.index(form), lanes))
-                for step, value in enumerate(turned(writer, values)):
-                    with place.shifted(across.last, step):
-                        writer.vector_store(value, target[0], place.index(target[1]))
-                return carried
-            for step, further in product(range(height), range(width)):
-                with place.shifted(inner.last, step), place.shifted(across.last, further):
-                    value = writer.load(source.value, place.index(form))
-                    writer.store(value, target[0], place.index(target[1]))
+        def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
+            if height < lanes or width < lanes:
+                one_by_one(width, height)
+            elif width == lanes:
+                square()
+            else:
+                start = place.where[across.last]
+                with writer.loop(0, width, lanes) as loop:
+                    place.where[across.last] = start + Index.of(loop.counter)
+                    square()
+                place.where[across.last] = start
             return carried
 
-        return run(place, [replace(runs[-1], widths=(lanes, 1))], square, carried)
+        return run(place, [replace(runs[-1], widths=(lanes, 1))], rows, carried)
 
-    run(place, [*outer, replace(along, widths=(lanes, 1))], columns)
+    run(place, [*outer, replace(along, widths=(NEIGHBOURS * lanes, lanes, 1))], columns)
 
 
 def _lanes(groups: list[Group], forms: list[Linear], kind: Attribute, vector_bytes: int) -> int:

@@ -46,7 +46,7 @@ from popgraph.passes.tile_loops.vectors import (
     write,
 )
 from popgraph.passes.tile_loops.writer import Writer
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 UNROLLED = 4
 """So many vectors are reduced side by side: the next addition need not wait for the last."""
@@ -108,6 +108,8 @@ class ReduceLoops:
         self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
         self.combiners = what.combiners
         self.mode = self._mode(vector_bytes)
+        if self.mode.along is Lanes.REDUCTION:
+            self.outer = self._largest_first()
 
     def _cut(self) -> Split | None:
         """How threads share the loops."""
@@ -140,6 +142,16 @@ class ReduceLoops:
             if lanes and _contiguous(factors, self.inner[-1]):
                 return Mode(Lanes.REDUCTION, lanes, max(1, min(UNROLLED, extent // lanes)))
         return Mode(Lanes.NOTHING)
+
+    def _largest_first(self) -> list[Group]:
+        """
+        The loops over results, those outermost that go through the largest input.
+
+        What several results need of it is then read again while it is near.
+        """
+        factors = zip(self.what.inputs, self.forms, strict=False)
+        _, form = max(factors, key=lambda pair: prod(tensor(pair[0]).get_shape()))
+        return sorted(self.outer, key=lambda group: not any(map(form.uses, group.dims)))
 
     def _results_in_lanes(self) -> bool:
         """Whether results stand side by side along the innermost parallel loop."""

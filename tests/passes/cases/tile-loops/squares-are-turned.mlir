@@ -22,54 +22,59 @@ builtin.module {
       %10 = arith.constant 5 : index
       %11 = arith.constant 10 : index
       %12 = arith.constant 15 : index
-      %13 = arith.constant 32 : index
-      %14 = arith.constant 33 : index
-      %15 = arith.constant 9 : index
-      %16 = arith.constant 34 : index
-      %17 = arith.constant 14 : index
-      %18 = arith.constant 35 : index
-      %19 = arith.constant 19 : index
-      scf.for %20 = %5 to %6 step %7 {
-        %21 = vector.load %3[%20] : memref<40xf32>, vector<4xf32>
-        %22 = arith.addi %20, %6 : index
-        %23 = vector.load %3[%22] : memref<40xf32>, vector<4xf32>
-        %24 = arith.addi %20, %8 : index
-        %25 = vector.load %3[%24] : memref<40xf32>, vector<4xf32>
-        %26 = arith.addi %20, %9 : index
-        %27 = vector.load %3[%26] : memref<40xf32>, vector<4xf32>
-        %28 = vector.shuffle %21, %23 [0, 4, 2, 6] : vector<4xf32>, vector<4xf32>
-        %29 = vector.shuffle %21, %23 [1, 5, 3, 7] : vector<4xf32>, vector<4xf32>
-        %30 = vector.shuffle %25, %27 [0, 4, 2, 6] : vector<4xf32>, vector<4xf32>
-        %31 = vector.shuffle %25, %27 [1, 5, 3, 7] : vector<4xf32>, vector<4xf32>
-        %32 = vector.shuffle %28, %30 [0, 1, 4, 5] : vector<4xf32>, vector<4xf32>
-        %33 = vector.shuffle %28, %30 [2, 3, 6, 7] : vector<4xf32>, vector<4xf32>
-        %34 = vector.shuffle %29, %31 [0, 1, 4, 5] : vector<4xf32>, vector<4xf32>
-        %35 = vector.shuffle %29, %31 [2, 3, 6, 7] : vector<4xf32>, vector<4xf32>
-        %36 = arith.muli %20, %10 : index
-        vector.store %32, %4[%36] : memref<40xf32>, vector<4xf32>
-        %37 = arith.addi %36, %10 : index
-        vector.store %34, %4[%37] : memref<40xf32>, vector<4xf32>
-        %38 = arith.addi %36, %11 : index
-        vector.store %33, %4[%38] : memref<40xf32>, vector<4xf32>
-        %39 = arith.addi %36, %12 : index
-        vector.store %35, %4[%39] : memref<40xf32>, vector<4xf32>
-        %40 = arith.addi %20, %13 : index
-        %41 = memref.load %3[%40] : memref<40xf32>
-        %42 = arith.addi %36, %7 : index
-        memref.store %41, %4[%42] : memref<40xf32>
-        %43 = arith.addi %20, %14 : index
-        %44 = memref.load %3[%43] : memref<40xf32>
-        %45 = arith.addi %36, %15 : index
-        memref.store %44, %4[%45] : memref<40xf32>
-        %46 = arith.addi %20, %16 : index
-        %47 = memref.load %3[%46] : memref<40xf32>
-        %48 = arith.addi %36, %17 : index
-        memref.store %47, %4[%48] : memref<40xf32>
-        %49 = arith.addi %20, %18 : index
-        %50 = memref.load %3[%49] : memref<40xf32>
-        %51 = arith.addi %36, %19 : index
-        memref.store %50, %4[%51] : memref<40xf32>
+      scf.for %13 = %5 to %6 step %7 {
+        %14 = vector.load %3[%13] : memref<40xf32>, vector<4xf32>
+        %15 = arith.addi %13, %6 : index
+        %16 = vector.load %3[%15] : memref<40xf32>, vector<4xf32>
+        %17 = arith.addi %13, %8 : index
+        %18 = vector.load %3[%17] : memref<40xf32>, vector<4xf32>
+        %19 = arith.addi %13, %9 : index
+        %20 = vector.load %3[%19] : memref<40xf32>, vector<4xf32>
+        %21 = vector.shuffle %14, %16 [0, 4, 2, 6] : vector<4xf32>, vector<4xf32>
+        %22 = vector.shuffle %14, %16 [1, 5, 3, 7] : vector<4xf32>, vector<4xf32>
+        %23 = vector.shuffle %18, %20 [0, 4, 2, 6] : vector<4xf32>, vector<4xf32>
+        %24 = vector.shuffle %18, %20 [1, 5, 3, 7] : vector<4xf32>, vector<4xf32>
+        %25 = vector.shuffle %21, %23 [0, 1, 4, 5] : vector<4xf32>, vector<4xf32>
+        %26 = vector.shuffle %21, %23 [2, 3, 6, 7] : vector<4xf32>, vector<4xf32>
+        %27 = vector.shuffle %22, %24 [0, 1, 4, 5] : vector<4xf32>, vector<4xf32>
+        %28 = vector.shuffle %22, %24 [2, 3, 6, 7] : vector<4xf32>, vector<4xf32>
+        %29 = arith.muli %13, %10 : index
+        vector.store %25, %4[%29] : memref<40xf32>, vector<4xf32>
+        %30 = arith.addi %29, %10 : index
+        vector.store %27, %4[%30] : memref<40xf32>, vector<4xf32>
+        %31 = arith.addi %29, %11 : index
+        vector.store %26, %4[%31] : memref<40xf32>, vector<4xf32>
+        %32 = arith.addi %29, %12 : index
+        vector.store %28, %4[%32] : memref<40xf32>, vector<4xf32>
       }
+      %33 = arith.constant 32 : index
+      %34 = memref.load %3[%33] : memref<40xf32>
+      memref.store %34, %4[%7] : memref<40xf32>
+      %35 = arith.constant 33 : index
+      %36 = memref.load %3[%35] : memref<40xf32>
+      %37 = arith.constant 9 : index
+      memref.store %36, %4[%37] : memref<40xf32>
+      %38 = arith.constant 34 : index
+      %39 = memref.load %3[%38] : memref<40xf32>
+      %40 = arith.constant 14 : index
+      memref.store %39, %4[%40] : memref<40xf32>
+      %41 = arith.constant 35 : index
+      %42 = memref.load %3[%41] : memref<40xf32>
+      %43 = arith.constant 19 : index
+      memref.store %42, %4[%43] : memref<40xf32>
+      %44 = arith.constant 36 : index
+      %45 = memref.load %3[%44] : memref<40xf32>
+      memref.store %45, %4[%9] : memref<40xf32>
+      %46 = arith.constant 37 : index
+      %47 = memref.load %3[%46] : memref<40xf32>
+      %48 = arith.constant 29 : index
+      memref.store %47, %4[%48] : memref<40xf32>
+      %49 = arith.constant 38 : index
+      %50 = memref.load %3[%49] : memref<40xf32>
+      memref.store %50, %4[%38] : memref<40xf32>
+      %51 = arith.constant 39 : index
+      %52 = memref.load %3[%51] : memref<40xf32>
+      memref.store %52, %4[%51] : memref<40xf32>
     } -> tensor<5x8xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[8, 5]>>
     %2 = tile.kernel chunks 1 : i64 inplace [] ins(%1 : tensor<5x8xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[8, 5]>>) {
     ^bb0(%3: index, %4: memref<40xf32>, %5: memref<40xf32>):
