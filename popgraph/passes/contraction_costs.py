@@ -47,6 +47,9 @@ PAGE = 4096
 PAGES = 32
 """So many lines at the same place of different pages stay in the cache together."""
 
+STREAMS = 16
+"""So many rows far apart are fetched ahead of their readers side by side."""
+
 LINE_BYTES = 64
 
 NEAR = 32 * 1024
@@ -157,7 +160,9 @@ class Estimate:
         for group in [None, *reversed(groups)]:  # Of equals, the one with the nearest neighbours.
             yield self._choice(group)
             if self.terms > TERMS and self._late(group, self._block(group)):
-                yield self._choice(group, sweep=True)
+                yield self._choice(group, sweep=TERMS)
+            if self.terms > TERMS and self._streams(group):
+                yield self._choice(group, sweep=STREAMS)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for group in groups:
             window = self._window(group)
@@ -167,6 +172,20 @@ class Estimate:
             if 2 * inner.extent <= most_rows(self.registers, self.vectors):
                 yield self._choice(inner, outer)
 
+    def _streams(self, rows: Group | None) -> bool:
+        """
+        Whether vectors come from memory once, each from another page than the last one.
+
+        In short chunks of terms they come in as many streams, along their rows. Constants are
+        better packed.
+        """
+        vectors, type_ = self.forms[self.factor], tensor((self.op.lhs, self.op.rhs)[self.factor])
+        sizes = self.op.sizes[: self.op.parallel_rank]
+        uses = prod(size for dim, size in enumerate(sizes) if not vectors.uses(dim))
+        far = self.layout is None and not self.fixed and self._far(vectors) > 0
+        large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > 2 * SECOND
+        return far and large and uses <= self._block(rows) and 4 * prod(sizes) <= SECOND // 2
+
     @staticmethod
     def _joined(group: Group, form: Linear) -> bool:
         """Whether a group stays together beside the packed factor too."""
@@ -175,9 +194,7 @@ class Estimate:
     def _block(self, rows: Group | None) -> int:
         return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1
 
-    def _choice(
-        self, rows: Group | None, lines: Group | None = None, *, sweep: bool = False
-    ) -> Choice:
+    def _choice(self, rows: Group | None, lines: Group | None = None, *, sweep: int = 0) -> Choice:
         block = self._block(rows)
         if rows and lines:
             block = rows.extent * min(
@@ -189,11 +206,11 @@ class Estimate:
             vectors=self.vectors,
             rows=rows.last if rows else -1,
             block=block,
-            chunk=TERMS if sweep or not double else 0,
+            chunk=sweep or (0 if double else TERMS),
             width=self.width,
             lines=lines.last if lines else -1,
             inside=int(rows is not None and not sweep and self._comes_from_afar()),
-            sweep=int(sweep),
+            sweep=int(sweep > 0),
         )
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
         return Choice(self.order, schedule, self.factor, self.layout, cycles, self.scalars)
@@ -243,8 +260,8 @@ class Estimate:
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
         return panels <= SECOND // 2 and rows > SECOND
 
-    def _cycles(self, rows: Group | None, block: int, lines: int, sweep: bool) -> float:
-        terms = min(self.terms, TERMS) if sweep else self.terms
+    def _cycles(self, rows: Group | None, block: int, lines: int, sweep: int) -> float:
+        terms = min(self.terms, sweep) if sweep else self.terms
         total = 0.0
         extent = rows.extent * lines if rows else 1
         full, rest = divmod(self.extent, self.vectors * self.width)
@@ -264,7 +281,7 @@ class Estimate:
             total += prod(tensor(value).get_shape()) * cycles
         if self.scalars is not None:
             total += prod(self.scalars.physical.data) * PACK_CYCLES
-        return total + (self._totals() if sweep else self._late(rows, block))
+        return total + (self._totals(sweep) if sweep else self._late(rows, block))
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
         """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
@@ -273,7 +290,7 @@ class Estimate:
         loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
         far = self._lines(rows, scalars, block) * self._far(scalars)
         if self.layout is None:
-            far += loads * self._far(vectors)
+            far += loads * self._far(vectors) if terms > STREAMS else 0.0
             loads *= 2  # They cross cache lines.
         if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.uses(rows.last) else 1)
@@ -353,14 +370,14 @@ class Estimate:
         step = PAGE if inner is None else 4 * form.pace(inner, self.order.sizes)
         return min(step, PAGE) if step > LINE_BYTES else 0
 
-    def _totals(self) -> float:
+    def _totals(self, chunk: int) -> float:
         """Cycles in which totals in memory take in their chunks, and are finished in the end."""
         count = prod(self.op.sizes[: self.op.parallel_rank])
         element_cycles = 4 / (FILL if 4 * count <= SECOND else LATE)
         finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
         strided = self.others[-1].stride(self.dim) != 1
         each = 2 * (element_cycles + (2 * STRIDED_CYCLES if strided else 0.0))
-        return count * (each * -(-self.terms // TERMS) + finish * element_cycles)
+        return count * (each * -(-self.terms // chunk) + finish * element_cycles)
 
     def _innermost(self) -> int | None:
         """The innermost reduction."""
