@@ -309,7 +309,8 @@ class Estimate:
             else:
                 near = rows is not None and form.stride(rows.last) == 1
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
-        return cycles + self._results_late(block, columns, self.terms * step)
+        swept = terms < self.terms  # Then `_totals` counts the way of the results.
+        return cycles + (0.0 if swept else self._results_late(block, columns, self.terms * step))
 
     def _results_late(self, block: int, columns: int, summing: float) -> float:
         """
