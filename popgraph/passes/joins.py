@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from popgraph.dialects.program import ReturnOp, UpdateOp, YieldOp
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
-from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
+from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.dialects.tile.program import KernelOp
 from popgraph.dialects.tile.structured import Structured
 from popgraph.support.shapes import Shape, prod
@@ -51,7 +51,7 @@ def places(op: AssembleOp) -> Iterator[int | None]:
     for piece, offsets, steps in op.placements():
         assert isinstance(piece.type, TensorType) and isinstance(op.output.type, TensorType)
         if _is_part(piece.type, op.output.type, offsets):
-            yield 0
+            yield memory_span(piece.type)[0] - memory_span(op.output.type)[0]
             continue
         plain = layout_of(piece.type) is None and layout_of(op.output.type) is None
         run = _is_run(piece.type.get_shape(), shape) and set(steps) <= {1}

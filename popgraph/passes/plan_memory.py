@@ -25,7 +25,7 @@ from popgraph.dialects.program import (
     YieldOp,
 )
 from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
-from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.attributes import memory_span, physical_shape
 from popgraph.dialects.tile.program import ALIGNMENT, memory_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.copies import Copies
@@ -33,7 +33,6 @@ from popgraph.passes.joins import is_join, places
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
-from popgraph.support.shapes import prod
 
 BEFORE = -1
 """The time of copies that are made before the first launch."""
@@ -113,7 +112,7 @@ class Copy:
 def size_of(type_: Attribute) -> int:
     """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
     assert isinstance(type_, TensorType)
-    size = prod(physical_shape(type_)) * bytes_of(type_)
+    size = memory_span(type_)[1] * bytes_of(type_)
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 
 class Structures:
-    """Keys of operations and regions: equal ones do the same, whatever their names are."""
+    """
+    Keys of operations and regions: equal ones do the same, whatever their names are.
 
-    def __init__(self) -> None:
+    Attributes count as what `seen_as` makes of them.
+    """
+
+    def __init__(self, seen_as: Callable[[Attribute], Attribute] = lambda attribute: attribute):
+        self._seen_as = seen_as
         self._numbers: dict[Attribute, int] = {}
         self._met: dict[int, tuple[int, Attribute]] = {}
 
@@ -35,7 +40,8 @@ class Structures:
         """Equal for equal attributes; most are met again as the same object."""
         met = self._met.get(id(attribute))
         if met is None:
-            number = self._numbers.setdefault(attribute, len(self._numbers))
+            seen = self._seen_as(attribute)
+            number = self._numbers.setdefault(seen, len(self._numbers))
             met = self._met[id(attribute)] = number, attribute
         return met[0]
 

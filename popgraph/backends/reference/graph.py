@@ -19,6 +19,7 @@ from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.program.attributes import Array
+from popgraph.dialects.tile.attributes import memory_span
 
 State: TypeAlias = dict[str, Array]
 Values: TypeAlias = dict[SSAValue, Array]
@@ -124,11 +125,20 @@ class Graph:
 def _launch(op: tile.KernelOp | tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:
     """Kernels see memory as one row; what they only read is locked."""
     results = [allocate(_tensor(result)) for result in op.results]
-    rows = [np.ascontiguousarray(operand).reshape(-1) for operand in operands]
+    rows = [
+        _row(np.ascontiguousarray(operand), value)
+        for operand, value in zip(operands, op.operands, strict=True)
+    ]
     for row in rows:
         row.flags.writeable = False
-    kernel(op.chunks.value.data, [*rows, *(result.reshape(-1) for result in results)])
+    kernel(op.chunks.value.data, [*rows, *map(_row, results, op.results)])
     return results
+
+
+def _row(array: Array, value: SSAValue) -> Array:
+    """What of a value's memory a kernel gets."""
+    first, count = memory_span(_tensor(value))
+    return array.reshape(-1)[first : first + count]
 
 
 def _tensor(value: SSAValue) -> TensorType[Attribute]:

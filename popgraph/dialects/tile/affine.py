@@ -17,7 +17,7 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects.tile.attributes import layout_of, physical_shape
+from popgraph.dialects.tile.attributes import layout_of, memory_span, physical_shape
 from popgraph.support.shapes import Shape
 
 _KINDS = {AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.Mod}
@@ -275,12 +275,12 @@ def row_major(shape: Sequence[int]) -> Shape:
 
 
 def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Sequence[int]) -> Linear:
-    """Where in the memory behind a tensor the element at `map_(d)` stands."""
+    """Where in the memory that loops get for a tensor the element at `map_(d)` stands."""
     layout = layout_of(type_)
     if layout is not None:
         results = (result.compose(map_) for result in layout.map.data.results)
         map_ = AffineMap(map_.num_dims, 0, tuple(results))
-    total = Linear()
+    total = Linear(-memory_span(type_)[0])
     for result, step in zip(map_.results, row_major(physical_shape(type_)), strict=True):
         total = _joined(total + linear(result, sizes).scaled(step))
     return total

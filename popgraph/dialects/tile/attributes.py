@@ -16,7 +16,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 
 @irdl_attr_definition
@@ -32,7 +32,9 @@ class LayoutAttr(ParametrizedAttribute):
 
     A layout that only moves indices by constants gives the tensor a halo: there, an index outside
     the shape may be read, and finds zero. With a `part`, the memory is that of a larger tensor,
-    and this one is a part of it along that dimension: what stands beside it is not its own.
+    and this one is a part of it along that dimension: what stands beside it is not its own. What
+    computes or reads a part gets the memory from the part's first index on, so that loops do not
+    depend on where in the larger tensor it stands.
     """
 
     name = "tile.layout"
@@ -222,3 +224,29 @@ def physical_shape(type_: TensorType[Attribute]) -> Shape:
     """The shape of the memory behind a tensor."""
     layout = layout_of(type_)
     return layout.physical.data if layout else type_.get_shape()
+
+
+def memory_span(type_: TensorType[Attribute]) -> tuple[int, int]:
+    """
+    The first physical element of the memory that loops get for a tensor, and how many there are.
+
+    All of them, but for a part: those from its first index along that dimension to its last.
+    """
+    physical, halo = physical_shape(type_), halo_of(type_)
+    if halo is None or halo.part < 0:
+        return 0, prod(physical)
+    step = prod(physical[halo.part + 1 :])
+    low, high = halo.low[halo.part], halo.high[halo.part]
+    return low * step, prod(physical) - (low + high) * step
+
+
+def moved_to_start(type_: Attribute) -> Attribute:
+    """The type of the first part of the larger tensor that this is a part of, as large as this."""
+    if not isinstance(type_, TensorType):
+        return type_
+    layout, halo = layout_of(type_), halo_of(type_)
+    if layout is None or halo is None or halo.part < 0 or not halo.low[halo.part]:
+        return type_
+    low = [0 if dim == halo.part else at for dim, at in enumerate(halo.low)]
+    first = LayoutAttr.moved(low, layout.physical.data, halo.part)
+    return TensorType(type_.element_type, type_.get_shape(), first)

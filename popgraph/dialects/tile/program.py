@@ -32,8 +32,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
-from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.support.shapes import prod
+from popgraph.dialects.tile.attributes import memory_span
 
 ALIGNMENT = 64
 """Pieces of the arena begin at multiples of it; what is lost before the next counts as used."""
@@ -41,13 +40,13 @@ ALIGNMENT = 64
 
 def memory_type(value: SSAValue) -> MemRefType[Attribute]:
     """
-    The memref behind a tensor value: its physical elements in one row.
+    The memref behind a tensor value: its physical elements in one row, or a part's span of them.
 
     One-dimensional, so that a loop may run across rows, a vector may be loaded anywhere, and
     kernels that differ in shape only are the same kernel.
     """
     assert isinstance(value.type, TensorType)
-    return _memory(value.type.element_type, prod(physical_shape(value.type)))
+    return _memory(value.type.element_type, memory_span(value.type)[1])
 
 
 @functools.cache

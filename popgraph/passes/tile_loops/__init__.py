@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_join
 from popgraph.passes.outline_kernels import Functions, put_in_place_of
@@ -73,9 +74,10 @@ class TileLoops(Pass):
     """
     Write out the loops of every structured operation: each becomes a `tile.kernel`.
 
-    Of operations that are equal but for their operands the loops are written once, as a function
-    that each of them launches. Concatenations whose pieces can be computed in place stay: they are
-    work for plan-memory. `vector_bytes` is the size of the target's vectors.
+    Of operations that are equal but for their operands, and for where in larger tensors these are
+    parts, the loops are written once, as a function that each of them launches. Concatenations
+    whose pieces can be computed in place stay: they are work for plan-memory. `vector_bytes` is
+    the size of the target's vectors.
     """
 
     name = "tile-loops"
@@ -85,7 +87,7 @@ class TileLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
         joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
-        structures = Structures()
+        structures = Structures(moved_to_start)
         found = [(op, structures.of(op)) for op in work if op not in joins]
         counts = Counter(key for _, key in found)
         functions = Functions(module)

@@ -253,7 +253,7 @@ def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Linear, Shape]]:
     physical, shape = physical_shape(type_), type_.get_shape()
     origin, sizes = [0] * len(shape), list(physical)
     if halo.part >= 0:
-        origin[halo.part], sizes[halo.part] = halo.low[halo.part], shape[halo.part]
+        sizes[halo.part] = shape[halo.part]
     for dim, low, high in halo.own:
         for start, size in ((0, low), (physical[dim] - high, high)):
             if size:

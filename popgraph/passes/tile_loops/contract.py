@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
+from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -330,7 +330,7 @@ class ContractLoops:
     def _may_read_on(self) -> bool:
         """Whether the factors have memory behind the last lane of the last panel."""
         return all(
-            form.bounds(self.sizes)[1] < prod(physical_shape(tensor(value)))
+            form.bounds(self.sizes)[1] < memory_span(tensor(value))[1]
             for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
         )
 

@@ -1,0 +1,58 @@
+// Loops are the same wherever in a larger tensor their part stands, and are written once.
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
+  ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
+    %2 = tile.map ins(%0 : tensor<2x4xf32>) domain [2, 4] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%3: f32):
+      %4 = arith.negf %3 : f32
+      tile.yield %4 : f32
+    } -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>
+    %5 = tile.map ins(%1 : tensor<2x4xf32>) domain [2, 4] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    ^bb0(%6: f32):
+      %7 = arith.negf %6 : f32
+      tile.yield %7 : f32
+    } -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>
+    %8 = tile.assemble(%2, %5 : tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>, tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
+    %9 = tile.map ins(%8 : tensor<2x8xf32>) domain [8, 2] maps [affine_map<(d0, d1) -> (d1, d0)>] {
+    ^bb0(%10: f32):
+      tile.yield %10 : f32
+    } -> tensor<8x2xf32>
+    pg.return [#pg.bytes<"y">], %9 : tensor<8x2xf32>
+  }
+}
+// -----
+builtin.module {
+  func.func private @negf_12_f32_0(%0: index, %1: memref<8xf32>, %2: memref<12xf32>) {
+    %3 = arith.constant 0 : index
+    %4 = arith.constant 2 : index
+    %5 = arith.constant 1 : index
+    %6 = arith.constant 4 : index
+    %7 = arith.constant 8 : index
+    scf.for %8 = %3 to %4 step %5 {
+      %9 = arith.muli %8, %6 : index
+      %10 = vector.load %1[%9] : memref<8xf32>, vector<4xf32>
+      %11 = arith.negf %10 : vector<4xf32>
+      %12 = arith.muli %8, %7 : index
+      vector.store %11, %2[%12] : memref<12xf32>, vector<4xf32>
+    }
+    func.return
+  }
+  pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
+  ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
+    %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>
+    %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>
+    %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>, tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
+    %5 = tile.kernel chunks 1 : i64 inplace [] ins(%4 : tensor<2x8xf32>) {
+    ^bb0(%6: index, %7: memref<16xf32>, %8: memref<16xf32>):
+      %9 = arith.constant 0 : index
+      %10 = vector.load %7[%9] : memref<16xf32>, vector<8xf32>
+      %11 = arith.constant 8 : index
+      %12 = vector.load %7[%11] : memref<16xf32>, vector<8xf32>
+      %13 = vector.shuffle %10, %12 [0, 8, 1, 9, 2, 10, 3, 11] : vector<8xf32>, vector<8xf32>
+      %14 = vector.shuffle %10, %12 [4, 12, 5, 13, 6, 14, 7, 15] : vector<8xf32>, vector<8xf32>
+      vector.store %13, %8[%9] : memref<16xf32>, vector<8xf32>
+      vector.store %14, %8[%11] : memref<16xf32>, vector<8xf32>
+    } -> tensor<8x2xf32>
+    pg.return [#pg.bytes<"y">], %5 : tensor<8x2xf32>
+  }
+}
