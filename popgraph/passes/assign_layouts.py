@@ -18,6 +18,7 @@ from popgraph.passes.axis_orders import AxisOrder, seen_through
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.readings import movement, retype
 from popgraph.passes.tile_loops.access import tensor
+from popgraph.passes.unfinished import without_finish
 from popgraph.support.shapes import prod
 
 FEWEST = 8
@@ -42,6 +43,7 @@ class AssignLayouts(Pass):
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
             orders = chosen(graph.block)
             if orders:
+                _part_updates(graph.block, orders)
                 _Rewriting(orders).rewrite(graph.block)
 
 
@@ -147,6 +149,21 @@ def _walks_along(map_: AffineMap, rank: int) -> bool:
         {dim for dim in result.used_dims() if dim < rank} <= {axis}
         for axis, result in enumerate(map_.results)
     )
+
+
+def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
+    """
+    y = contract(...) finish g(..., w)  ->  t = contract(...); y = map g(t, w)
+
+    Only for weights that are updated while their axes keep an order that the result leaves: read
+    and written by the map, they are gone through once, as they stand.
+    """
+    for op in list(block.ops):
+        if isinstance(op, tile.ContractOp) and op.outputs[0] in orders:
+            (result,) = op.outputs
+            if any(_is_weight(extra) and _rank(extra) == _rank(result) for extra in op.extras):
+                order = orders.pop(result)
+                orders[without_finish(op).outputs[0]] = order
 
 
 # Putting it into effect

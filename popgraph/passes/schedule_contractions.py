@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -15,19 +15,18 @@ from popgraph.dialects.program import ConstantOp, IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured import element, maps_attribute
+from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_costs import TERMS, Choice, Estimate
 from popgraph.passes.contraction_ways import fitting, varied, way_of
 from popgraph.passes.decisions import Decisions
-from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.reduction_order import Order, orders
 from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
-from popgraph.passes.tile_loops.contract import keeps_sums
 from popgraph.passes.tile_loops.winograd_tiles import LINE
+from popgraph.passes.unfinished import without_finish
 from popgraph.support.shapes import prod
 
 PLAIN_CYCLES = 3.0
@@ -295,7 +294,7 @@ def _apply(
 ) -> None:
     """Packs the factors (once for all that want them so) and writes the schedule down."""
     if choice.schedule.sweep.data:
-        op = _without_finish(op)
+        op = without_finish(op)
     op.properties["schedule"] = choice.schedule
     op.properties["domain"] = IntsAttr.of(choice.order.sizes)
     op.properties["maps"] = maps_attribute(choice.order.maps)
@@ -317,33 +316,6 @@ def _pack(
         Rewriter.insert_op(pack, _behind(value))
         packed[value, layout] = pack.output
     return packed[value, layout]
-
-
-def _without_finish(op: tile.ContractOp) -> tile.ContractOp:
-    """
-    y = contract(...) finish g(..., e)  ->  t = contract(...); y = map g(t, e)
-
-    Sums that are kept in memory are not finished before the last one is.
-    """
-    if keeps_sums(op):
-        return op
-    rank, kind = op.parallel_rank, element(op.lhs)
-    finish = Block(arg_types=[kind])
-    finish.add_op(tile.YieldOp(*finish.args))
-    sums = tile.ContractOp(op.lhs, op.rhs, op.input_maps, op.sizes, rank, Region(finish), [kind])
-    map_ = tile.MapOp(
-        [*sums.outputs, *op.extras],
-        [AffineMap.identity(rank), *(map_.data for map_ in op.extra_maps)],
-        op.sizes[:rank],
-        op.finish.clone(),
-        [element(value) for value in op.outputs],
-    )
-    sums.location = map_.location = op.location
-    Rewriter.insert_op(sums, InsertPoint.before(op))
-    for old, new in zip(op.outputs, map_.outputs, strict=True):
-        retype(new, tensor(old))
-    put_in_place(op, map_)
-    return sums
 
 
 def _behind(value: SSAValue) -> InsertPoint:
