@@ -309,17 +309,14 @@ def _pack(
     layout: LayoutAttr,
     packed: dict[tuple[SSAValue, LayoutAttr], SSAValue],
 ) -> SSAValue:
-    """The value in this layout, for all that want it so."""
+    """
+    The value in this layout, for all that want it so.
+
+    It is packed for the first of them, which finds it near, and takes no memory before.
+    """
     if (value, layout) not in packed:
         pack = tile.PackOp(value, with_layout(tensor(value), layout))
         pack.location = op.location
-        Rewriter.insert_op(pack, _behind(value))
+        Rewriter.insert_op(pack, InsertPoint.before(op))
         packed[value, layout] = pack.output
     return packed[value, layout]
-
-
-def _behind(value: SSAValue) -> InsertPoint:
-    owner = value.owner
-    if isinstance(owner, Operation):
-        return InsertPoint.after(owner)
-    return InsertPoint.at_start(owner)
