@@ -61,9 +61,6 @@ SHARED = 4
 FEW = 16
 """So many blocks may read a panel of weights one after the other."""
 
-NEAR_FILL = 48.0
-"""Bytes that come from the second cache in a cycle, while products go on."""
-
 FAR_FILL = 8.0
 """Bytes that come from behind the second cache in a cycle."""
 
@@ -284,7 +281,7 @@ class Choice:
         """
         size = self._weights((self.size + 2) ** 2)
         near = size + self._room(self.found.channels) <= SECOND
-        return size / FAR_FILL + (blocks - 1) * size / (NEAR_FILL if near else FAR_FILL)
+        return size / FAR_FILL + (blocks - 1) * size / (FILL if near else FAR_FILL)
 
     @property
     def cycles(self) -> float:
@@ -298,7 +295,7 @@ class Choice:
         cycles = work * short + total * (coming + going) + self._fetches(blocks)
         if self.at_once:
             size = taps * total * channels * lane_bytes(self.found.kind)
-            cycles += 2 * size / (FILL if size <= SECOND else FAR_FILL)
+            cycles += 2 * max(0, size - SECOND) / FAR_FILL
         if not self.found.fixed:
             cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
         return cycles

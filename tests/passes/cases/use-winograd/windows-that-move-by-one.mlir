@@ -43,14 +43,15 @@ builtin.module {
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
     } -> tensor<1x16x16x16xf32>
-    %y = tile.winograd %x, %7 : tensor<1x16x16x16xf32>, tensor<1x16x16x16xf32> extras(%b : tensor<16xf32>) domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 13 : i64 extra_maps [affine_map<(d0, d1, d2, d3) -> (d3)>] schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
-    ^bb0(%10: f32, %11: f32):
-      %12 = arith.addf %10, %11 : f32
-      tile.yield %12 : f32
+    %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 2 : i64 -> tensor<16x49x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 49, 16]>>
+    %y = tile.winograd %10, %7 : tensor<16x49x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 49, 16]>>, tensor<1x16x16x16xf32> extras(%b : tensor<16xf32>) domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 49 : i64 extra_maps [affine_map<(d0, d1, d2, d3) -> (d3)>] schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
+    ^bb0(%11: f32, %12: f32):
+      %13 = arith.addf %11, %12 : f32
+      tile.yield %13 : f32
     } -> tensor<1x14x14x16xf32>
     %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, ((d1 * 2) + d4), ((d2 * 2) + d5), d6)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>] extra_maps [] finish {
-    ^bb0(%13: f32):
-      tile.yield %13 : f32
+    ^bb0(%14: f32):
+      tile.yield %14 : f32
     } -> tensor<1x6x6x16xf32>
     pg.return [#pg.bytes<"y">, #pg.bytes<"z">], %y, %z : tensor<1x14x14x16xf32>, tensor<1x6x6x16xf32>
   }
