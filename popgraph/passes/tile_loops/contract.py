@@ -46,7 +46,7 @@ from popgraph.support.shapes import prod
 FEW = 16
 """A panel that more blocks of rows use has long arrived when it is read again."""
 
-LONG = 16 * 1024
+LONG = 4 * 1024
 """Elements of a panel that are worth asking for."""
 
 ENOUGH = 4
