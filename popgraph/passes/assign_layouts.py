@@ -155,13 +155,14 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
     """
     y = contract(...) finish g(..., w)  ->  t = contract(...); y = map g(t, w)
 
-    Only for weights that are updated while their axes keep an order that the result leaves: read
-    and written by the map, they are gone through once, as they stand.
+    Only for weights as large as the result (a bias is not) that are updated while their axes keep
+    an order that the result leaves: read and written by the map, they are gone through once.
     """
     for op in list(block.ops):
         if isinstance(op, tile.ContractOp) and op.outputs[0] in orders:
             (result,) = op.outputs
-            if any(_is_weight(extra) and _rank(extra) == _rank(result) for extra in op.extras):
+            shape = tensor(result).get_shape()
+            if any(_is_weight(one) and tensor(one).get_shape() == shape for one in op.extras):
                 order = orders.pop(result)
                 orders[without_finish(op).outputs[0]] = order
 
