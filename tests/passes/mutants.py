@@ -583,7 +583,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-epilogue",
         "loops change places, maps do not",
-        f"{PASSES}.turned_contractions:_renumbered",
+        f"{PASSES}.turned_contractions:renumbered",
         maps_kept,
         training=True,
     ),
