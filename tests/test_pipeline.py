@@ -12,7 +12,8 @@ from hypothesis import given
 
 from popgraph.backends.c import build as build_c
 from popgraph.backends.reference import evaluate, signature
-from popgraph.compiler import lower
+from popgraph.builder.dsl import parse
+from popgraph.compiler import compile, lower
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import LEVELS, PASSES, PIPELINE, Options, Training
@@ -92,3 +93,24 @@ def test_stopping_after_a_pass_leaves_its_level() -> None:
         evaluate(module, {"x0": np.array([-1, 2], np.float32)}, compilation.weights)[0]["v0"],
         [0, 2],
     )
+
+
+JOINED = """opset 21
+graph g(x: f64[4, 14]) -> joined {
+    weight w: f64[14, 1] = normal(seed=1)
+    first = Reshape(x @ w, [4])
+    both = Concat(Relu(first), first, axis=0)
+    joined = Relu(both)
+}
+"""
+
+
+def test_the_parts_of_an_output_stand_in_its_memory_at_every_level(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("POPGRAPH_CHECK", "1")
+    document = parse(JOINED)
+    x = np.random.default_rng(0).standard_normal((4, 14))
+    found = compile(document.module)({"x": x})
+    expected = compile(document.module, backend="reference")({"x": x})
+    assert_close(found["joined"], expected["joined"], 1e-9, "joined")

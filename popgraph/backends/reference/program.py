@@ -87,7 +87,8 @@ class Program:
             case space:
                 array = spaces[space][op.label.text]
         assert array.dtype == dtype, f"{op} is {array.dtype}"
-        row = np.ascontiguousarray(array).reshape(shape)
+        whole = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        row = typed(whole, op.offset.value.data, shape, dtype)
         row.flags.writeable = op.space.data in ("output", "variable")
         return row
 
