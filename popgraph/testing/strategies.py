@@ -171,8 +171,8 @@ def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
     if len(shape) != 2:
         return None
     columns, transposed = draw(st.integers(1, 20)), draw(st.booleans())
-    if shape[0] <= 20 and draw(st.booleans()):
-        columns = shape[0]
+    if max(shape) <= 20 and draw(st.booleans()):
+        columns = draw(st.sampled_from(shape))
     inner = (columns, shape[1]) if transposed else (shape[1], columns)
     bias = Constant((columns,), dtype, seed=draw(st.integers(0, 3)))
     attributes = (("transB", int(transposed)), ("alpha", draw(st.sampled_from([1.0, 0.5]))))
@@ -295,9 +295,29 @@ def concat(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
         return None
     axis = draw(st.integers(0, len(shape) - 1))
     same = [other for other in range(len(shapes)) if shapes[other] == shape]
-    other = draw(st.sampled_from(same))
+    others = [other for other in same if other != source]
+    other = draw(st.sampled_from(others or same))
     result = (*shape[:axis], 2 * shape[axis], *shape[axis + 1 :])
     return Node("Concat", (source, other), (("axis", axis),)), result
+
+
+def join(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """Channels beside those of another image, as Inception and DenseNet put them."""
+    images = [
+        (other, shape)
+        for other, shape in enumerate(shapes)
+        if len(shape) == len(shapes[source]) == 4
+        and (shape[0], *shape[2:]) == (shapes[source][0], *shapes[source][2:])
+    ]
+    others = [image for image in images if image[0] != source]
+    if not others:
+        return None
+    first = shapes[source]
+    other, second = draw(st.sampled_from(others))
+    result = (first[0], first[1] + second[1], *first[2:])
+    if prod(result) > LIMIT:
+        return None
+    return Node("Concat", (source, other), (("axis", 1),)), result
 
 
 def softmax(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -371,9 +391,13 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (convolution, bias, bias, activation),
     (convolution, residual, activation),
     (pool, unary),
+    (square_convolution, reshape, residual),
+    (square_convolution, activation, square_convolution, join, activation),
 )
 CHAINS: tuple[Chain, ...] = (
     (gemm, activation),
+    (gemm, gemm, activation),
+    (gemm, activation, concat, activation),
     (gemm, residual),
     (gemm, transpose, activation),
     (gemm, transpose, residual),

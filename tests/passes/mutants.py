@@ -33,6 +33,8 @@ class Mutant:
     wrong: Callable[[Any], Any]
     training: bool = False
     """It shows in training only."""
+    needs: frozenset[str] = frozenset()
+    """ONNX operators without which it cannot show: networks without them are not compiled."""
 
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
@@ -251,7 +253,7 @@ def first_output_only(original: Any) -> Any:
 
 
 def extremes_from_zero(original: Any) -> Any:
-    return original | {"max": lambda element: 0}
+    return original | {"max": lambda element: 0, "min": lambda element: 0}
 
 
 def undilated(original: Any) -> Any:
@@ -359,6 +361,35 @@ def lanes_of_other(original: Any) -> Any:
 
 def first_operand_decides(original: Any) -> Any:
     return lambda op: original(op)[:1]
+
+
+def chunk_for_total(original: Any) -> Any:
+    """The total is the last chunk of terms, not all of them."""
+
+    def sum_of_two(kind: Any) -> Any:
+        block = original(kind)
+        (addition,) = list(block.ops)[:1]
+        addition.operands[0] = block.args[0]
+        return block
+
+    return sum_of_two
+
+
+def from_anything(original: Any) -> Any:
+    """Sweeps add to what memory holds, whatever it is."""
+
+    def sweeps(self: Any, chunk: Any) -> None:
+        nest, begun = self._nest, []
+
+        def all_but_first(chunk: Any, emit: Any) -> None:
+            if begun:
+                nest(chunk, emit)
+            begun.append(emit)
+
+        self._nest = all_but_first
+        original(self, chunk)
+
+    return sweeps
 
 
 def one_lane_less(original: Any) -> Any:
@@ -540,7 +571,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "graphcore-to-tile",
-        "maxima begin with zero",
+        "maxima and minima begin with zero",
         f"{PASSES}.graphcore_to_tile.reductions:INITIAL",
         extremes_from_zero,
     ),
@@ -586,6 +617,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.turned_contractions:renumbered",
         maps_kept,
         training=True,
+        needs=frozenset({"Gemm"}),
     ),
     Mutant(
         "fuse-attention",
@@ -624,6 +656,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.assign_halos:_read_past",
         without_offsets,
         training=True,
+    ),
+    Mutant(
+        "assign-halos",
+        "a whole has no room for the halos of its parts",
+        f"{PASSES}.assign_halos:_make_room",
+        nothing,
+        needs=frozenset({"Conv", "Concat"}),
     ),
     Mutant(
         "use-winograd",
@@ -668,6 +707,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "the last panel is one lane short",
         f"{PASSES}.tile_loops.contract:last_panel",
         one_lane_less,
+    ),
+    Mutant(
+        "tile-loops",
+        "sweeps keep the last chunk only",
+        f"{PASSES}.tile_loops.contract:sum_of_two",
+        chunk_for_total,
+    ),
+    Mutant(
+        "tile-loops",
+        "sweeps add to what is there",
+        f"{PASSES}.tile_loops.contract:ContractLoops._sweeps",
+        from_anything,
     ),
     Mutant(
         "tile-loops",

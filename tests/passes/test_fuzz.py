@@ -13,6 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes import (
     assign_layouts,
+    contraction_costs,
     fuse_attention,
     fuse_rows,
     schedule_contractions,
@@ -78,6 +79,8 @@ TRUSTED = {"assign-halos", "fuse-attention", "schedule-contractions", "tile-loop
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks are worth scheduling, fusing, and sharing between threads."""
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
+    monkeypatch.setattr(contraction_costs, "TERMS", 8)
+    monkeypatch.setattr(contraction_costs.Estimate, "_late", late)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
     monkeypatch.setattr(use_winograd, "GAIN", 0)
     monkeypatch.setattr(use_winograd, "SHARED", 3)
@@ -87,6 +90,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
+
+
+def late(estimate: contraction_costs.Estimate, *_: object) -> float:
+    """So many cycles that long sums sweep, if their number of terms is odd."""
+    return 1e6 * (estimate.terms % 2) * (estimate.terms > contraction_costs.TERMS)
 
 
 @dataclass(frozen=True)
@@ -187,10 +195,11 @@ def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""
     place = place_of(mutant)
 
-    @settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False)
+    @settings(max_examples=3000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(place.networks())
     def keeps_meaning(network: Network) -> None:
-        check(place, network, mutant)
+        if mutant.needs <= {node.op for node in network.nodes}:
+            check(place, network, mutant)
 
     with pytest.raises((AssertionError, PopgraphError)):
         keeps_meaning()
