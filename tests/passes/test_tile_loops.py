@@ -22,7 +22,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.tile_loops import TileLoops, chunking, contract, sums
+from popgraph.passes.tile_loops import TileLoops, ahead, chunking, sums
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -146,38 +146,55 @@ def test_selections_run_on_vectors() -> None:
     assert "arith.cmpf" not in names
 
 
-@pytest.mark.parametrize(("rows", "asks"), [(40, True), (14, False), (1000, False)])
-def test_the_next_panel_is_asked_for(
-    rows: int, asks: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks of rows share the lines of the next panel; one block, or many, ask for nothing."""
-    monkeypatch.setattr(contract, "LONG", 0)
-    asked: set[int] = set()
+def asked_lines(rows: int, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lines of the packed factor that a product asks for, in order."""
+    asked: list[int] = []
 
     def recorded(op: PrefetchOp, scope: Scope) -> Step:
         place = scope.place(op.index)
-        return lambda frame: asked.add(frame[place])
+        return lambda frame: asked.append(frame[place] // 16)
 
     monkeypatch.setitem(KERNEL, PrefetchOp, recorded)
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
-    before = ContractSpec("f32", (rows, 96, 24), 2, lhs, rhs).module()
+    before = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
     after = before.clone()
     (product,) = (op for op in after.walk() if isinstance(op, ContractOp))
     layout = AffineMap.from_callable(lambda n, k: (n // 32, k, n % 32))
-    type_ = TensorType(f32, [96, 24], LayoutAttr.of(layout, [3, 24, 32]))
+    type_ = TensorType(f32, [96, terms], LayoutAttr.of(layout, [3, terms, 32]))
     pack = PackOp(product.rhs, type_)
     Rewriter.insert_op(pack, InsertPoint.before(product))
     product.operands[1] = pack.output
     product.properties["schedule"] = ScheduleAttr.of(
-        vector=1, vectors=2, rows=0, block=14, chunk=256, width=16
+        vector=1, vectors=2, rows=0, block=14, chunk=chunk, width=16
     )
     TileLoops(64).run(Compilation(), after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
-    panel = 24 * 32
-    lines = {index // 16 for index in asked}
-    wanted = set(range(panel // 16, 3 * panel // 16))
+    return asked
+
+
+@pytest.mark.parametrize(("terms", "chunk"), [(24, 256), (24, 8), (23, 8)])
+@pytest.mark.parametrize(("rows", "asks"), [(40, True), (14, False), (1000, False)])
+def test_what_blocks_of_rows_read_next_is_asked_for(
+    rows: int, asks: bool, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of rows share the lines of the next panel or chunk; many blocks ask for nothing."""
+    monkeypatch.setattr(ahead, "LONG", 0)
+    lines = set(asked_lines(rows, terms, chunk, monkeypatch))
+    first = min(chunk, terms) * 2
+    wanted = set(range(first, 3 * terms * 2))
     assert len(lines & wanted) >= 0.9 * len(wanted) if asks else not lines
-    assert min(asked, default=panel) >= panel
+    assert min(lines, default=first) >= first
+
+
+@pytest.mark.parametrize("chunk", [256, 8])
+def test_one_block_of_rows_asks_for_what_follows(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each line once, in order, across panels."""
+    monkeypatch.setattr(ahead, "MUCH", 0)
+    lines = asked_lines(14, 24, chunk, monkeypatch)
+    distance = ahead.DISTANCE // ahead.LINE
+    assert lines == list(range(distance, distance + 3 * 24 * 2))
 
 
 @pytest.mark.parametrize("windows", [4, 16, 21, 71])

@@ -189,11 +189,23 @@ class Span:
     base: Index = field(default_factory=Index)
 
     @property
+    def first(self) -> Index:
+        return self.base + _index(self.lower)
+
+    @property
+    def end(self) -> Index:
+        return self.base + _index(self.upper)
+
+    @property
     def fixed(self) -> int | None:
         """How many steps, when every chunk has as many."""
         if isinstance(self.lower, int) and isinstance(self.upper, int):
             return self.upper - self.lower
         return None
+
+
+def _index(bound: Bound) -> Index:
+    return Index(bound) if isinstance(bound, int) else Index.of(bound)
 
 
 def spans(

@@ -19,13 +19,16 @@ from popgraph.passes.tile_loops.access import (
     Place,
     Span,
     clear_gaps,
+    element_bytes,
     group_loops,
     has_gaps,
     in_place,
     spans,
     tensor,
 )
+from popgraph.passes.tile_loops.ahead import FEW, Ahead
 from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
+from popgraph.passes.tile_loops.chunk_by_chunk import SUMS, ChunkByChunk
 from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue, sum_of_two
 from popgraph.passes.tile_loops.index import Index
@@ -43,23 +46,20 @@ from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
 
-FEW = 16
-"""A panel that more blocks of rows use has long arrived when it is read again."""
-
-LONG = 4 * 1024
-"""Elements of a panel that are worth asking for."""
-
 ENOUGH = 4
 """So many chunks leave the loop that a window goes along whole."""
 
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
 
-EmitRows = Callable[[int], None]
-"""Writes the work on a block of so many rows."""
+EmitRows = Callable[[int, Index], None]
+"""Writes the work on a block of so many rows; how many are before it."""
 
 EmitTile = Callable[[Tile], None]
 """Writes the work on one tile."""
+
+EmitPanel = Callable[[Sequence[Column], Sequence[Span]], None]
+"""Writes the work on some vectors of the current panel for rows in these parts of their loops."""
 
 
 class ContractLoops:
@@ -193,13 +193,13 @@ class ContractLoops:
         line = self.lines.last if self.lines else None
         across = self.rows.extent if self.rows else 1
         grid = Grid(self.place, row, self.lane, width, self.kind, line, across)
-        self.packed = next((access for access in factors if self._is_packed(access.form)), None)
+        self.ahead = self._ahead(factors)
         self.micro = MicroKernel(
             grid,
             factors,
             self.inner,
             self.schedule.chunk.data,
-            self._ask_for_next_panel,
+            self.ahead.ask if self.ahead else lambda: None,
             bool(self.schedule.window.data),
         )
         finish = self.op.finish.block
@@ -207,7 +207,11 @@ class ContractLoops:
         if self.schedule.sweep.data:
             self._sweeps(chunk)
         else:
-            self._nest(chunk, lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)))
+            self._nest(
+                chunk,
+                lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)),
+                self._chunk_by_chunk if self._reads_chunks_once() else None,
+            )
 
     def _sweeps(self, chunk: SSAValue | None) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""
@@ -220,8 +224,10 @@ class ContractLoops:
 
         micro.each_chunk(sweep)
 
-    def _nest(self, chunk: SSAValue | None, emit: EmitTile) -> None:
-        """The loops over all tiles."""
+    def _nest(
+        self, chunk: SSAValue | None, emit: EmitTile, emit_panel: EmitPanel | None = None
+    ) -> None:
+        """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
         loops = self.loops
         cut = self.cut if chunk is not None else None
         parts = spans(self.writer, loops, cut, chunk)
@@ -236,12 +242,15 @@ class ContractLoops:
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                self._rows(rows, lambda size: emit(Tile(size, tuple(columns))))
+                if emit_panel is not None:
+                    emit_panel(columns, rows)
+                else:
+                    self._rows(rows, lambda size, _: emit(Tile(size, tuple(columns))))
                 return carried
 
             run(self.place, between, inside)
 
-        def rows_then_panels(size: int) -> None:
+        def rows_then_panels(size: int, _: Index) -> None:
             def beside_rows(part: Span) -> None:
                 def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
                     self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
@@ -259,6 +268,43 @@ class ContractLoops:
             return carried
 
         run(self.place, outer, tiles)
+
+    def _chunk_by_chunk(self, columns: Sequence[Column], parts: Sequence[Span]) -> None:
+        """All rows take in one chunk of a panel before the next one comes."""
+        assert self.ahead is not None
+
+        def each_tile(emit: Callable[[Tile, Index], None]) -> None:
+            self._rows(parts, lambda size, first: emit(Tile(size, tuple(columns)), first))
+
+        whole = Tile(self._most_rows, tuple(columns))
+        ChunkByChunk(self.micro, self.epilogue, self.ahead, whole).write(each_tile)
+
+    def _reads_chunks_once(self) -> bool:
+        """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
+        if self.ahead is None or self.after or self.micro.cut is None:
+            return False
+        sums = self._most_rows * self.schedule.lanes * element_bytes(self.op.lhs)
+        return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
+
+    @property
+    def _most_rows(self) -> int:
+        return prod(group.extent for group in self.blocked)
+
+    def _ahead(self, factors: Sequence[Access]) -> Ahead | None:
+        """What asks for panels that stand one after the other, if they are read in that order."""
+        panel = next((access for access in factors if self._is_packed(access.form)), None)
+        numbers = self.schedule.numbers
+        if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
+            return None
+        blocks = -(-self._most_rows // self.schedule.block.data)
+        return Ahead(
+            self.place,
+            panel,
+            self.schedule.lanes,
+            range(self.parallel, len(self.sizes)),
+            (*self.after, *self.blocked),
+            blocks * prod(group.extent for group in self.after),
+        )
 
     def _dynamic(self, part: Span, cut: Split, chunk: SSAValue) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
@@ -337,7 +383,7 @@ class ContractLoops:
     def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
         """Blocks of rows, or of whole lines of them."""
         if not parts:
-            emit(1)
+            emit(1, Index())
             return
         group, part = self.blocked[0], parts[0]
         across = self.rows.extent if self.lines and self.rows else 1
@@ -347,42 +393,11 @@ class ContractLoops:
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
                 self.place.bind(group, part.base + start)
-                emit(size * across)
+                emit(size * across, Index(start * across))
                 continue
             with self.writer.loop(start, start + blocks.count * size, size) as loop:
                 self.place.bind(group, part.base + Index.of(loop.counter))
-                emit(size * across)
-
-    def _ask_for_next_panel(self) -> None:
-        """
-        A line of the next panel, in every step, so that it has arrived when this panel is done.
-
-        Each block of rows asks for its share. Only for panels that few blocks use: they are read
-        faster than they come by themselves.
-        """
-        panel = self.packed
-        rare = self.schedule.inside.data or self.schedule.sweep.data
-        if panel is None or self.rows is None or rare:
-            return
-        lanes = self.schedule.lanes
-        loops = (*self.after, *self.blocked)
-        extents = [group.extent for group in loops]
-        rows = prod(group.extent for group in self.blocked)
-        blocks = prod(group.extent for group in self.after) * -(-rows // self.schedule.block.data)
-        inner = range(self.parallel, len(self.sizes))
-        steps = prod(self.sizes[dim] for dim in inner)
-        if not 2 <= blocks <= FEW or steps * lanes < LONG:
-            return
-        share, index = -(-lanes // blocks), Index(steps * lanes)
-        for dim in (*[dim for group in self.before for dim in group.dims], self.panel):
-            index += self.place.where[dim].scaled(panel.form.stride(dim) or 0)
-        for dim in inner:
-            index += self.place.where[dim].scaled((panel.form.stride(dim) or 0) // lanes * share)
-        weight = steps * lanes // prod(extents)
-        for group, count in zip(reversed(loops), reversed(extents), strict=True):
-            index += self.place.where[group.last].scaled(weight)
-            weight *= count
-        self.writer.prefetch(panel.memory, panel.start + index)
+                emit(size * across, Index.of(loop.counter, across))
 
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""

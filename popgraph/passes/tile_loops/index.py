@@ -51,3 +51,11 @@ class Index:
         return Index(
             self.constant * factor, {value: old * factor for value, old in self.terms.items()}
         )
+
+    def divided(self, by: int) -> Index:
+        """An index of which every part is a multiple of `by`."""
+        parts = [self.constant, *self.terms.values()]
+        assert all(part % by == 0 for part in parts), f"{parts} are no multiples of {by}"
+        return Index(
+            self.constant // by, {value: factor // by for value, factor in self.terms.items()}
+        )

@@ -40,7 +40,7 @@ class MicroKernel:
 
     def sums(self, tile: Tile) -> list[SSAValue]:
         """The accumulators after the reduction; short sums are added into local memory."""
-        if self._cut() is None:
+        if self.cut is None:
             return self.part(tile, self._runs)
         grid = self.grid
         total = grid.local(tile, grid.kind)
@@ -85,7 +85,7 @@ class MicroKernel:
 
     def each_chunk(self, emit: Callable[[Sequence[Run]], None]) -> None:
         """Loops over the chunks of the reduction; `emit` gets the loops of one chunk."""
-        runs, cut = self._runs, self._cut()
+        runs, cut = self._runs, self.cut
         if cut is None:
             emit(runs)
             return
@@ -104,7 +104,8 @@ class MicroKernel:
     def _runs(self) -> list[Run]:
         return [Run(group, Span(0, group.extent)) for group in self.inner]
 
-    def _cut(self) -> tuple[int, int] | None:
+    @property
+    def cut(self) -> tuple[int, int] | None:
         """Which reduction loop is cut into chunks, and how long they are."""
         extents = [group.extent for group in self.inner]
         if not self.terms or 0 in extents:

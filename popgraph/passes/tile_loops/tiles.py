@@ -96,12 +96,17 @@ class Grid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def save(self, tile: Tile, values: Sequence[SSAValue], memory: SSAValue) -> None:
+    def save(
+        self, tile: Tile, values: Sequence[SSAValue], memory: SSAValue, first: Index | None = None
+    ) -> None:
+        """Puts the values of a tile where its rows are, the first of them at row `first`."""
+        first = first or Index()
         for (row, column), value in zip(tile, values, strict=True):
-            self.writer.put(value, memory, self.slot(row, column.offset))
+            self.writer.put(value, memory, self.slot(first + row, column.offset))
 
-    def saved(self, tile: Tile, memory: SSAValue) -> list[SSAValue]:
-        return [self.saved_at(memory, row, column) for row, column in tile]
+    def saved(self, tile: Tile, memory: SSAValue, first: Index | None = None) -> list[SSAValue]:
+        first = first or Index()
+        return [self.saved_at(memory, first + row, column) for row, column in tile]
 
-    def saved_at(self, memory: SSAValue, row: int, column: Column) -> SSAValue:
+    def saved_at(self, memory: SSAValue, row: int | Index, column: Column) -> SSAValue:
         return self.writer.get(memory, self.slot(row, column.offset), lanes_in(column))
