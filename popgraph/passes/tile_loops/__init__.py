@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
 from popgraph.dialects import tile
+from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_join
@@ -63,6 +64,11 @@ def is_nested(op: Operation) -> bool:
     return isinstance(op.parent_op(), tile.NestOp)
 
 
+def runs_once(op: Operation) -> bool:
+    """Whether an operation runs when the program is loaded, not whenever it is called."""
+    return isinstance(op.parent_op(), PrepareOp)
+
+
 def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
     """Where each input of the kernel stands among the operands of the operation."""
     operands = list(op.operands)
@@ -88,7 +94,7 @@ class TileLoops(Pass):
         work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
         joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
         structures = Structures(moved_to_start)
-        found = [(op, structures.of(op)) for op in work if op not in joins]
+        found = [(op, (structures.of(op), runs_once(op))) for op in work if op not in joins]
         counts = Counter(key for _, key in found)
         functions = Functions(module)
         written: dict[Hashable, Shared] = {}
@@ -121,7 +127,7 @@ class TileLoops(Pass):
             case tile.AssembleOp():
                 return assemble_kernel(op, self.vector_bytes)
             case tile.PackOp() | tile.UnpackOp():
-                return relayout_kernel(op, self.vector_bytes)
+                return relayout_kernel(op, self.vector_bytes, once=runs_once(op))
             case tile.TransformTilesOp():
                 return transform_kernel(op, self.vector_bytes)
             case tile.WinogradOp():

@@ -74,8 +74,15 @@ def copy(
     kind: Attribute,
     vector_bytes: int,
     cut: Cut | None = None,
+    *,
+    turns: bool = True,
 ) -> None:
-    """Loops over a box of these sizes; the cut dimension runs over its part only."""
+    """
+    Loops over a box of these sizes; the cut dimension runs over its part only.
+
+    If it `turns`, what stands across is turned in registers, square by square: that is fast, and
+    much to compile.
+    """
     if 0 in sizes:
         return
     forms = [target[1]] if source.form is None else [source.form, target[1]]
@@ -88,7 +95,9 @@ def copy(
     place = Place(writer, sizes)
     lanes = _lanes(groups, forms, kind, vector_bytes)
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    across = None if source.form is None else _across(groups, source.form, target[1], width)
+    across = None
+    if turns and source.form is not None:
+        across = _across(groups, source.form, target[1], width)
     if across is not None and (cut is None or cut.loaded or across.dims != (cut.dim,)):
         _turn(place, runs, across, source, target, width)
         return

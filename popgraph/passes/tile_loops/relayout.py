@@ -26,13 +26,19 @@ from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape
 
 
-def relayout_kernel(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> tile.KernelOp:
-    """Every element from its place in the one layout to its place in the other."""
+def relayout_kernel(
+    op: tile.PackOp | tile.UnpackOp, vector_bytes: int, *, once: bool
+) -> tile.KernelOp:
+    """
+    Every element from its place in the one layout to its place in the other.
+
+    What runs `once`, when a program is loaded, takes longer to compile than to run: it is short.
+    """
     layout = layout_of(tensor(op.output))
     if isinstance(op, tile.PackOp) and layout is not None and layout_of(tensor(op.source)) is None:
         digits = digits_of(layout, tensor(op.output).get_shape())
         if digits is not None and 0 not in tensor(op.output).get_shape():
-            return _packed(op, digits, layout.physical.data, vector_bytes)
+            return _packed(op, digits, layout.physical.data, vector_bytes, once=once)
     source, output = tensor(op.source), tensor(op.output)
     shape = output.get_shape()
     kernel = tile.KernelOp([op.source], [output])
@@ -47,6 +53,7 @@ def relayout_kernel(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> tile.
         (target, offset(output, identity, shape)),
         output.element_type,
         vector_bytes,
+        turns=not once,
     )
     return kernel
 
@@ -143,7 +150,7 @@ def _form(strides: Shape, start: Shape) -> Linear:
 
 
 def _packed(
-    op: tile.PackOp, digits: list[Digit], physical: Shape, vector_bytes: int
+    op: tile.PackOp, digits: list[Digit], physical: Shape, vector_bytes: int, *, once: bool
 ) -> tile.KernelOp:
     """Goes over the packed memory in order, which is written once; padding is written too."""
     output: TensorType[Attribute] = tensor(op.output)
@@ -170,5 +177,14 @@ def _packed(
         if box.empty:
             source = Source(writer.number(0, output.element_type))
         to = _form(row_major(physical), box.start)
-        copy(writer, box.sizes, source, (target, to), output.element_type, vector_bytes, mine)
+        copy(
+            writer,
+            box.sizes,
+            source,
+            (target, to),
+            output.element_type,
+            vector_bytes,
+            mine,
+            turns=not once,
+        )
     return kernel
