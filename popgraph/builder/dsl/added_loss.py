@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.dsl.lower import GraphLowering, Setting
+from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.parser import parse_expression
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.scope import Failed, Scope
+from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.training import LOSS, TrainingLowering
 from popgraph.builder.dsl.tree import Assignment, Name, Span, Target
 from popgraph.dialects.onnx import Initializer, Model, OnnxOp, model_of, value_name
+from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 
 START = Span(1, 1, 1, 1)
@@ -64,8 +65,10 @@ class _Continued(TrainingLowering):
     """A lowering that goes on where a finished model ends."""
 
     def __init__(self, source: Source, model: Model, weights: WeightStore) -> None:
-        from_here = Setting(source, Path(), dict(model.opset_versions), weights)
-        super().__init__(from_here, model.graph.graph_name.text)
+        opsets = dict(model.opset_versions)
+        setting = Setting(source, opsets, weights, Scope(source))
+        name = model.graph.graph_name.text
+        super().__init__(setting, GraphWriter(opsets, weights, name=name))
         for function in model.functions.values():
             function.detach()
             self.writer.add_function(function)

@@ -5,10 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from popgraph.builder.dsl import literals
+from popgraph.builder.dsl.declared_types import declared_type
 from popgraph.builder.dsl.operators import Operator
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.tree import Expression, Items, Name, Number, Text, Truth
+from popgraph.builder.dsl.tree import (
+    AnyType,
+    Bytes,
+    Call,
+    Everything,
+    Expression,
+    Index,
+    Items,
+    Missing,
+    Name,
+    Number,
+    OtherType,
+    Slice,
+    Text,
+    Truth,
+    Type,
+)
+from popgraph.dialects.onnx.attributes import TypeAttr
+from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 
 _KINDS = {
@@ -19,6 +38,7 @@ _KINDS = {
     "STRING": "a string",
     "STRINGS": "a list of strings",
     "TENSOR": "a tensor",
+    "TYPE_PROTO": "a type",
 }
 """What messages call each kind of attribute that can be written."""
 
@@ -30,13 +50,14 @@ _EXAMPLES = {
     "STRING": '`auto_pad="SAME_UPPER"`',
     "STRINGS": '`keys=["a", "b"]`',
     "TENSOR": "`value=f32([0.5, 1.5])`",
+    "TYPE_PROTO": "`type=sequence(f32[N])`",
 }
 
 _MAX_INT = (1 << 63) - 1
 
 
 def attribute_value(
-    source: Source, operator: Operator, name: Name, expression: Expression
+    source: Source, operator: Operator, name: Name, expression: Expression, scope: Scope
 ) -> object:
     """The value of an attribute, of the kind that the operator wants; fails if it is another."""
     kind = operator.kinds.get(name.text)
@@ -50,7 +71,13 @@ def attribute_value(
             "build this model with `popgraph.Builder` or as an ONNX file",
         )
         raise Failed
-    value = _tensor(source, expression) if kind == "TENSOR" else _READERS[kind](expression)
+    match kind:
+        case "TENSOR":
+            value = _tensor(source, expression)
+        case "TYPE_PROTO":
+            value = _type(source, expression, scope)
+        case _:
+            value = _READERS[kind](expression)
     if value is None:
         source.mismatch(
             expression.span,
@@ -91,8 +118,8 @@ def _float(expression: Expression) -> float | None:
     return float(expression.value) if isinstance(expression, Number) else None
 
 
-def _string(expression: Expression) -> str | None:
-    return expression.value if isinstance(expression, Text) else None
+def _string(expression: Expression) -> str | bytes | None:
+    return expression.value if isinstance(expression, Text | Bytes) else None
 
 
 def _many(read: Callable[[Expression], object]) -> Callable[[Expression], object]:
@@ -121,3 +148,39 @@ def _tensor(source: Source, expression: Expression) -> object:
         return None
     dtype = typed[0].text if typed else literals.default_dtype(expression)
     return literals.array_of(source, typed[1] if typed else expression, dtype)
+
+
+def _type(source: Source, expression: Expression, scope: Scope) -> object:
+    """An attribute that is a type: `sequence(f32[N])` is read as an expression at first."""
+    written = type_of(expression)
+    if written is None:
+        return None
+    return TypeAttr(declared_type(source, written, scope), BytesAttr(b""))
+
+
+def type_of(expression: Expression) -> AnyType | None:
+    """The type that an expression spells, if it spells one."""
+    match expression:
+        case Name():
+            return Type(expression.span, expression, ())
+        case Index(operand=Name() as dtype, subscripts=[Everything()]):
+            return Type(expression.span, dtype, None)
+        case Index(operand=Name() as dtype, subscripts=subscripts):
+            dims = tuple(one for one in subscripts if not isinstance(one, _NO_DIM))
+            return Type(expression.span, dtype, dims) if len(dims) == len(subscripts) else None
+        case Call(path=path, arguments=arguments) if len(path.parts) == 1:
+            parts = [_part(one.value) for one in arguments if one.keyword is None]
+            if None in parts or len(parts) < len(arguments):
+                return None
+            return OtherType(expression.span, path.parts[0], tuple(filter(None, parts)))
+        case _:
+            return None
+
+
+_NO_DIM = (Slice, Everything, Missing)
+
+
+def _part(value: Expression | Missing) -> AnyType | Text | None:
+    if isinstance(value, Missing | Text):
+        return None if isinstance(value, Missing) else value
+    return type_of(value)

@@ -6,52 +6,128 @@ from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.dsl import literals
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.known import folded
+from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.tree import Name, Number, Type
+from popgraph.builder.dsl.tree import (
+    AnyType,
+    Expression,
+    Name,
+    Number,
+    OtherType,
+    Text,
+    Type,
+    Unknown,
+)
 from popgraph.dialects.onnx.inference import set_type
-from popgraph.dialects.onnx.types import Dim, UnknownType, describe, dims, refined, tensor_type
+from popgraph.dialects.onnx.types import (
+    UNKNOWN,
+    Dim,
+    MapType,
+    OpaqueType,
+    OptType,
+    SeqType,
+    SparseType,
+    UnknownType,
+    describe,
+    dims,
+    element_type,
+    erased,
+    refined,
+    tensor_type,
+)
+from popgraph.dialects.program import BytesAttr
 from popgraph.support.shapes import Shape
 
 _LARGEST = 1 << 40
 """Dimensions beyond this are a mistake: no such tensor fits into a computer."""
 
+KINDS = {
+    "sequence": "`sequence(f32[N])`",
+    "optional": "`optional(f32[N])`",
+    "map": "`map(i64, f32[...])`",
+    "sparse": "`sparse(f32[3, 4])`",
+    "opaque": '`opaque("my.domain", "Thing")`',
+    "unknown": "`unknown()`",
+}
+"""The types of what is no tensor, and how each is written."""
 
-def declared_type(source: Source, type_: Type) -> Attribute:
+
+def declared_type(source: Source, type_: AnyType, scope: Scope) -> Attribute:
     """The IR type; fails if the element type does not exist."""
+    if isinstance(type_, OtherType):
+        return _other(source, type_, scope)
     if not literals.check_dtype(source, type_.dtype):
         raise Failed
     if type_.dims is None:
         return tensor_type(type_.dtype.text, None)
-    return tensor_type(type_.dtype.text, [_dim(source, dim) for dim in type_.dims])
+    return tensor_type(type_.dtype.text, [_dim(source, dim, scope) for dim in type_.dims])
 
 
-def _dim(source: Source, dim: object) -> Dim:
-    if isinstance(dim, Number):
-        assert isinstance(dim.value, int)
-        if dim.value > _LARGEST:
-            source.mismatch(dim.span, f"a dimension of {dim.value} is too large")
-            raise Failed
-        return dim.value
-    return dim.text if isinstance(dim, Name) else None
+def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
+    parts = [
+        part.value if isinstance(part, Text) else declared_type(source, part, scope)
+        for part in type_.parts
+    ]
+    match type_.kind.text, parts:
+        case "sequence", [Attribute() as element]:
+            return SeqType(element)
+        case "optional", [Attribute() as element]:
+            return OptType(element)
+        case "map", [Attribute(), Attribute() as value]:
+            key = type_.parts[0]
+            if isinstance(key, Type) and not key.dims:
+                return MapType(element_type(key.dtype.text), value)
+        case "sparse", [TensorType() | UnrankedTensorType() as dense]:
+            return SparseType(dense)
+        case "opaque", [str(domain), str(name)]:
+            return OpaqueType(BytesAttr.of(domain), BytesAttr.of(name))
+        case "unknown", []:
+            return UNKNOWN
+    hint = KINDS.get(type_.kind.text, f"one of {', '.join(KINDS.values())}, or a tensor")
+    source.mismatch(type_.span, f"there is no type `{type_.kind.text}` of these parts", hint)
+    raise Failed
 
 
-def static_type(source: Source, type_: Type, what: str) -> tuple[str, Shape]:
+def _dim(source: Source, dim: Expression, scope: Scope) -> Dim:
+    found = folded(source, dim, scope.known)
+    match found:
+        case Number(value=int() as size) if 0 <= size <= _LARGEST:
+            return size
+        case Number():
+            source.mismatch(found.span, f"a dimension of {found.value} is too large")
+        case Name():
+            return scope.dim(found.text)
+        case Unknown():
+            return None
+        case _:
+            source.mismatch(
+                found.span,
+                "a dimension is a number, a name, or computed from what is known",
+                "`f32[N, 3]`, `f32[?, 4 * width]`",
+            )
+    raise Failed
+
+
+def static_type(source: Source, type_: AnyType, what: str, scope: Scope) -> tuple[str, Shape]:
     """The dtype and the shape of a type that must not leave anything open."""
-    declared_type(source, type_)
-    for dim in type_.dims or ():
-        if not isinstance(dim, Number):
-            source.mismatch(dim.span, f"the shape of {what} must be numbers only")
-            raise Failed
-    if type_.dims is None:
+    found = declared_type(source, type_, scope)
+    sizes = dims(found)
+    if not isinstance(type_, Type) or sizes is None:
         source.mismatch(type_.span, f"the shape of {what} must be numbers only")
         raise Failed
-    return type_.dtype.text, tuple(int(dim.value) for dim in type_.dims)  # type: ignore[union-attr]
+    for dim, size in zip(type_.dims or (), sizes, strict=True):
+        if not isinstance(size, int):
+            source.mismatch(dim.span, f"the shape of {what} must be numbers only")
+            raise Failed
+    return type_.dtype.text, tuple(size for size in sizes if isinstance(size, int))
 
 
-def check_declared(source: Source, name: str, type_: Type, value: SSAValue) -> None:
+def check_declared(
+    source: Source, name: str, type_: AnyType, value: SSAValue, scope: Scope
+) -> None:
     """Fails unless `value` can have the declared type; from then on it is known to have it."""
-    wanted = declared_type(source, type_)
+    wanted = declared_type(source, type_, scope)
     found = value.type
     if not _may_be(found, wanted):
         source.mismatch(
@@ -63,13 +139,20 @@ def check_declared(source: Source, name: str, type_: Type, value: SSAValue) -> N
     set_type(value, refined(found, wanted))
 
 
+def check_dtype_of(found: Attribute, wanted: Attribute) -> bool:
+    """Whether a value may have a type as far as it says nothing about dimensions."""
+    return UNKNOWN in (found, wanted) or erased(found) == erased(wanted)
+
+
 def _may_be(found: Attribute, wanted: Attribute) -> bool:
     if isinstance(found, UnknownType):
+        return True
+    if isinstance(wanted, UnknownType):
         return True
     if not isinstance(found, TensorType | UnrankedTensorType) or not isinstance(
         wanted, TensorType | UnrankedTensorType
     ):
-        return False
+        return erased(found) == erased(wanted)
     if found.element_type != wanted.element_type:
         return False
     mine, other = dims(found), dims(wanted)

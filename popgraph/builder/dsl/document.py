@@ -7,10 +7,12 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.dsl.lower import GraphLowering, Setting, lower_graph
+from popgraph.builder.dsl.definitions import settle
+from popgraph.builder.dsl.lower import GraphLowering, lower_graph
 from popgraph.builder.dsl.operators import newest
 from popgraph.builder.dsl.parser import parse_expression, parse_file
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.scope import Failed, Scope
+from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.training import (
     OptimizerCall,
@@ -60,18 +62,15 @@ def parse(text: str, filename: str = "<text>") -> Document:
 
 def _parse(source: Source) -> Document:
     file = parse_file(source)
-    store = WeightStore()
-    setting = Setting(
-        source, Path(source.filename).parent, opset_versions(source, file.opsets), store
-    )
+    setting = Setting(source, opset_versions(source, file.opsets), WeightStore(), Scope(source))
+    settle(setting, file)
     _check_graphs(source, file)
-    lowered = {graph.name.text: lower_graph(setting, graph) for graph in file.graphs}
+    named = {graph.name.text: graph for graph in file.graphs if graph.name}
+    lowered = {name: lower_graph(setting, graph) for name, graph in named.items()}
     trainings = _trainings(setting, file)
     source.raise_mistakes()
-    graphs = {
-        graph.name.text: _module(file, graph, lowered[graph.name.text]) for graph in file.graphs
-    }
-    return Document(graphs, store, trainings)
+    graphs = {name: _module(file, graph, lowered[name]) for name, graph in named.items()}
+    return Document(graphs, setting.store, trainings)
 
 
 def load(path: str | Path) -> Document:
@@ -118,10 +117,14 @@ def _check_graphs(source: Source, file: File) -> None:
         source.parse_error(
             Span(1, 1, 1, 2), "there is no graph here", "`graph name(x: f32[N, 3]) -> y { ... }`"
         )
-    names = [graph.name.text for graph in file.graphs]
-    for place, graph in enumerate(file.graphs):
-        if graph.name.text in names[:place]:
-            source.parse_error(graph.name.span, f"there are two graphs `{graph.name.text}`")
+    seen: set[str] = set()
+    for graph in file.graphs:
+        if graph.name is None:
+            source.parse_error(graph.span, "a graph of a file has a name", "`graph name(...)`")
+        elif graph.name.text in seen:
+            source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
+        else:
+            seen.add(graph.name.text)
     source.raise_mistakes()
 
 
@@ -129,7 +132,7 @@ def _trainings(setting: Setting, file: File) -> dict[str, TrainingSection]:
     found: dict[str, TrainingSection] = {}
     for train in file.trains:
         graph = _trained(setting.source, file, train)
-        if graph is None:
+        if graph is None or graph.name is None:
             continue
         if graph.name.text in found:
             setting.source.parse_error(
@@ -146,9 +149,9 @@ def _trained(source: Source, file: File, train: Train) -> Graph | None:
     if train.graph is None:
         return file.graphs[0]
     for graph in file.graphs:
-        if graph.name.text == train.graph.text:
+        if graph.name is not None and graph.name.text == train.graph.text:
             return graph
-    names = ", ".join(f"`{graph.name.text}`" for graph in file.graphs)
+    names = ", ".join(f"`{graph.name.text}`" for graph in file.graphs if graph.name)
     source.parse_error(
         train.graph.span, f"there is no graph `{train.graph.text}`", f"this text has {names}"
     )
@@ -157,4 +160,5 @@ def _trained(source: Source, file: File, train: Train) -> Graph | None:
 
 def _module(file: File, graph: Graph, lowered: GraphLowering) -> ModuleOp:
     doc = "\n\n".join(filter(None, [file.doc, graph.body.doc]))
-    return lowered.writer.module(about={"doc": BytesAttr.of(doc)} if doc else None)
+    about = {"doc": BytesAttr.of(doc)} if doc else None
+    return lowered.writer.module(about=about, graph=lowered.writer.graph(lowered.infos))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from zlib import crc32
@@ -13,14 +13,16 @@ import numpy as np
 
 from popgraph.builder.dsl.declared_types import static_type
 from popgraph.builder.dsl.initializers import INITIALIZERS, Initializer
+from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.literals import STRING, array_of, default_dtype, is_literal, typed_literal
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
     Argument,
     Call,
     Constant,
     Expression,
+    Missing,
     Name,
     Number,
     Span,
@@ -47,9 +49,9 @@ class Wanted:
     span: Span
 
 
-def first_value(source: Source, folder: Path, statement: Weight | Constant) -> Array:
+def first_value(source: Source, folder: Path, statement: Weight | Constant, scope: Scope) -> Array:
     """The array of a `weight` or a `const`; fails when there is none of that type."""
-    value = statement.value
+    value = _settled(source, statement.value, scope)
     if statement.type is None:
         typed = typed_literal(value)
         if typed is None and not is_literal(value):
@@ -62,12 +64,25 @@ def first_value(source: Source, folder: Path, statement: Weight | Constant) -> A
         dtype = typed[0].text if typed else default_dtype(value)
         return array_of(source, typed[1] if typed else value, dtype)
     what = "a weight" if isinstance(statement, Weight) else "a constant"
-    dtype, shape = static_type(source, statement.type, what)
+    dtype, shape = static_type(source, statement.type, what, scope)
     wanted = Wanted(statement.name.text, dtype, shape, statement.type.span)
     if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
         source.mismatch(wanted.span, f"{dtype}[{text(shape)}] does not fit into memory")
         raise Failed
     return _initial(source, folder, wanted, value)
+
+
+def _settled(source: Source, value: Expression, scope: Scope) -> Expression:
+    """The first value with everything computed that is known now; arguments, too."""
+    if not isinstance(value, Call):
+        return folded(source, value, scope.known)
+    arguments = tuple(
+        replace(one, value=folded(source, one.value, scope.known))
+        if not isinstance(one.value, Missing)
+        else one
+        for one in value.arguments
+    )
+    return replace(value, arguments=arguments)
 
 
 def _itemsize(dtype: str) -> int:

@@ -2,63 +2,59 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from popgraph.builder.dsl.expression_text import (
+    INDENT,
+    SUM,
+    WIDTH,
+    ExpressionText,
+    filled,
+    name_text,
+    path_text,
+)
 from popgraph.builder.dsl.transform import quote
 from popgraph.builder.dsl.tree import (
-    Argument,
+    Annotation,
     Assignment,
-    Binary,
     Block,
-    Call,
+    Branches,
     Constant,
-    Expression,
     File,
+    Formal,
+    Freeze,
+    Function,
     Graph,
-    Items,
+    Import,
+    Item,
+    Loop,
     Missing,
     Name,
-    Negative,
-    Number,
+    Opset,
     Parameter,
-    Path,
+    Range,
+    Region,
     Statement,
+    Static,
     Target,
-    Text,
+    Template,
     Train,
-    Truth,
-    Type,
     Weight,
 )
 
-WIDTH = 100
-INDENT = "    "
-
-RESERVED = frozenset(
-    {"graph", "train", "opset", "weight", "const", "true", "false", "inf", "nan", "_"}
-)
-"""The grammar's words: as names they stand in backticks."""
-
-_SUM, _PRODUCT, _UNARY, _POWER, _PRIMARY = range(1, 6)
-_STRENGTH = {"+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "@": _PRODUCT, "**": _POWER}
-"""How tightly each infix operator binds; comparisons bind least, with 0."""
-
 
 def format_file(file: File) -> str:
-    """The whole text, with one empty line between its parts."""
-    head = [] if not file.doc else [docstring(file.doc, "")]
-    opsets = "\n".join(
-        f"opset {format_domain(opset.domain)}{opset.version}" for opset in file.opsets
-    )
-    parts = [*head, *([opsets] if opsets else [])]
-    parts += [format_graph(graph) for graph in file.graphs]
-    parts += [format_train(train) for train in file.trains]
+    """The whole text: an empty line between its parts, none between lines of one kind."""
+    parts = [docstring(file.doc, "")] if file.doc else []
+    before: type[Item] | None = None
+    for item in file.items:
+        text = _Formatter().item(item)
+        if before is type(item) and isinstance(item, Opset | Import | Static):
+            parts[-1] += f"\n{text}"
+        else:
+            parts.append(text)
+        before = type(item)
     return "\n\n".join(parts) + "\n"
-
-
-def format_domain(domain: str) -> str:
-    return ".".join(map(quote_name, domain.split("."))) + " " if domain else ""
 
 
 def docstring(text: str, margin: str) -> str:
@@ -68,153 +64,164 @@ def docstring(text: str, margin: str) -> str:
     return f'{margin}"""' + "\n".join(lines).lstrip() + '"""'
 
 
-def format_graph(graph: Graph) -> str:
-    name = f"graph {quote_name(graph.name.text)}"
-    parameters = [format_parameter(parameter) for parameter in graph.inputs]
-    head = f"{name}{_in('()', parameters, len(name))} -> "
-    outputs = [format_target(target) for target in graph.outputs]
-    if len(graph.outputs) == 1 and graph.outputs[0].type is None:
-        shown = outputs[0]
-    else:
-        shown = _in("()", outputs, len(head.rpartition("\n")[2]) + len(" {"))
-    return f"{head}{shown} {format_block(graph.body)}"
+class _Formatter:
+    """Writes items, blocks and statements; `depth` is how many times their line is indented."""
+
+    def __init__(self) -> None:
+        self.texts = ExpressionText(self.with_block)
+
+    # items
+
+    def item(self, item: Item) -> str:
+        match item:
+            case Opset():
+                return self.opset(item)
+            case Import():
+                names = "" if item.names is None else f" ({_names(item.names)})"
+                file = quote(item.file.value, '"')
+                return f"import {file}{names}"
+            case Static():
+                return self.statement(item, 0)
+            case Graph():
+                return self.with_block(item, 0)
+            case Template():
+                head = f"def {name_text(item.name.text)}"
+                formals = [self.formal(formal) for formal in item.formals]
+                return self.headed(head, formals, item.outputs, item.body, 0)
+            case Function():
+                return self.function(item)
+            case Train():
+                return self.train(item)
+
+    def opset(self, opset: Opset) -> str:
+        domain = ".".join(map(name_text, opset.domain.split("."))) + " " if opset.domain else ""
+        return f"opset {domain}{opset.version}"
+
+    def function(self, function: Function) -> str:
+        formals = [self.formal(formal) for formal in function.inputs]
+        if function.attributes:
+            formals += ["*", *map(self.formal, function.attributes)]
+        head = f"function {path_text(function.path)}"
+        opsets = [INDENT + self.opset(opset) for opset in function.opsets]
+        text = self.headed(head, formals, function.outputs, function.body, 0, opsets)
+        return self.annotated(function.annotations, 0) + text
+
+    def train(self, train: Train) -> str:
+        name = f" {name_text(train.graph.text)}" if train.graph else ""
+        inputs = [self.parameter(parameter) for parameter in train.inputs]
+        head = f"train{name}{' ' + filled('()', inputs, 0) if inputs else ''}"
+        return f"{head} {self.block(train.body, 0)}"
+
+    def headed(
+        self,
+        head: str,
+        inputs: Sequence[str],
+        outputs: Sequence[Target],
+        body: Block,
+        depth: int,
+        opsets: Sequence[str] = (),
+    ) -> str:
+        """`head(inputs) -> outputs { body }`."""
+        head += f"{filled('()', inputs, len(head) + len(INDENT) * depth, depth)} -> "
+        shown = [self.target(target) for target in outputs]
+        plain = len(outputs) == 1 and outputs[0].type is None and not outputs[0].annotations
+        column = len(head.rpartition("\n")[2]) + len(" {")
+        given = shown[0] if plain else filled("()", shown, column, depth)
+        return f"{head}{given} {self.block(body, depth, opsets)}"
+
+    def with_block(self, expression: Graph | Branches, depth: int) -> str:
+        if isinstance(expression, Branches):
+            condition = self.texts.expression(expression.condition, 0, depth)
+            then = self.block(expression.then, depth)
+            otherwise = expression.otherwise
+            if isinstance(otherwise, Branches):
+                rest = self.with_block(otherwise, depth)
+            else:
+                rest = self.block(otherwise, depth)
+            return f"if {condition} {then} else {rest}"
+        inputs = [self.parameter(parameter) for parameter in expression.inputs]
+        head = f"graph {name_text(expression.name.text)}" if expression.name else "graph "
+        text = self.headed(head, inputs, expression.outputs, expression.body, depth)
+        return self.annotated(expression.annotations, depth) + text
+
+    def block(self, block: Block, depth: int, opsets: Sequence[str] = ()) -> str:
+        margin = INDENT * (depth + 1)
+        doc = [docstring(block.doc, margin)] if block.doc else []
+        lines = (margin + self.statement(one, depth + 1) for one in block.statements)
+        return "\n".join(["{", *doc, *opsets, *lines, INDENT * depth + "}"])
+
+    # what stands between parentheses
+
+    def parameter(self, parameter: Parameter) -> str:
+        return self.named(parameter)
+
+    def target(self, target: Target) -> str:
+        return self.named(target)
+
+    def named(self, one: Parameter | Target) -> str:
+        name = "_" if isinstance(one.name, Missing) else name_text(one.name.text)
+        typed = "" if one.type is None else f": {self.texts.type(one.type)}"
+        return "".join(f"{self.texts.annotation(a)} " for a in one.annotations) + name + typed
+
+    def formal(self, formal: Formal) -> str:
+        typed = "" if formal.type is None else f": {self.texts.type(formal.type)}"
+        if formal.default is None:
+            return name_text(formal.name.text) + typed
+        equals = " = " if typed else "="
+        return name_text(formal.name.text) + typed + equals + self.texts.expression(formal.default)
+
+    # statements
+
+    def statement(self, statement: Statement, depth: int) -> str:
+        tuple_first = isinstance(statement, Assignment) and len(statement.targets) > 1
+        annotations = self.annotated(statement.annotations, depth, apart=tuple_first)
+        return annotations + self.bare(statement, depth)
+
+    def annotated(
+        self, annotations: Sequence[Annotation], depth: int, *, apart: bool = False
+    ) -> str:
+        """Annotations before what they are about; on lines of their own when they are long."""
+        if not annotations:
+            return ""
+        texts = [self.texts.annotation(one, depth) for one in annotations]
+        together = " ".join(texts)
+        if apart or len(together) > WIDTH // 2 or "\n" in together:
+            return "".join(f"{text}\n{INDENT * depth}" for text in texts)
+        return f"{together} "
+
+    def bare(self, statement: Statement, depth: int) -> str:
+        match statement:
+            case Region():
+                return self.block(statement.body, depth)
+            case Loop():
+                return f"for {self.loop_head(statement, depth)} {self.block(statement.body, depth)}"
+            case Freeze():
+                patterns = (self.texts.expression(one) for one in statement.patterns)
+                return f"freeze {', '.join(patterns)}"
+            case Weight():
+                head = f"weight {name_text(statement.name.text)}: {self.texts.type(statement.type)}"
+            case Constant():
+                type_ = f": {self.texts.type(statement.type)}" if statement.type else ""
+                head = f"const {name_text(statement.name.text)}{type_}"
+            case Static():
+                head = f"let {name_text(statement.name.text)}"
+            case Assignment():
+                head = self.targets(statement.targets)
+        start = len(INDENT) * depth + len(head) + len(" = ")
+        return f"{head} = {self.texts.expression(statement.value, start, depth)}"
+
+    def targets(self, targets: Sequence[Target]) -> str:
+        shown = [self.target(target) for target in targets]
+        return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+
+    def loop_head(self, loop: Loop, depth: int) -> str:
+        if isinstance(loop.range, Range):
+            ends = (loop.range.first, loop.range.last)
+            turns = "..".join(self.texts.operand(end, SUM, 0, depth) for end in ends)
+        else:
+            turns = self.texts.expression(loop.range, 0, depth)
+        return f"{self.targets(loop.targets)} in {turns}"
 
 
-def format_train(train: Train) -> str:
-    name = f" {quote_name(train.graph.text)}" if train.graph else ""
-    inputs = [format_parameter(parameter) for parameter in train.inputs]
-    return f"train{name}{' ' + _in('()', inputs, 0) if inputs else ''} {format_block(train.body)}"
-
-
-def format_block(block: Block) -> str:
-    doc = [docstring(block.doc, INDENT)] if block.doc else []
-    lines = [*doc, *(INDENT + format_statement(one) for one in block.statements)]
-    return "\n".join(["{", *lines, "}"])
-
-
-def format_parameter(parameter: Parameter) -> str:
-    return f"{quote_name(parameter.name.text)}: {format_type(parameter.type)}"
-
-
-def format_target(target: Target) -> str:
-    name = "_" if isinstance(target.name, Missing) else quote_name(target.name.text)
-    return name if target.type is None else f"{name}: {format_type(target.type)}"
-
-
-def format_type(type_: Type) -> str:
-    if type_.dims is None:
-        return f"{type_.dtype.text}[...]"
-    if not type_.dims:
-        return type_.dtype.text
-    return f"{type_.dtype.text}[{', '.join(map(_dim, type_.dims))}]"
-
-
-def _dim(dim: object) -> str:
-    match dim:
-        case Number():
-            return str(dim.value)
-        case Name():
-            return quote_name(dim.text)
-        case _:
-            return "?"
-
-
-def format_statement(statement: Statement) -> str:
-    match statement:
-        case Weight():
-            head = f"weight {quote_name(statement.name.text)}: {format_type(statement.type)} = "
-        case Constant():
-            type_ = f": {format_type(statement.type)}" if statement.type else ""
-            head = f"const {quote_name(statement.name.text)}{type_} = "
-        case Assignment():
-            targets = [format_target(target) for target in statement.targets]
-            head = (targets[0] if len(targets) == 1 else f"({', '.join(targets)})") + " = "
-    return head + format_expression(statement.value, len(INDENT) + len(head))
-
-
-def format_expression(expression: Expression, column: int = 0, depth: int = 1) -> str:
-    """The text of an expression that begins at `column`, in a line indented `depth` times."""
-    match expression:
-        case Name():
-            return quote_name(expression.text)
-        case Number():
-            return format_number(expression.value)
-        case Truth():
-            return "true" if expression.value else "false"
-        case Text():
-            return quote(expression.value, '"')
-        case Items():
-            items = [format_expression(item, 0, depth + 1) for item in expression.items]
-            return _in("[]", items, column, depth)
-        case Call():
-            name = format_path(expression.path)
-            arguments = [_argument(argument) for argument in expression.arguments]
-            return name + _in("()", arguments, column + len(name), depth)
-        case Negative():
-            return "-" + _operand(expression.operand, _UNARY, column + 1)
-        case Binary():
-            return _binary(expression, column)
-
-
-def _binary(expression: Binary, column: int) -> str:
-    strength = _STRENGTH.get(expression.symbol, 0)
-    left = strength + 1 if expression.symbol == "**" or strength == 0 else strength
-    right = _UNARY if expression.symbol == "**" else strength + 1
-    lhs = _operand(expression.lhs, left, column)
-    start = column + len(lhs) + len(expression.symbol) + 2
-    return f"{lhs} {expression.symbol} {_operand(expression.rhs, right, start)}"
-
-
-def _operand(expression: Expression, least: int, column: int) -> str:
-    """An expression in parentheses, unless it binds at least as tightly as `least`."""
-    if _strength(expression) >= least:
-        return format_expression(expression, column)
-    return f"({format_expression(expression, column + 1)})"
-
-
-def _strength(expression: Expression) -> int:
-    match expression:
-        case Binary():
-            return _STRENGTH.get(expression.symbol, 0)
-        case Negative():
-            return _UNARY
-        case Number() if format_number(expression.value).startswith("-"):
-            return _UNARY
-        case _:
-            return _PRIMARY
-
-
-def _argument(argument: Argument) -> str:
-    keyword = f"{quote_name(argument.keyword.text)}=" if argument.keyword else ""
-    value = argument.value
-    return keyword + ("_" if isinstance(value, Missing) else format_expression(value))
-
-
-def format_path(path: Path) -> str:
-    return ".".join(quote_name(part.text) for part in path.parts)
-
-
-def format_number(value: int | float) -> str:
-    """The shortest text that reads back as the same number of the same kind."""
-    return repr(value)
-
-
-def quote_name(name: str) -> str:
-    """A name as it may stand in a text: in backticks, unless it is an identifier."""
-    plain = re.fullmatch(r"[^\W\d]\w*", name) and name not in RESERVED
-    return name if plain else quote(name, "`")
-
-
-def _in(brackets: str, items: Sequence[str], column: int, depth: int = 0) -> str:
-    """`(a, b)`; filled lines, one level deeper, when that does not fit."""
-    line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
-    if column + len(line) <= WIDTH and "\n" not in line:
-        return line
-    margin = INDENT * (depth + 1)
-    lines = [""]
-    for item in items:
-        if len(margin) + len(lines[-1]) + len(item) + 2 > WIDTH:
-            lines.append("")
-        lines[-1] += f"{' ' if lines[-1] else ''}{item},"
-    inner = "\n".join(margin + one for one in lines if one)
-    return f"{brackets[0]}\n{inner}\n{INDENT * depth}{brackets[1]}"
+def _names(names: Iterable[Name]) -> str:
+    return ", ".join(name_text(name.text) for name in names)

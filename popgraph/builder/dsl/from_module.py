@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.builder.dsl.first_values import LOAD
 from popgraph.builder.dsl.formatter import format_file
-from popgraph.builder.dsl.lower import dtype_of, literal_dtype
+from popgraph.builder.dsl.lower_expressions import dtype_of, literal_dtype
 from popgraph.builder.dsl.operators import SYMBOLS, Operator
 from popgraph.builder.dsl.tree import (
     Argument,
@@ -26,7 +26,6 @@ from popgraph.builder.dsl.tree import (
     Items,
     Missing,
     Name,
-    Negative,
     Number,
     Opset,
     Parameter,
@@ -37,7 +36,8 @@ from popgraph.builder.dsl.tree import (
     Text,
     Truth,
     Type,
-    UnknownDim,
+    Unary,
+    Unknown,
     Weight,
 )
 from popgraph.dialects.onnx import Initializer, Model, OnnxOp, SchemaOp, model_of, value_name
@@ -74,9 +74,9 @@ def text_of(module: ModuleOp, weights: WeightStore, save: Save | None = None) ->
             "a model with functions of its own has no .pgraph text yet",
             hint="`popgraph print --at onnx` shows it",
         )
-    opsets = tuple(Opset(NOWHERE, *pair) for pair in model.opset_versions.items())
+    opsets = [Opset(NOWHERE, *pair) for pair in model.opset_versions.items()]
     doc = model.doc.text if model.doc is not None else ""
-    return format_file(File(NOWHERE, doc, opsets, (_Raising(model, weights, save).graph(),), ()))
+    return format_file(File(NOWHERE, doc, (*opsets, _Raising(model, weights, save).graph())))
 
 
 def _name(text: str) -> Name:
@@ -284,10 +284,10 @@ class _Raising:
             case [lhs, rhs] if symbol and not isinstance(lhs, Missing):
                 if not isinstance(rhs, Missing):
                     return Binary(NOWHERE, symbol, lhs, rhs)
-            case [Name() | Call() | Binary() | Negative() as operand] if (
+            case [Name() | Call() | Binary() | Unary() as operand] if (
                 op.op_type == "Neg" and not op.domain
             ):
-                return Negative(NOWHERE, operand)
+                return Unary(NOWHERE, "-", operand)
         arguments = [Argument(NOWHERE, None, part) for part in parts]
         for name, value in attributes.items():
             arguments.append(Argument(NOWHERE, _name(name), self.attribute(op, name, value)))
@@ -340,9 +340,9 @@ def _is_constant(owner: object) -> bool:
     )
 
 
-def _dim(size: int | str | None) -> Number | Name | UnknownDim:
+def _dim(size: int | str | None) -> Number | Name | Unknown:
     if size is None:
-        return UnknownDim(NOWHERE)
+        return Unknown(NOWHERE)
     return _name(size) if isinstance(size, str) else Number(NOWHERE, size)
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
+    Bytes,
     Call,
     Expression,
     Items,
     Name,
-    Negative,
     Number,
     Span,
     Text,
@@ -37,6 +37,23 @@ def is_literal(expression: object) -> bool:
     return isinstance(expression, Number | Text | Truth)
 
 
+def is_known(expression: object) -> bool:
+    """Whether this can be the meaning of a name that is known before anything runs."""
+    return is_literal(expression)
+
+
+def python_value(expression: object) -> int | float | bool | str | bytes | list[object] | None:
+    """What a literal is in Python; None for what is none."""
+    match expression:
+        case Number(value=value) | Truth(value=value) | Text(value=value) | Bytes(value=value):
+            return value
+        case Items(items=items):
+            values = [python_value(item) for item in items]
+            return None if None in values else list(values)
+        case _:
+            return None
+
+
 def typed_literal(expression: object) -> tuple[Name, Expression] | None:
     """The dtype and the literal of `i64([0, -1])`, when it is one."""
     match expression:
@@ -46,7 +63,6 @@ def typed_literal(expression: object) -> tuple[Name, Expression] | None:
             and argument.keyword is None
             and is_literal(argument.value)
         ):
-            assert not isinstance(argument.value, Negative)
             return path.parts[0], argument.value  # type: ignore[return-value]
     return None
 

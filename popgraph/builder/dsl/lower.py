@@ -1,84 +1,73 @@
-"""How does the tree of a graph become onnx IR, and what is wrong with it on the way?"""
+"""How does the tree of a graph become onnx IR, statement by statement?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.dsl import graphcore_calls
-from popgraph.builder.dsl.attribute_values import attribute_value
+from popgraph.builder.dsl.annotations import Notes, notes_of
 from popgraph.builder.dsl.declared_types import check_declared, declared_type
 from popgraph.builder.dsl.first_values import first_value
-from popgraph.builder.dsl.literals import array_of, default_dtype, is_literal, typed_literal
-from popgraph.builder.dsl.operators import (
-    GRAPHCORE,
-    SYMBOLS,
-    Operator,
-    newest,
-    operator_of,
-    sort_arguments,
-)
+from popgraph.builder.dsl.literals import is_known
+from popgraph.builder.dsl.lower_expressions import ExpressionLowering
 from popgraph.builder.dsl.scope import Failed, Scope, defined_by
-from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.setting import Definition, Setting
+from popgraph.builder.dsl.templates import bind
 from popgraph.builder.dsl.tree import (
     Assignment,
-    Binary,
+    Block,
+    Branches,
     Call,
     Constant,
     Expression,
+    Freeze,
     Graph,
+    Items,
+    Loop,
     Missing,
     Name,
-    Negative,
+    Number,
     Parameter,
-    Span,
+    Range,
+    Region,
     Statement,
+    Static,
     Target,
+    Truth,
     Weight,
 )
-from popgraph.builder.dsl.tree import (
-    Path as OperatorPath,
-)
-from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.containers import Graph as GraphOp
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import GraphWriter
-from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support.errors import PopgraphError
 
-_DEEPEST = 200
-"""How deep expressions may be nested."""
+MOST_TURNS = 100_000
+"""A `for` with more turns is a mistake."""
+
+MOST_CALLS = 200
+"""So deep a `def` may call others."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What all graphs of one file share."""
-
-    source: Source
-    folder: Path
-    opsets: dict[str, int]
-    store: WeightStore
-
-
-class GraphLowering:
+class GraphLowering(ExpressionLowering):
     """
     Writes one graph, statement by statement.
 
-    A mistake is noted in the source and fails the statement; the others go on. What a statement
-    computes on the way to its result `y` is named `y/1`, `y/2`, ... in the order of computation.
+    A mistake is noted in the source and fails the statement; the others go on.
     """
 
-    def __init__(self, setting: Setting, name: str) -> None:
-        self.setting = setting
-        self.source = setting.source
-        self.writer = GraphWriter(setting.opsets, setting.store, name=name)
-        self.scope = Scope(setting.source)
-        self._stem = ""
-        self._steps = 0
-        self._depth = 0
+    def __init__(
+        self, setting: Setting, writer: GraphWriter, scope: Scope | None = None, calls: int = 0
+    ) -> None:
+        super().__init__(setting, writer, scope or Scope(setting.source, setting.scope))
+        self.infos: list[ValueInfoAttr] = []
+        """What the text says about the types of inner values."""
+        self.calls = calls
+        self._labels: dict[str, int] = {}
+        self._wanted: Sequence[Name] = ()
 
     # inputs, statements, outputs
 
@@ -87,7 +76,9 @@ class GraphLowering:
             value = None
             try:
                 self.scope.check_new(parameter.name)
-                type_ = declared_type(self.source, parameter.type)
+                type_: Attribute = UNKNOWN
+                if parameter.type is not None:
+                    type_ = declared_type(self.source, parameter.type, self.scope)
                 value = self.writer.add_input(parameter.name.text, type_)
             except Failed:
                 pass
@@ -99,58 +90,117 @@ class GraphLowering:
             try:
                 self.statement(statement)
             except Failed:
-                for name in defined_by(statement):
-                    self.scope.define(name, None)
+                self.fail(statement)
             except PopgraphError as error:
                 self.source.note(statement.span, error)
-                for name in defined_by(statement):
-                    self.scope.define(name, None)
+                self.fail(statement)
+
+    def fail(self, statement: Statement) -> None:
+        for name in defined_by(statement):
+            if not self.scope.defined_here(name.text):
+                self.scope.define(name, None)
 
     def statement(self, statement: Statement) -> None:
+        before = self.notes
+        notes = notes_of(self.source, statement.annotations, self.fold, before)
+        self.notes = notes.shared
+        try:
+            match statement:
+                case Region():
+                    self.statements(statement.body.statements)
+                case Loop():
+                    self.loop(statement, notes.name)
+                case Freeze():
+                    self.source.parse_error(
+                        statement.span, "`freeze` stands in a `train` section", ""
+                    )
+                case _:
+                    self.definition(statement, notes)
+        finally:
+            self.notes = before
+
+    def definition(self, statement: Statement, notes: Notes) -> None:
+        """A statement that defines names."""
         names = defined_by(statement)
         for name in names:
             self.scope.check_new(name)
+        before = self._stem, self._steps
         self._stem, self._steps = names[0].text if names else "_", 0
+        try:
+            self.define(statement, notes)
+        finally:
+            self._stem, self._steps = before
+
+    def define(self, statement: Statement, notes: Notes) -> None:
         match statement:
             case Weight(name=name):
-                array = first_value(self.source, self.setting.folder, statement)
-                self.scope.define(name, self.writer.add_initializer(name.text, array))
-                self.locate(name.text, name.span)
+                array = first_value(self.source, self.setting.folder, statement, self.scope)
+                full = self.full_name(name.text)
+                self.scope.define(name, self.writer.add_initializer(full, array))
+                self.locate(full, name.span)
             case Constant(name=name):
-                array = first_value(self.source, self.setting.folder, statement)
-                self.scope.define(name, self.constant(array, name.text, name.span))
+                array = first_value(self.source, self.setting.folder, statement, self.scope)
+                value = self.constant(array, self.full_name(name.text), name.span)
+                self.scope.define(name, value)
+                self.describe(value, notes)
+            case Static(name=name):
+                self.scope.define(name, self.known(statement.value))
             case Assignment():
-                self.assignment(statement)
+                self.assignment(statement, notes)
 
-    def assignment(self, statement: Assignment) -> None:
+    def known(self, expression: Expression) -> Expression:
+        """What an expression comes to; fails if that is not known now."""
+        found = self.fold(expression)
+        if not is_known(found):
+            self.source.parse_error(
+                found.span,
+                "this is not known before the graph runs",
+                "`let` names numbers, strings, `true`, `false` and lists of them",
+            )
+            raise Failed
+        return found
+
+    def assignment(self, statement: Assignment, notes: Notes) -> None:
         targets = statement.targets
         names = ["" if isinstance(one.name, Missing) else one.name.text for one in targets]
         self.check_target_types(targets)
-        values = iter(self.results(statement.value, names))
-        for target in targets:
+        self._wanted = [one.name for one in targets if isinstance(one.name, Name)]
+        values = iter(self.results(statement.value, [self.full_name(name) for name in names]))
+        for place, target in enumerate(targets):
             if isinstance(target.name, Missing):
                 continue
             value = next(values)
+            if place == 0:
+                self.describe(value, notes)
             if target.type is not None:
-                check_declared(self.source, target.name.text, target.type, value)
+                check_declared(self.source, target.name.text, target.type, value, self.scope)
+                self.infos.append(ValueInfoAttr.of(self.writer.name_of(value), value.type))
             self.scope.define(target.name, value)
+
+    def describe(self, value: SSAValue, notes: Notes) -> None:
+        """Writes on the node of a result what is said about it alone."""
+        if isinstance(value.owner, OnnxOp) and value.owner.parent_block() is self.writer.block:
+            notes.put(value.owner, self.setting.store)
 
     def check_target_types(self, targets: Sequence[Target]) -> None:
         for target in targets:
             if target.type is not None:
-                declared_type(self.source, target.type)
+                declared_type(self.source, target.type, self.scope)
 
     def outputs(self, targets: Sequence[Target]) -> None:
         """Ends the graph with what its head says that it gives."""
         values: list[SSAValue] = []
+        infos: list[ValueInfoAttr] = []
         seen: set[str] = set()
         for target in targets:
             try:
-                values.append(self.output(target, seen))
+                value = self.output(target, seen)
             except Failed:
                 continue
+            values.append(value)
+            infos.append(ValueInfoAttr.of(self.writer.name_of(value), value.type))
         if len(values) == len(targets):
-            self.writer.set_outputs(values)
+            self.writer.set_outputs(values, infos)
 
     def output(self, target: Target, seen: set[str]) -> SSAValue:
         name = target.name
@@ -159,243 +209,204 @@ class GraphLowering:
             self.source.parse_error(name.span, f"`{name.text}` stands twice among the outputs")
             raise Failed
         seen.add(name.text)
+        value = self.result(name)
+        if not self.prefix and self.writer.name_of(value) != name.text:
+            value = self.node("Identity", [value], [self.full_name(name.text)], name.span)[0]
+        if target.type is not None:
+            check_declared(self.source, name.text, target.type, value, self.scope)
+        return value
+
+    def result(self, name: Name) -> SSAValue:
+        """The value that the body gives to one of the results in the head."""
         if not self.scope.taken(name.text):
             close = self.scope.closest(name.text)
             hint = f"did you mean `{close}`?" if close else f"`{name.text} = ...` in the body"
             self.source.parse_error(name.span, f"nothing defines the output `{name.text}`", hint)
             raise Failed
-        value = self.scope.value(name)
-        if target.type is not None:
-            check_declared(self.source, name.text, target.type, value)
-        return value
+        meaning = self.scope.meaning(name)
+        if isinstance(meaning, SSAValue):
+            return meaning
+        return self.literal(meaning, None, self.full_name(name.text))
 
-    # expressions
+    # loops
 
-    def results(self, expression: Expression, names: Sequence[str]) -> list[SSAValue]:
-        """The values of an expression that has as many results as `names` ("" if not wanted)."""
-        if isinstance(expression, Call) and typed_literal(expression) is None:
-            return self.call(expression, names)
-        if len(names) != 1:
-            self.source.parse_error(
-                expression.span,
-                f"this has one result, not {len(names)}",
-                "only a call of an operator has several",
-            )
-            raise Failed
-        match expression:
-            case Name():
-                return self.node("Identity", [self.scope.value(expression)], names, expression.span)
-            case Binary() | Negative():
-                return [self.infix(expression, names[0])]
-            case _:
-                return [self.literal(expression, None, names[0])]
-
-    def value(self, expression: Expression) -> SSAValue:
-        """The value of an expression within another."""
-        if isinstance(expression, Name):
-            return self.scope.value(expression)
-        self._depth += 1
+    def loop(self, loop: Loop, label: str) -> None:
+        """The statements of a `for`, once a turn; names of values begin with the turn."""
+        for target in loop.targets:
+            if isinstance(target.name, Name):
+                self.scope.check_new(target.name)
+        first = loop.targets[0].name
+        stem = label or (first.text if isinstance(first, Name) else "for")
+        before, scope = self.prefix, self.scope
         try:
-            if self._depth > _DEEPEST:
-                self.source.parse_error(
-                    expression.span,
-                    "this expression is nested too deeply",
-                    "give parts of it a name",
-                )
-                raise Failed
-            if isinstance(expression, Call) and typed_literal(expression) is None:
-                return self.call(expression, None)[0]
-            if isinstance(expression, Binary | Negative):
-                return self.infix(expression, None)
-            return self.literal(expression, None, None)
+            for number, meanings in self.turns(loop):
+                self.scope = Scope(self.source, scope, carries=True)
+                self.prefix = f"{before}{stem}{number}/"
+                for target, meaning in zip(loop.targets, meanings, strict=True):
+                    if isinstance(target.name, Name):
+                        self.scope.define(target.name, meaning)
+                self.statements(loop.body.statements)
         finally:
-            self._depth -= 1
+            self.prefix, self.scope = before, scope
 
-    def infix(self, expression: Binary | Negative, name: str | None) -> SSAValue:
-        span = expression.span
-        if isinstance(expression, Negative):
-            operand = self.value(expression.operand)
-            return self.node("Neg", [operand], [name or self.step()], span)[0]
-        symbol = "==" if expression.symbol == "!=" else expression.symbol
-        operator = self.operator(SYMBOLS[symbol], span)
-        operands = self.operands(operator, [expression.lhs, expression.rhs])
-        if expression.symbol != "!=":
-            return self.node(operator.op_type, operands, [name or self.step()], span)[0]
-        equal = self.node("Equal", operands, [self.step()], span)
-        return self.node("Not", equal, [name or self.step()], span)[0]
-
-    def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-        """A node; `names` are those of its results, None for one result on the way."""
-        operator = operator_of(self.source, call.path, self.writer.opsets)
-        arguments = sort_arguments(self.source, operator, call)
-        failed = False
-        attributes: dict[str, object] = {}
-        for keyword, expression in arguments.attributes.items():
-            try:
-                attributes[keyword.text] = attribute_value(
-                    self.source, operator, keyword, expression
-                )
-            except Failed:
-                failed = True
-        operands = self.operands(operator, arguments.inputs)
-        if failed:
+    def turns(self, loop: Loop) -> Iterator[tuple[int, Sequence[Expression]]]:
+        """The number of every turn, and what the names of the loop mean in it."""
+        if isinstance(loop.range, Range):
+            first, last = self.whole(loop.range.first), self.whole(loop.range.last)
+            if last - first > MOST_TURNS:
+                self.source.parse_error(loop.range.span, f"these are more than {MOST_TURNS} turns")
+                raise Failed
+            for number in range(first, last):
+                yield number, self.spread(loop, Number(loop.range.span, number))
+            return
+        items = self.known(loop.range)
+        if not isinstance(items, Items):
+            self.source.parse_error(
+                loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
+            )
             raise Failed
-        types = None
-        if operator.domain == GRAPHCORE:
-            described = graphcore_calls.describe(self.source, call, operands, attributes)
-            if described is not None:
-                operator = replace(operator, op_type=described.op_type)
-                attributes, types = dict(described.attributes), described.result_types
-        self.check_results(operator, call, names, types)
-        return self.node(
-            operator.op_type,
-            operands,
-            [self.step()] if names is None else names,
-            call.path.span,
-            attributes,
-            operator.domain,
-            types,
+        for number, item in enumerate(items.items):
+            yield number, self.spread(loop, item)
+
+    def spread(self, loop: Loop, item: Expression) -> Sequence[Expression]:
+        """An item for each of the names of a loop."""
+        if len(loop.targets) == 1:
+            return [item]
+        if isinstance(item, Items) and len(item.items) == len(loop.targets):
+            return item.items
+        self.source.parse_error(
+            item.span,
+            f"this cannot be given to {len(loop.targets)} names",
+            "`for (c, stride) in [[64, 1], [128, 2]]`",
         )
+        raise Failed
 
-    def check_results(
-        self,
-        operator: Operator,
-        call: Call,
-        names: Sequence[str] | None,
-        types: Sequence[Attribute] | None,
-    ) -> None:
-        most = 1 << 31 if operator.schema is None else operator.schema.max_output
-        if types is not None:
-            most = len(types)
-        if names is not None and len(names) > most:
-            results = "one result" if most == 1 else f"{most} results"
-            self.source.parse_error(
-                call.path.span, f"{operator.shown} has {results}, not {len(names)}"
-            )
-            raise Failed
+    def whole(self, expression: Expression) -> int:
+        found = self.known(expression)
+        if isinstance(found, Number) and isinstance(found.value, int):
+            return found.value
+        self.source.parse_error(found.span, "a range goes from a whole number to another")
+        raise Failed
 
-    def operator(self, op_type: str, span: Span) -> Operator:
-        path = OperatorPath(span, (Name(span, op_type),))
-        return operator_of(self.source, path, self.writer.opsets)
+    # graphs inside graphs
 
-    def operands(
-        self, operator: Operator, inputs: Sequence[Expression | Missing]
-    ) -> list[SSAValue | None]:
-        """
-        The values of a node's inputs.
+    def inner(self, name: str, *, lenient: bool = False) -> GraphLowering:
+        """Writes a graph inside this one, which sees what is defined here."""
+        writer = self.writer.subgraph(name, lenient=lenient)
+        made = GraphLowering(self.setting, writer, Scope(self.source, self.scope), calls=self.calls)
+        made.prefix, made.notes = self.prefix, self.notes
+        return made
 
-        Literals come last: without a dtype of their own they take one that fits the others.
-        """
-        values: list[SSAValue | None] = [None] * len(inputs)
-        failed = False
-        for literals in (False, True):
-            for place, expression in enumerate(inputs):
-                if isinstance(expression, Missing) or is_literal(expression) != literals:
-                    continue
-                try:
-                    if literals:
-                        dtype = literal_dtype(operator, place, values, expression)
-                        values[place] = self.literal(expression, dtype, None)
-                    else:
-                        values[place] = self.value(expression)
-                except Failed:
-                    failed = True
-        if failed:
-            raise Failed
-        return values
+    def subgraph(self, graph: Graph) -> GraphOp:
+        inner = self.inner(graph.name.text if graph.name else "")
+        inner.prefix = ""
+        return finished(inner, graph)
 
-    def literal(self, expression: Expression, dtype: str | None, name: str | None) -> SSAValue:
-        typed = typed_literal(expression)
-        if typed is None and not is_literal(expression):
-            self.source.parse_error(
-                expression.span,
-                "a list holds numbers, strings and lists only",
-                "`Concat(a, b, axis=0)` joins values",
-            )
-            raise Failed
-        if typed is not None:
-            dtype, expression = typed[0].text, typed[1]
-        array = array_of(self.source, expression, dtype or default_dtype(expression))
-        return self.constant(array, name if name is not None else self.step(), expression.span)
+    def branches(self, branches: Branches, names: Sequence[str]) -> list[SSAValue]:
+        wanted = self._wanted
+        condition = self.fold(branches.condition)
+        if isinstance(condition, Truth):
+            chosen = branches.then if condition.value else branches.otherwise
+            return self.given(chosen, wanted, names)
+        graphs = {
+            "then_branch": self.branch("then", branches.then, wanted),
+            "else_branch": self.branch("else", branches.otherwise, wanted),
+        }
+        operands: list[SSAValue | None] = [self.value(condition)]
+        return self.node("If", operands, names, branches.span, dict(graphs))
 
-    # nodes
+    def branch(self, label: str, body: Block | Branches, wanted: Sequence[Name]) -> GraphOp:
+        inner = self.inner(label, lenient=True)
+        inner.prefix = f"{self.prefix}{self._stem}/{label}/"
+        names = [inner.full_name(name.text) for name in wanted]
+        inner._stem = self._stem
+        inner.writer.set_outputs(inner.given(body, wanted, names))
+        return inner.writer.graph(inner.infos)
 
-    def constant(self, array: Array, name: str, span: Span) -> SSAValue:
-        return self.node("Constant", [], [name], span, {"value": array})[0]
-
-    def node(
-        self,
-        op_type: str,
-        operands: Sequence[SSAValue | None],
-        names: Sequence[str],
-        span: Span,
-        attributes: dict[str, object] | None = None,
-        domain: str = "",
-        types: Sequence[Attribute] | None = None,
+    def given(
+        self, body: Block | Branches, wanted: Sequence[Name], names: Sequence[str]
     ) -> list[SSAValue]:
-        """Writes a node; what it says against it is a mistake at `span`."""
-        if types is not None:
-            types = [type_ for name, type_ in zip(names, types, strict=False) if name]
-        self.writer.opsets.setdefault(domain, newest().get(domain, 1))
+        """What a branch gives to the names that are wanted of it."""
+        if isinstance(body, Branches):
+            self._wanted = wanted
+            return self.branches(body, names)
+        outer = self.scope
+        self.scope = Scope(self.source, outer)
         try:
-            values = self.writer.add_node(
-                op_type,
-                operands,
-                attributes,
-                domain=domain,
-                outputs=list(names),
-                result_types=types,
+            self.statements(body.statements)
+            for name in wanted:
+                if not self.scope.defined_here(name.text):
+                    self.source.parse_error(
+                        body.span,
+                        f"this branch does not define `{name.text}`",
+                        "every branch defines what stands to the left of `=`",
+                    )
+                    raise Failed
+            return [self.result(name) for name in wanted]
+        finally:
+            self.scope = outer
+
+    # templates
+
+    def expand(
+        self, definition: Definition, call: Call, names: Sequence[str] | None
+    ) -> list[SSAValue]:
+        template = definition.template
+        if self.calls >= MOST_CALLS:
+            self.source.parse_error(
+                call.path.span, f"`{call.path.text}` calls itself without an end"
             )
-        except PopgraphError as error:
-            self.source.note(span, error)
-            raise Failed from error
-        self.locate(next(filter(None, names), ""), span)
-        return values
+            raise Failed
+        if names is not None and len(names) > len(template.outputs):
+            count = len(template.outputs)
+            results = "one result" if count == 1 else f"{count} results"
+            self.source.parse_error(
+                call.path.span, f"`{call.path.text}` has {results}, not {len(names)}"
+            )
+            raise Failed
+        setting = replace(definition.setting, opsets=self.setting.opsets)
+        scope = Scope(setting.source, setting.scope)
+        bind(self, definition, call, scope)
+        inner = GraphLowering(setting, self.writer, scope, self.calls + 1)
+        given = [self.step()] if names is None else names
+        inner.prefix = self.label(template.name.text, names) + "/"
+        inner.notes = self.notes
+        for target, name in zip(template.outputs, given, strict=False):
+            if isinstance(target.name, Name) and name:
+                inner.renamed[target.name.text] = name
+        inner.statements(template.body.statements)
+        self.infos += inner.infos
+        return [
+            inner.output(target, set())
+            for target, name in zip(template.outputs, given, strict=False)
+            if name
+        ]
 
-    def locate(self, label: str, span: Span) -> None:
-        """Gives what was written last its place in the text."""
-        written = self.writer.block.last_op
-        assert written is not None
-        place = FileLineColLoc(
-            StringAttr(self.source.filename), IntAttr(span.line), IntAttr(span.column)
-        )
-        written.location = NameLoc(StringAttr(label), place)
-
-    def step(self) -> str:
-        """The name of the next value on the way to the result of this statement."""
-        while True:
-            self._steps += 1
-            name = f"{self._stem}/{self._steps}"
-            if not self.scope.taken(name):
-                return name
-
-
-def literal_dtype(
-    operator: Operator,
-    place: int,
-    values: Sequence[SSAValue | None],
-    expression: Expression,
-) -> str:
-    """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
-    for other in operator.like(place):
-        value = values[other] if other < len(values) else None
-        if value is not None and (dtype := dtype_of(value)):
-            return dtype
-    usual = default_dtype(expression)
-    allowed = operator.allowed(place)
-    choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
-    return choices[0]
+    def label(self, template: str, names: Sequence[str] | None) -> str:
+        """What the names of the values inside a call begin with."""
+        stem = f"{self.prefix}{template}"
+        if self._stem not in self.renamed:
+            stem = f"{self.prefix}{self._stem}" + ("" if names is not None else f"/{template}")
+        count = self._labels.get(stem, 0) + 1
+        self._labels[stem] = count
+        return stem if count == 1 else f"{stem}{count}"
 
 
-def dtype_of(value: SSAValue) -> str:
-    """The dtype of a tensor; empty when nothing is known about it."""
-    shown = describe(value.type)
-    return shown.split("[")[0] if "[" in shown else ""
+def finished(lowering: GraphLowering, graph: Graph) -> GraphOp:
+    """The whole of a graph."""
+    lowering.inputs(graph.inputs)
+    lowering.statements(graph.body.statements)
+    lowering.outputs(graph.outputs)
+    if lowering.writer.outputs is None:
+        raise Failed
+    return lowering.writer.graph(lowering.infos)
 
 
 def lower_graph(setting: Setting, graph: Graph) -> GraphLowering:
     """The graph as written."""
-    lowering = GraphLowering(setting, graph.name.text)
+    name = graph.name.text if graph.name else ""
+    writer = GraphWriter(setting.opsets, setting.store, name=name, functions=setting.functions)
+    lowering = GraphLowering(setting, writer)
     lowering.inputs(graph.inputs)
     lowering.statements(graph.body.statements)
     lowering.outputs(graph.outputs)

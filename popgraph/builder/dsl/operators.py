@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -15,6 +15,7 @@ from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
 from popgraph.dialects.onnx.schemas import PREFIXES
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.writer import FunctionKey
 from popgraph.support.errors import PopgraphError
 
 GRAPHCORE = "ai.graphcore"
@@ -24,6 +25,7 @@ SYMBOLS = {
     "-": "Sub",
     "*": "Mul",
     "/": "Div",
+    "%": "Mod",
     "@": "MatMul",
     "**": "Pow",
     "==": "Equal",
@@ -31,6 +33,8 @@ SYMBOLS = {
     "<=": "LessOrEqual",
     ">": "Greater",
     ">=": "GreaterOrEqual",
+    "and": "And",
+    "or": "Or",
 }
 """The operator of each infix symbol; `!=` is Not of Equal, the unary `-` is Neg."""
 
@@ -96,9 +100,26 @@ def domain_of(path: Path, opsets: Mapping[str, int]) -> str:
     return next((one for one in known if one.rpartition(".")[2] == prefix), prefix)
 
 
-def operator_of(source: Source, path: Path, opsets: Mapping[str, int]) -> Operator:
+def is_operator(name: str) -> bool:
+    """Whether some version of the standard operator set has an operator of this name."""
+    return name in _standard()
+
+
+@cache
+def _standard() -> frozenset[str]:
+    return frozenset(schema.name for schema in SCHEMAS if not schema.domain)
+
+
+def operator_of(
+    source: Source,
+    path: Path,
+    opsets: Mapping[str, int],
+    functions: Collection[FunctionKey] = (),
+) -> Operator:
     """The operator that a call names; fails when its domain has none of that name."""
     op_type, domain = path.parts[-1].text, domain_of(path, opsets)
+    if any(key[:2] == (domain, op_type) for key in functions):
+        return Operator(op_type, domain)
     if domain not in PREFIXES:
         return Operator(op_type, domain)
     try:

@@ -21,21 +21,24 @@ MANY = 20
 
 
 class _LinesInBrackets:
-    """Drops the line ends inside ( ) and [ ]."""
+    """Drops the line ends inside ( ) and [ ], but not those of a block that stands in there."""
 
     always_accept = ("_NEWLINE",)
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        depth = 0
+        opened: list[str] = []
         for token in stream:
-            if token.type in ("LPAR", "LSQB"):
-                depth += 1
-            elif token.type in ("RPAR", "RSQB"):
-                depth = max(0, depth - 1)
-            elif token.type in ("LBRACE", "RBRACE"):
-                depth = 0
-            if token.type != "_NEWLINE" or depth == 0:
+            if token.type in _CLOSERS:
+                opened.append(token.type)
+            elif token.type in _CLOSERS.values():
+                while opened and _CLOSERS[opened[-1]] != token.type:
+                    opened.pop()
+                opened = opened[:-1]
+            if token.type != "_NEWLINE" or not opened or opened[-1] == "LBRACE":
                 yield token
+
+
+_CLOSERS = {"LPAR": "RPAR", "LSQB": "RSQB", "LBRACE": "RBRACE"}
 
 
 @cache

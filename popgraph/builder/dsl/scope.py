@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 
 from xdsl.ir import SSAValue
 
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.tree import Assignment, Missing, Name, Span, Statement
+from popgraph.builder.dsl.tree import (
+    Assignment,
+    Expression,
+    Freeze,
+    Loop,
+    Missing,
+    Name,
+    Region,
+    Span,
+    Statement,
+)
+from popgraph.dialects.onnx.types import Dim
+
+Meaning = SSAValue | Expression | None
+"""A value of the graph, or something that is known now; None where the definition failed."""
 
 
 class Failed(Exception):
@@ -17,17 +31,24 @@ class Failed(Exception):
 
 class Scope:
     """
-    The values of one graph by name, in the order of the text.
+    What names mean, in the order of the text; a scope inside another sees the outer one's.
 
-    A name whose statement failed is known, but has no value: to use it fails without another
-    message.
+    A name whose statement failed is known, but has no meaning: to use it fails without another
+    message. `carries` is true for the body of a `for`, where an outer name can be given another
+    value. `dims` are the names of dimensions that the arguments of a call have settled.
     """
 
-    def __init__(self, source: Source) -> None:
+    def __init__(
+        self, source: Source, parent: Scope | None = None, *, carries: bool = False
+    ) -> None:
         self.source = source
-        self._values: dict[str, SSAValue | None] = {}
+        self.parent = parent
+        self.carries = carries
+        self.dims: dict[str, Dim] = {}
+        self._meanings: dict[str, Meaning] = {}
         self._defined: dict[str, Span] = {}
         self._coming: dict[str, Span] = {}
+        self._used: set[str] = set()
 
     def announce(self, statements: Iterable[Statement]) -> None:
         """Notes which names will be defined, and where."""
@@ -37,41 +58,111 @@ class Scope:
 
     def taken(self, name: str) -> bool:
         """Whether the text itself gives this name to anything."""
-        return name in self._coming or name in self._values
+        return self._taken_here(name) or (self.parent is not None and self.parent.taken(name))
+
+    def _taken_here(self, name: str) -> bool:
+        return name in self._coming or name in self._meanings
+
+    def defined_here(self, name: str) -> bool:
+        """Whether this scope, and not one around it, has given the name a meaning."""
+        return name in self._meanings
 
     def place(self, name: str) -> Span:
         """Where a name is defined."""
-        return self._defined[name]
+        return self._home(name)._defined[name]
 
-    def define(self, name: Name, value: SSAValue | None) -> None:
-        """Gives a name its value; None if there is none because its statement failed."""
-        self._values[name.text] = value
-        self._defined[name.text] = name.span
+    def _home(self, name: str) -> Scope:
+        """The innermost scope that defines a name; this one if none does."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._meanings:
+                return scope
+            scope = scope.parent
+        return self
+
+    def define(self, name: Name, meaning: Meaning) -> None:
+        """Gives a name its meaning; None if there is none because its statement failed."""
+        scope = self
+        while name.text not in scope._meanings and scope.carries and scope.parent is not None:
+            scope = scope.parent
+        home = scope if name.text in scope._meanings else self
+        home._meanings[name.text] = meaning
+        home._defined.setdefault(name.text, name.span)
 
     def check_new(self, name: Name) -> None:
         """Fails if the name has been defined before."""
-        if name.text in self._defined:
+        home = self._home(name.text)
+        if name.text not in home._defined or (self.carries and home is not self):
+            return
+        if home is self:
             self.source.parse_error(
                 name.span,
                 f"`{name.text}` is defined twice",
-                f"the first time in line {self._defined[name.text].line}; "
+                f"the first time in line {home._defined[name.text].line}; "
                 "every value has a name of its own",
             )
-            raise Failed
+        else:
+            self.source.parse_error(
+                name.span,
+                f"`{name.text}` would hide the one of line {home._defined[name.text].line}",
+                "every value has a name of its own",
+            )
+        raise Failed
 
     def value(self, name: Name) -> SSAValue:
         """The value of a name; fails if it has none."""
-        if name.text not in self._values:
+        meaning = self.meaning(name)
+        assert isinstance(meaning, SSAValue), "what is known now was put in its place"
+        return meaning
+
+    def meaning(self, name: Name) -> SSAValue | Expression:
+        """What a name means; fails if it means nothing."""
+        home = self._home(name.text)
+        if name.text not in home._meanings:
             self.source.parse_error(name.span, *self._unknown(name))
             raise Failed
-        value = self._values[name.text]
-        if value is None:
+        home._used.add(name.text)
+        meaning = home._meanings[name.text]
+        if meaning is None:
             raise Failed
-        return value
+        return meaning
+
+    def known(self, name: str) -> Expression | None:
+        """What a name stands for, if that is known now."""
+        home = self._home(name)
+        meaning = home._meanings.get(name)
+        if meaning is None or isinstance(meaning, SSAValue):
+            return None
+        home._used.add(name)
+        return meaning
+
+    def dim(self, name: str) -> Dim:
+        """What the name of a dimension stands for; itself where nothing settles it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.dims:
+                return scope.dims[name]
+            scope = scope.parent
+        return name
+
+    def unused(self) -> Iterator[Name]:
+        """The names of this scope that nothing uses, in the order of the text."""
+        for name, span in self._defined.items():
+            if name not in self._used and self._meanings[name] is not None:
+                yield Name(span, name)
+
+    def use(self, name: str) -> None:
+        """Notes that a name is used, without asking what it means."""
+        self._home(name)._used.add(name)
 
     def closest(self, name: str) -> str:
         """The known name that looks most like this one; empty when none does."""
-        return next(iter(get_close_matches(name, [*self._values, *self._coming], 1, 0.5)), "")
+        names: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            names += [*scope._meanings, *scope._coming]
+            scope = scope.parent
+        return next(iter(get_close_matches(name, names, 1, 0.5)), "")
 
     def _unknown(self, name: Name) -> tuple[str, str]:
         place = self._coming.get(name.text)
@@ -89,7 +180,13 @@ class Scope:
 
 def defined_by(statement: Statement) -> list[Name]:
     """The names that a statement defines."""
-    if isinstance(statement, Assignment):
-        names = [target.name for target in statement.targets]
-        return [name for name in names if not isinstance(name, Missing)]
-    return [statement.name]
+    match statement:
+        case Assignment():
+            names = [target.name for target in statement.targets]
+            return [name for name in names if not isinstance(name, Missing)]
+        case Region():
+            return [name for inner in statement.body.statements for name in defined_by(inner)]
+        case Loop() | Freeze():
+            return []
+        case _:
+            return [statement.name]

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from popgraph.builder.dsl.lower import GraphLowering, Setting
+from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.operators import GRAPHCORE
 from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
     Argument,
@@ -28,6 +29,7 @@ from popgraph.builder.dsl.tree import (
     Truth,
 )
 from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.writer import GraphWriter
 
 LOSS = "loss"
 OPTIMIZER = "optimizer"
@@ -114,7 +116,11 @@ class TrainingLowering(GraphLowering):
 def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
     """The section as data; None when something is wrong with it, which the source then knows."""
     optimizer, statements = _settings(setting.source, train)
-    lowering = TrainingLowering(setting, graph.name.text)
+    assert graph.name is not None, "the grammar wants a name here"
+    writer = GraphWriter(
+        setting.opsets, setting.store, name=graph.name.text, functions=setting.functions
+    )
+    lowering = TrainingLowering(setting, writer)
     lowering.inputs(graph.inputs)
     lowering.inputs(train.inputs)
     lowering.statements([*graph.body.statements, *statements])

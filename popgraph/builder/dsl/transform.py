@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from inspect import cleandoc
 from typing import Any, cast
 
@@ -28,6 +29,17 @@ def _unescape(match: re.Match[str]) -> str:
         value = int(code[1:], 16)
         return chr(value) if value <= 0x10FFFF else "\ufffd"
     return _ESCAPES.get(code, code)
+
+
+def unquote_bytes(literal: str) -> bytes:
+    r"""The bytes of `b"\xff"`."""
+    return unquote(literal[1:]).encode("latin-1", "replace")
+
+
+def quote_bytes(data: bytes) -> str:
+    """The literal that `unquote_bytes` reads as `data`."""
+    plain = (chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}" for byte in data)
+    return 'b"' + "".join("\\" + one if one in '"\\' else one for one in plain) + '"'
 
 
 def quote(text: str, mark: str) -> str:
@@ -65,26 +77,47 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     """Called by lark from the leaves to the root; `children` are what the inner calls returned."""
 
     def file(self, meta: Meta, children: list[Any]) -> tree.File:
-        doc = next((child for child in children if isinstance(child, Token)), None)
+        items = tuple(child for child in children if isinstance(child, tree.Node))
+        return tree.File(_span(meta), _docstring(_doc_of(children)), cast(Any, items))
 
-        def all_of(kind: type[tree.Node]) -> tuple[Any, ...]:
-            return tuple(child for child in children if isinstance(child, kind))
-
-        return tree.File(
-            _span(meta),
-            _docstring(doc),
-            all_of(tree.Opset),
-            all_of(tree.Graph),
-            all_of(tree.Train),
-        )
+    # items
 
     def opset(self, meta: Meta, children: list[Any]) -> tree.Opset:
         path, version = children if len(children) == 2 else (None, children[0])
         return tree.Opset(_span(meta), path.text if path else "", int(version, 0))
 
+    def import_(self, meta: Meta, children: list[Any]) -> tree.Import:
+        file, *names = children
+        where = tree.Text(token_span(file), unquote(file))
+        return tree.Import(_span(meta), where, None if names == [None] else _present(names))
+
     def graph(self, meta: Meta, children: list[Any]) -> tree.Graph:
-        name, inputs, outputs, body = children
-        return tree.Graph(name.span, name, inputs, outputs, body)
+        annotations, name, inputs, outputs, body = children
+        span = name.span if name else _span(meta)
+        return tree.Graph(span, name, inputs, outputs, body, annotations)
+
+    subgraph = graph
+
+    def template(self, meta: Meta, children: list[Any]) -> tree.Template:
+        name, formals, outputs, body = children
+        return tree.Template(name.span, name, formals, outputs, body)
+
+    def formals(self, meta: Meta, children: list[Any]) -> tuple[tree.Formal, ...]:
+        return _present(children)
+
+    def formal(self, meta: Meta, children: list[Any]) -> tree.Formal:
+        return tree.Formal(_span(meta), *children)
+
+    def function(self, meta: Meta, children: list[Any]) -> tree.Function:
+        annotations, path, inputs, attributes, outputs, (opsets, body) = children
+        return tree.Function(
+            path.span, path, inputs, attributes or (), outputs, opsets, body, annotations
+        )
+
+    def function_block(self, meta: Meta, children: list[Any]) -> tuple[Any, tree.Block]:
+        opsets = tuple(child for child in children if isinstance(child, tree.Opset))
+        rest = [child for child in children if not isinstance(child, tree.Opset)]
+        return opsets, self.block(meta, rest)
 
     def train(self, meta: Meta, children: list[Any]) -> tree.Train:
         name, inputs, body = children
@@ -94,27 +127,53 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
         return _present(children)
 
     def parameter(self, meta: Meta, children: list[Any]) -> tree.Parameter:
-        return tree.Parameter(_span(meta), *children)
+        annotations, name, type_ = children
+        return tree.Parameter(_span(meta), name, type_, annotations)
 
     def results(self, meta: Meta, children: list[Any]) -> tuple[tree.Target, ...]:
         return _present(children)
 
-    def result(self, meta: Meta, children: list[Any]) -> tree.Target:
-        return tree.Target(_span(meta), *children)
+    def target(self, meta: Meta, children: list[Any]) -> tree.Target:
+        annotations, name, type_ = children
+        return tree.Target(_span(meta), _or_missing(name), type_, annotations)
+
+    result = target
 
     def block(self, meta: Meta, children: list[Any]) -> tree.Block:
-        doc = next((child for child in children if isinstance(child, Token)), None)
         statements = tuple(child for child in children if isinstance(child, tree.Node))
-        return tree.Block(_span(meta), _docstring(doc), cast(Any, statements))
+        return tree.Block(_span(meta), _docstring(_doc_of(children)), cast(Any, statements))
 
-    def type(self, meta: Meta, children: list[Any]) -> tree.Type:
+    def annotations(self, meta: Meta, children: list[Any]) -> tuple[tree.Annotation, ...]:
+        return _present(children)
+
+    def annotation(self, meta: Meta, children: list[Any]) -> tree.Annotation:
+        path, arguments = children
+        return tree.Annotation(_span(meta), path, arguments)
+
+    # types
+
+    def tensor_type(self, meta: Meta, children: list[Any]) -> tree.Type:
         dtype, dims = children
         return tree.Type(_span(meta), dtype, () if dims is None else dims.value)
+
+    def other_type(self, meta: Meta, children: list[Any]) -> tree.OtherType:
+        kind, *parts = children
+        texts = [
+            tree.Text(token_span(part), unquote(part)) if isinstance(part, Token) else part
+            for part in parts
+        ]
+        return tree.OtherType(_span(meta), kind, _present(texts))
 
     def shape(self, meta: Meta, children: list[Any]) -> _Shape:
         if children and isinstance(children[0], Token) and children[0].type == "ELLIPSIS":
             return _Shape(None)
-        return _Shape(tuple(_dim(child) for child in children if child is not None))
+        return _Shape(_present(children))
+
+    # statements
+
+    def statement(self, meta: Meta, children: list[Any]) -> tree.Statement:
+        annotations, made = children
+        return cast(tree.Statement, replace(made, annotations=annotations))
 
     def weight(self, meta: Meta, children: list[Any]) -> tree.Weight:
         return tree.Weight(_span(meta), *children)
@@ -122,29 +181,47 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def constant(self, meta: Meta, children: list[Any]) -> tree.Constant:
         return tree.Constant(_span(meta), *children)
 
+    def static(self, meta: Meta, children: list[Any]) -> tree.Static:
+        return tree.Static(_span(meta), *children)
+
     def assignment(self, meta: Meta, children: list[Any]) -> tree.Assignment:
         return tree.Assignment(_span(meta), *children)
+
+    def loop(self, meta: Meta, children: list[Any]) -> tree.Loop:
+        return tree.Loop(_span(meta), *children)
+
+    def span(self, meta: Meta, children: list[Any]) -> tree.Range:
+        return tree.Range(_span(meta), *children)
+
+    def region(self, meta: Meta, children: list[Any]) -> tree.Region:
+        return tree.Region(_span(meta), *children)
+
+    def freeze(self, meta: Meta, children: list[Any]) -> tree.Freeze:
+        return tree.Freeze(_span(meta), tuple(children))
 
     def targets(self, meta: Meta, children: list[Any]) -> tuple[tree.Target, ...]:
         return _present(children)
 
-    def target(self, meta: Meta, children: list[Any]) -> tree.Target:
-        name, type_ = children
-        return tree.Target(_span(meta), _or_missing(name), type_)
+    # expressions
 
     def binary(self, meta: Meta, children: list[Any]) -> tree.Binary:
         lhs, symbol, rhs = children
         return tree.Binary(token_span(symbol), str(symbol), lhs, rhs)
 
-    def negative(self, meta: Meta, children: list[Any]) -> tree.Expression:
+    def unary(self, meta: Meta, children: list[Any]) -> tree.Expression:
         sign, operand = children
-        if isinstance(operand, tree.Number):
-            return tree.Number(_span(meta), -operand.value)
-        return tree.Negative(token_span(sign), operand)
+        if isinstance(operand, tree.Number) and sign == "-" and operand.spelling[:1] != "-":
+            return tree.Number(_span(meta), -operand.value, f"-{operand.spelling}")
+        return tree.Unary(token_span(sign), str(sign), operand)
+
+    def choice(self, meta: Meta, children: list[Any]) -> tree.Choice:
+        return tree.Choice(_span(meta), *children)
 
     def call(self, meta: Meta, children: list[Any]) -> tree.Call:
-        path, *arguments = children
-        return tree.Call(_span(meta), path, _present(arguments))
+        return tree.Call(_span(meta), *children)
+
+    def arguments(self, meta: Meta, children: list[Any]) -> tuple[tree.Argument, ...]:
+        return _present(children)
 
     def argument(self, meta: Meta, children: list[Any]) -> tree.Argument:
         keyword, value = children
@@ -153,21 +230,43 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def path(self, meta: Meta, children: list[Any]) -> tree.Path:
         return tree.Path(_span(meta), tuple(children))
 
+    def index(self, meta: Meta, children: list[Any]) -> tree.Index:
+        operand, *subscripts = children
+        return tree.Index(_span(meta), operand, _present(subscripts))
+
+    def slice(self, meta: Meta, children: list[Any]) -> tree.Slice:
+        return tree.Slice(_span(meta), *children)
+
+    def all(self, meta: Meta, children: list[Any]) -> tree.Everything:
+        return tree.Everything(_span(meta))
+
+    def new_axis(self, meta: Meta, children: list[Any]) -> tree.Missing:
+        return tree.Missing(_span(meta))
+
+    def unknown(self, meta: Meta, children: list[Any]) -> tree.Unknown:
+        return tree.Unknown(_span(meta))
+
+    def branches(self, meta: Meta, children: list[Any]) -> tree.Branches:
+        return tree.Branches(_span(meta), *children)
+
     def items(self, meta: Meta, children: list[Any]) -> tree.Items:
         return tree.Items(_span(meta), _present(children))
 
-    def literal(self, meta: Meta, children: list[Any]) -> tree.Number | tree.Text | tree.Truth:
+    def literal(self, meta: Meta, children: list[Any]) -> tree.Expression:
         token: Token = children[0]
         span = _span(meta)
         match token.type:
             case "INT":
-                return tree.Number(span, int(token, 0) if "x" in token else int(token))
+                value = int(token, 0) if "x" in token else int(token)
+                return tree.Number(span, value, str(token))
             case "STRING":
                 return tree.Text(span, unquote(token))
+            case "BYTES":
+                return tree.Bytes(span, unquote_bytes(token))
             case "TRUE" | "FALSE":
                 return tree.Truth(span, token.type == "TRUE")
             case _:
-                return tree.Number(span, float(token))
+                return tree.Number(span, float(token), str(token))
 
     def name(self, meta: Meta, children: list[Any]) -> tree.Name:
         token: Token = children[0]
@@ -189,9 +288,5 @@ def _or_missing(child: Any) -> Any:
     return tree.Missing(token_span(child)) if isinstance(child, Token) else child
 
 
-def _dim(child: Any) -> tree.Number | tree.Name | tree.UnknownDim:
-    if not isinstance(child, Token):
-        return cast(tree.Name, child)
-    if child.type == "INT":
-        return tree.Number(token_span(child), int(child, 0) if "x" in child else int(child))
-    return tree.UnknownDim(token_span(child))
+def _doc_of(children: list[Any]) -> Token | None:
+    return next((child for child in children if isinstance(child, Token)), None)

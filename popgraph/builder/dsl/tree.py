@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import TypeAlias
 
 
@@ -32,7 +33,17 @@ class Name(Node):
 
 @dataclass(frozen=True)
 class Missing(Node):
-    """`_`: an optional input that is not given, or a result that nobody wants."""
+    """`_`: an input that is not given, a result that nobody wants, a new axis."""
+
+
+@dataclass(frozen=True)
+class Unknown(Node):
+    """`?`: a dimension of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class Everything(Node):
+    """`...` between brackets: all axes that stand there without a word of their own."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,8 @@ class Number(Node):
     """`3`, `0.5`, `-inf`."""
 
     value: int | float
+    spelling: str = field(default="", compare=False, repr=False)
+    """How the text writes it; empty for a number that no text has written."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +67,13 @@ class Text(Node):
     """`"SAME_UPPER"`."""
 
     value: str
+
+
+@dataclass(frozen=True)
+class Bytes(Node):
+    r"""`b"\xff"`: a string that is no UTF-8."""
+
+    value: bytes
 
 
 @dataclass(frozen=True)
@@ -73,10 +93,37 @@ class Binary(Node):
 
 
 @dataclass(frozen=True)
-class Negative(Node):
-    """`-x`."""
+class Unary(Node):
+    """`-x`, `not x`; the span is that of the operator."""
+
+    symbol: str
+    operand: Expression
+
+
+@dataclass(frozen=True)
+class Choice(Node):
+    """`a if c else b`: of every element, or of what is known now."""
+
+    then: Expression
+    condition: Expression
+    otherwise: Expression
+
+
+@dataclass(frozen=True)
+class Slice(Node):
+    """`start:stop:step` between brackets."""
+
+    start: Expression | None
+    stop: Expression | None
+    step: Expression | None
+
+
+@dataclass(frozen=True)
+class Index(Node):
+    """`x[0, 1:-1, ..., _]`."""
 
     operand: Expression
+    subscripts: tuple[Expression | Slice | Everything | Missing, ...]
 
 
 @dataclass(frozen=True)
@@ -106,12 +153,12 @@ class Call(Node):
     arguments: tuple[Argument, ...]
 
 
-Expression: TypeAlias = Name | Number | Truth | Text | Items | Binary | Negative | Call
-
-
 @dataclass(frozen=True)
-class UnknownDim(Node):
-    """`?`."""
+class Annotation(Node):
+    """`@ipu(1)`, `@recompute`; the arguments are None without parentheses."""
+
+    path: Path
+    arguments: tuple[Argument, ...] | None
 
 
 @dataclass(frozen=True)
@@ -119,7 +166,18 @@ class Type(Node):
     """`f32[N, 3]`; `dims` is None for `f32[...]`."""
 
     dtype: Name
-    dims: tuple[Number | Name | UnknownDim, ...] | None
+    dims: tuple[Expression, ...] | None
+
+
+@dataclass(frozen=True)
+class OtherType(Node):
+    """`sequence(f32[N])`, `map(i64, string)`, `unknown`: types of what is no tensor."""
+
+    kind: Name
+    parts: tuple[AnyType | Text, ...]
+
+
+AnyType: TypeAlias = Type | OtherType
 
 
 @dataclass(frozen=True)
@@ -127,7 +185,8 @@ class Parameter(Node):
     """An input: `x: f32[N, 3]`."""
 
     name: Name
-    type: Type
+    type: AnyType | None
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -135,36 +194,8 @@ class Target(Node):
     """What a statement or a graph names: `y`, `y: f32[N, 3]`, `_`."""
 
     name: Name | Missing
-    type: Type | None
-
-
-@dataclass(frozen=True)
-class Weight(Node):
-    """`weight w: f32[3, 4] = he_normal(seed=1)`: a tensor that training changes."""
-
-    name: Name
-    type: Type
-    value: Expression
-
-
-@dataclass(frozen=True)
-class Constant(Node):
-    """`const axes: i64[1] = [-1]`: a tensor that nothing changes."""
-
-    name: Name
-    type: Type | None
-    value: Expression
-
-
-@dataclass(frozen=True)
-class Assignment(Node):
-    """`(y, mask) = Dropout(x, ratio=0.5)`."""
-
-    targets: tuple[Target, ...]
-    value: Expression
-
-
-Statement: TypeAlias = Weight | Constant | Assignment
+    type: AnyType | None
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,6 +207,119 @@ class Block(Node):
 
 
 @dataclass(frozen=True)
+class Branches(Node):
+    """`if c { ... } else { ... }`."""
+
+    condition: Expression
+    then: Block
+    otherwise: Block | Branches
+
+
+@dataclass(frozen=True)
+class Graph(Node):
+    """`graph name(inputs) -> (outputs) { ... }`; only one inside an expression has no name."""
+
+    name: Name | None
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Target, ...]
+    body: Block
+    annotations: tuple[Annotation, ...] = ()
+
+
+Expression: TypeAlias = (
+    Name
+    | Number
+    | Truth
+    | Text
+    | Bytes
+    | Items
+    | Unknown
+    | Binary
+    | Unary
+    | Choice
+    | Index
+    | Call
+    | Branches
+    | Graph
+)
+
+
+@dataclass(frozen=True)
+class Weight(Node):
+    """`weight w: f32[3, 4] = he_normal(seed=1)`: a tensor that training changes."""
+
+    name: Name
+    type: AnyType
+    value: Expression
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Constant(Node):
+    """`const axes: i64[1] = [-1]`: a tensor that nothing changes."""
+
+    name: Name
+    type: AnyType | None
+    value: Expression
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Static(Node):
+    """`let heads = width / 64`: a name for what is known now."""
+
+    name: Name
+    value: Expression
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assignment(Node):
+    """`(y, mask) = Dropout(x, ratio=0.5)`."""
+
+    targets: tuple[Target, ...]
+    value: Expression
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Range(Node):
+    """`0..12`: whole numbers from the first on, without the last."""
+
+    first: Expression
+    last: Expression
+
+
+@dataclass(frozen=True)
+class Loop(Node):
+    """`for i in 0..12 { ... }`: its statements again and again."""
+
+    targets: tuple[Target, ...]
+    range: Range | Expression
+    body: Block
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Region(Node):
+    """`@ipu(1) { ... }`: annotations for several statements."""
+
+    body: Block
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Freeze(Node):
+    """`freeze embedding, "layer0/*"`: what a `train` section leaves as it is."""
+
+    patterns: tuple[Name | Text, ...]
+    annotations: tuple[Annotation, ...] = ()
+
+
+Statement: TypeAlias = Weight | Constant | Static | Assignment | Loop | Region | Freeze
+
+
+@dataclass(frozen=True)
 class Opset(Node):
     """`opset 21`, `opset ai.onnx.ml 3`."""
 
@@ -184,13 +328,43 @@ class Opset(Node):
 
 
 @dataclass(frozen=True)
-class Graph(Node):
-    """`graph name(inputs) -> (outputs) { ... }`."""
+class Import(Node):
+    """`import "layers.pgraph" (dense)`; `names` is None without a list."""
+
+    file: Text
+    names: tuple[Name, ...] | None
+
+
+@dataclass(frozen=True)
+class Formal(Node):
+    """A parameter of a `def` or a `function`: `x: f32[N, 3]`, `width=64`."""
 
     name: Name
-    inputs: tuple[Parameter, ...]
+    type: AnyType | None
+    default: Expression | None
+
+
+@dataclass(frozen=True)
+class Template(Node):
+    """`def dense(x, width=64) -> y { ... }`: statements that every call writes out."""
+
+    name: Name
+    formals: tuple[Formal, ...]
     outputs: tuple[Target, ...]
     body: Block
+
+
+@dataclass(frozen=True)
+class Function(Node):
+    """`function my.domain.Dense(x, w, *, alpha=1.0) -> y { ... }`: one that the model keeps."""
+
+    path: Path
+    inputs: tuple[Formal, ...]
+    attributes: tuple[Formal, ...]
+    outputs: tuple[Target, ...]
+    opsets: tuple[Opset, ...]
+    body: Block
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -202,11 +376,34 @@ class Train(Node):
     body: Block
 
 
+Item: TypeAlias = Opset | Import | Static | Graph | Template | Function | Train
+
+
 @dataclass(frozen=True)
 class File(Node):
-    """Everything that one text says."""
+    """Everything that one text says, in its order."""
 
     doc: str
-    opsets: tuple[Opset, ...]
-    graphs: tuple[Graph, ...]
-    trains: tuple[Train, ...]
+    items: tuple[Item, ...]
+
+    @property
+    def opsets(self) -> tuple[Opset, ...]:
+        return tuple(item for item in self.items if isinstance(item, Opset))
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        return tuple(item for item in self.items if isinstance(item, Graph))
+
+    @property
+    def trains(self) -> tuple[Train, ...]:
+        return tuple(item for item in self.items if isinstance(item, Train))
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly inside a node, in the order of the text."""
+    for one in fields(node):
+        value = getattr(node, one.name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (item for item in value if isinstance(item, Node))

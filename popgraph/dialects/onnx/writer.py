@@ -337,11 +337,11 @@ class GraphWriter:
         """The outputs of the graph; what the model declares of them, if it does."""
         found = [self.value(value) if isinstance(value, str) else value for value in values]
         self.outputs = list(
-            infos or [ValueInfoAttr.of(self._name_of(value), value.type) for value in found]
+            infos or [ValueInfoAttr.of(self.name_of(value), value.type) for value in found]
         )
         self.block.add_op(Yield(found))
 
-    def _name_of(self, value: SSAValue) -> str:
+    def name_of(self, value: SSAValue) -> str:
         """As `value_name`, but for inputs, too, which get their graph at the end only."""
         if isinstance(value, BlockArgument) and value.block is self.block:
             return self.inputs[value.index].text

@@ -1,0 +1,435 @@
+"""How does an expression become nodes of onnx IR, and what is wrong with it on the way?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.builder.dsl import graphcore_calls
+from popgraph.builder.dsl.annotations import Notes
+from popgraph.builder.dsl.attribute_values import attribute_value
+from popgraph.builder.dsl.known import folded
+from popgraph.builder.dsl.literals import array_of, default_dtype, is_literal, typed_literal
+from popgraph.builder.dsl.operators import (
+    GRAPHCORE,
+    SYMBOLS,
+    Operator,
+    newest,
+    operator_of,
+    sort_arguments,
+)
+from popgraph.builder.dsl.scope import Failed, Scope
+from popgraph.builder.dsl.setting import Definition, Setting
+from popgraph.builder.dsl.subscripts import parts_of
+from popgraph.builder.dsl.tree import (
+    Argument,
+    Binary,
+    Branches,
+    Call,
+    Choice,
+    Expression,
+    Graph,
+    Index,
+    Missing,
+    Name,
+    Path,
+    Span,
+    Unary,
+)
+from popgraph.dialects.onnx.containers import Graph as GraphOp
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.dialects.program.attributes import Array
+from popgraph.support.errors import PopgraphError
+
+_DEEPEST = 200
+"""How deep expressions may be nested."""
+
+
+class ExpressionLowering(ABC):
+    """
+    Writes the nodes of expressions.
+
+    What a statement computes on the way to its result `y` is named `y/1`, `y/2`, ... in the order
+    of computation. `prefix` stands before the names of all values written here, `renamed` are the
+    names that the caller of a template has given to its results.
+    """
+
+    def __init__(self, setting: Setting, writer: GraphWriter, scope: Scope) -> None:
+        self.setting = setting
+        self.source = setting.source
+        self.writer = writer
+        self.scope = scope
+        self.prefix = ""
+        self.renamed: dict[str, str] = {}
+        self.notes = Notes()
+        """What annotations say about every node that is written now."""
+        self._stem = ""
+        self._steps = 0
+        self._depth = 0
+
+    @abstractmethod
+    def subgraph(self, graph: Graph) -> GraphOp:
+        """A graph that is the value of an attribute."""
+
+    @abstractmethod
+    def branches(self, branches: Branches, names: Sequence[str]) -> list[SSAValue]:
+        """The results of `if`; `names` are those on the left of `=`."""
+
+    @abstractmethod
+    def expand(
+        self, template: Definition, call: Call, names: Sequence[str] | None
+    ) -> list[SSAValue]:
+        """The results of the statements of a `def`."""
+
+    # names
+
+    def full_name(self, name: str) -> str:
+        """The name in the graph of what the text calls `name` here."""
+        wanted = self.renamed.get(name, self.prefix + name)
+        full, number = wanted, 1
+        while name and self.writer.has_value(full):
+            number += 1
+            full = f"{wanted}_{number}"
+        return full if name else ""
+
+    def step(self) -> str:
+        """The name of the next value on the way to the result of this statement."""
+        stem = self.renamed.get(self._stem, self.prefix + self._stem)
+        while True:
+            self._steps += 1
+            name = f"{stem}/{self._steps}"
+            if not self.scope.taken(name) and not self.writer.has_value(name):
+                return name
+
+    def fold(self, expression: Expression) -> Expression:
+        """The expression with everything computed that is known now."""
+        expression = folded(self.source, expression, self.scope.known)
+        match expression:
+            case Call(path=path, arguments=[Argument(keyword=None, value=value) as only]) if len(
+                path.parts
+            ) == 1 and not isinstance(value, Missing):
+                inner = replace(only, value=folded(self.source, value, self.scope.known))
+                typed = replace(expression, arguments=(inner,))
+                return typed if typed_literal(typed) else expression
+            case _:
+                return expression
+
+    # expressions
+
+    def results(self, expression: Expression, names: Sequence[str]) -> list[SSAValue]:
+        """
+        The values of an expression that has as many results as `names`.
+
+        These are names in the graph, "" where nobody wants the result.
+        """
+        expression = self.piped(self.fold(expression))
+        if isinstance(expression, Branches):
+            return self.branches(expression, names)
+        if isinstance(expression, Call) and typed_literal(expression) is None:
+            return self.call(expression, names)
+        if len(names) != 1:
+            self.source.parse_error(
+                expression.span,
+                f"this has one result, not {len(names)}",
+                "only a call of an operator has several",
+            )
+            raise Failed
+        if isinstance(expression, Name):
+            return self.node("Identity", [self.scope.value(expression)], names, expression.span)
+        return [self.computed(expression, names[0])]
+
+    def value(self, expression: Expression) -> SSAValue:
+        """The value of an expression within another."""
+        expression = self.piped(self.fold(expression))
+        if isinstance(expression, Name):
+            return self.scope.value(expression)
+        self._depth += 1
+        try:
+            if self._depth > _DEEPEST:
+                self.source.parse_error(
+                    expression.span,
+                    "this expression is nested too deeply",
+                    "give parts of it a name",
+                )
+                raise Failed
+            if isinstance(expression, Call) and typed_literal(expression) is None:
+                return self.call(expression, None)[0]
+            return self.computed(expression, None)
+        finally:
+            self._depth -= 1
+
+    def computed(self, expression: Expression, name: str | None) -> SSAValue:
+        """The value of what is neither a name nor a call; it is a step without a `name`."""
+        match expression:
+            case Binary():
+                return self.infix(expression, name)
+            case Unary():
+                op_type = "Neg" if expression.symbol == "-" else "Not"
+                operands = self.operands(
+                    self.operator(op_type, expression.span), [expression.operand]
+                )
+                return self.node(op_type, operands, [name or self.step()], expression.span)[0]
+            case Choice(then=then, condition=condition, otherwise=otherwise):
+                where = self.operator("Where", expression.span)
+                operands = self.operands(where, [condition, then, otherwise])
+                return self.node("Where", operands, [name or self.step()], expression.span)[0]
+            case Index():
+                return self.parts(expression, name)
+            case Branches():
+                self.source.parse_error(
+                    expression.span,
+                    "an `if` with blocks stands directly after `=`",
+                    "`a if c else b` chooses within an expression",
+                )
+                raise Failed
+            case Graph():
+                self.source.parse_error(
+                    expression.span,
+                    "a graph is no value",
+                    "it is given to an attribute: `Loop(n, true, x, body=graph ...)`",
+                )
+                raise Failed
+            case _:
+                return self.literal(expression, None, name)
+
+    def piped(self, expression: Expression) -> Expression:
+        """`x |> f(1)` as `f(x, 1)`."""
+        if not isinstance(expression, Binary) or expression.symbol != "|>":
+            return expression
+        first = Argument(expression.lhs.span, None, expression.lhs)
+        match expression.rhs:
+            case Name() as name:
+                return Call(name.span, Path(name.span, (name,)), (first,))
+            case Call() as call:
+                return replace(call, arguments=(first, *call.arguments))
+            case other:
+                self.source.parse_error(
+                    other.span, "after `|>` stands what the value goes to", "`x |> Relu |> f(1)`"
+                )
+                raise Failed
+
+    def infix(self, expression: Binary, name: str | None) -> SSAValue:
+        span = expression.span
+        symbol = "==" if expression.symbol == "!=" else expression.symbol
+        operator = self.operator(SYMBOLS[symbol], span)
+        operands = self.operands(operator, [expression.lhs, expression.rhs])
+        if expression.symbol != "!=":
+            return self.node(operator.op_type, operands, [name or self.step()], span)[0]
+        equal = self.node("Equal", operands, [self.step()], span)
+        return self.node("Not", equal, [name or self.step()], span)[0]
+
+    def parts(self, index: Index, name: str | None) -> SSAValue:
+        """`x[0, 1:-1, ..., _]`."""
+        value = self.value(index.operand)
+        sizes = dims(value.type)
+        parts = parts_of(self.source, index, None if sizes is None else len(sizes), self.fold)
+        span = index.operand.span
+        pending: list[tuple[str, list[Expression | list[int]], dict[str, object]]] = []
+        if parts.slices:
+            axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
+            pending.append(("Slice", [starts, stops, axes, steps], {}))
+        order = sorted(parts.picked, key=lambda one: one[0] if one[0] < 0 else -one[0])
+        pending += [("Gather", [place], {"axis": axis}) for axis, place in order]
+        if parts.new_axes:
+            pending.append(("Unsqueeze", [sorted(parts.new_axes)], {}))
+        if not pending:
+            return self.node("Identity", [value], [name or self.step()], span)[0]
+        for number, (op_type, rest, attributes) in enumerate(pending, 1):
+            operands = [value, *(self.place(one, span) for one in rest)]
+            last = name if number == len(pending) else None
+            value = self.node(op_type, operands, [last or self.step()], span, attributes)[0]
+        return value
+
+    def place(self, where: Expression | list[int], span: Span) -> SSAValue:
+        """A place on an axis, or a list of such, as a value of the graph."""
+        if not isinstance(where, list):
+            return self.value(where)
+        return self.constant(np.array(where, np.int64), self.step(), span)
+
+    def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
+        """A node; `names` are those of its results, None for one result on the way."""
+        call = self.resolved(call)
+        template = self.setting.template(call.path)
+        if template is not None:
+            return self.expand(template, call, names)
+        operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.functions)
+        arguments = sort_arguments(self.source, operator, call)
+        failed = False
+        attributes: dict[str, object] = {}
+        for keyword, expression in arguments.attributes.items():
+            try:
+                attributes[keyword.text] = self.attribute(operator, keyword, expression)
+            except Failed:
+                failed = True
+        operands = self.operands(operator, arguments.inputs)
+        if failed:
+            raise Failed
+        types = None
+        if operator.domain == GRAPHCORE:
+            described = graphcore_calls.describe(self.source, call, operands, attributes)
+            if described is not None:
+                operator = replace(operator, op_type=described.op_type)
+                attributes, types = dict(described.attributes), described.result_types
+        self.check_results(operator, call, names, types)
+        return self.node(
+            operator.op_type,
+            operands,
+            [self.step()] if names is None else names,
+            call.path.span,
+            attributes,
+            operator.domain,
+            types,
+        )
+
+    def resolved(self, call: Call) -> Call:
+        """The call with the operator that a parameter such as `activation` stands for."""
+        if len(call.path.parts) != 1:
+            return call
+        meant = self.scope.known(call.path.text)
+        if not isinstance(meant, Name):
+            return call
+        return replace(call, path=Path(call.path.span, (replace(meant, span=call.path.span),)))
+
+    def attribute(self, operator: Operator, keyword: Name, expression: Expression) -> object:
+        """The value of an attribute."""
+        if isinstance(expression, Graph):
+            return self.subgraph(expression)
+        return attribute_value(self.source, operator, keyword, self.fold(expression), self.scope)
+
+    def check_results(
+        self,
+        operator: Operator,
+        call: Call,
+        names: Sequence[str] | None,
+        types: Sequence[Attribute] | None,
+    ) -> None:
+        most = 1 << 31 if operator.schema is None else operator.schema.max_output
+        if types is not None:
+            most = len(types)
+        if names is not None and len(names) > most:
+            results = "one result" if most == 1 else f"{most} results"
+            self.source.parse_error(
+                call.path.span, f"{operator.shown} has {results}, not {len(names)}"
+            )
+            raise Failed
+
+    def operator(self, op_type: str, span: Span) -> Operator:
+        path = Path(span, (Name(span, op_type),))
+        return operator_of(self.source, path, self.writer.opsets)
+
+    def operands(
+        self, operator: Operator, inputs: Sequence[Expression | Missing]
+    ) -> list[SSAValue | None]:
+        """
+        The values of a node's inputs.
+
+        Literals come last: without a dtype of their own they take one that fits the others.
+        """
+        values: list[SSAValue | None] = [None] * len(inputs)
+        failed = False
+        given = [one if isinstance(one, Missing) else self.fold(one) for one in inputs]
+        for literals in (False, True):
+            for place, expression in enumerate(given):
+                if isinstance(expression, Missing) or is_literal(expression) != literals:
+                    continue
+                try:
+                    if literals:
+                        dtype = literal_dtype(operator, place, values, expression)
+                        values[place] = self.literal(expression, dtype, None)
+                    else:
+                        values[place] = self.value(expression)
+                except Failed:
+                    failed = True
+        if failed:
+            raise Failed
+        return values
+
+    def literal(self, expression: Expression, dtype: str | None, name: str | None) -> SSAValue:
+        typed = typed_literal(expression)
+        if typed is None and not is_literal(expression):
+            self.source.parse_error(
+                expression.span,
+                "a list holds numbers, strings and lists only",
+                "`Concat(a, b, axis=0)` joins values",
+            )
+            raise Failed
+        if typed is not None:
+            dtype, expression = typed[0].text, typed[1]
+        array = array_of(self.source, expression, dtype or default_dtype(expression))
+        return self.constant(array, name if name is not None else self.step(), expression.span)
+
+    # nodes
+
+    def constant(self, array: Array, name: str, span: Span) -> SSAValue:
+        return self.node("Constant", [], [name], span, {"value": array})[0]
+
+    def node(
+        self,
+        op_type: str,
+        operands: Sequence[SSAValue | None],
+        names: Sequence[str],
+        span: Span,
+        attributes: dict[str, object] | None = None,
+        domain: str = "",
+        types: Sequence[Attribute] | None = None,
+    ) -> list[SSAValue]:
+        """Writes a node; what it says against it is a mistake at `span`."""
+        if types is not None:
+            types = [type_ for name, type_ in zip(names, types, strict=False) if name]
+        self.writer.opsets.setdefault(domain, newest().get(domain, 1))
+        try:
+            values = self.writer.add_node(
+                op_type,
+                operands,
+                attributes,
+                domain=domain,
+                outputs=list(names),
+                result_types=types,
+            )
+        except PopgraphError as error:
+            self.source.note(span, error)
+            raise Failed from error
+        self.locate(next(filter(None, names), ""), span)
+        written = self.writer.block.last_op
+        assert isinstance(written, OnnxOp)
+        self.notes.put(written, self.setting.store)
+        return values
+
+    def locate(self, label: str, span: Span) -> None:
+        """Gives what was written last its place in the text."""
+        written = self.writer.block.last_op
+        assert written is not None
+        place = FileLineColLoc(
+            StringAttr(self.source.filename), IntAttr(span.line), IntAttr(span.column)
+        )
+        written.location = NameLoc(StringAttr(label), place)
+
+
+def literal_dtype(
+    operator: Operator,
+    place: int,
+    values: Sequence[SSAValue | None],
+    expression: Expression,
+) -> str:
+    """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
+    for other in operator.like(place):
+        value = values[other] if other < len(values) else None
+        if value is not None and (dtype := dtype_of(value)):
+            return dtype
+    usual = default_dtype(expression)
+    allowed = operator.allowed(place)
+    choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
+    return choices[0]
+
+
+def dtype_of(value: SSAValue) -> str:
+    """The dtype of a tensor; empty when nothing is known about it."""
+    shown = describe(value.type)
+    return shown.split("[")[0] if "[" in shown else ""

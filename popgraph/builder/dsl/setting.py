@@ -1,0 +1,52 @@
+"""What do all graphs of one text share?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from popgraph.builder.dsl import tree
+from popgraph.builder.dsl.scope import Scope
+from popgraph.builder.dsl.source import Source
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.writer import FunctionKey
+from popgraph.dialects.program import WeightStore
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A `def`, and the setting of the file in which it stands."""
+
+    template: tree.Template
+    setting: Setting
+
+
+@dataclass(frozen=True)
+class Setting:
+    """
+    What all graphs of one file share.
+
+    `scope` holds what stands outside of graphs. `definitions` are the templates that can be
+    called; those of this file are added while it is read.
+    """
+
+    source: Source
+    opsets: dict[str, int]
+    store: WeightStore
+    scope: Scope
+    definitions: dict[str, Definition] = field(default_factory=dict)
+    functions: dict[FunctionKey, Function] = field(default_factory=dict)
+    search: tuple[Path, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.source.filename).parent
+
+    def template(self, path: tree.Path) -> Definition | None:
+        """The template that a call names, if it names one."""
+        return self.definitions.get(path.text) if len(path.parts) == 1 else None
+
+    def using(self, opsets: Mapping[str, int]) -> Setting:
+        """The same with other operator sets."""
+        return replace(self, opsets=dict(opsets))
