@@ -41,15 +41,22 @@ _MOST_BYTES = 1 << 36
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the array is for, and of which type it must be."""
+    """
+    What the array is for, and of which type it must be.
+
+    `full_name`, which no other value of the graph has, is what random numbers are made from.
+    """
 
     name: str
+    full_name: str
     dtype: str
     shape: Shape
     span: Span
 
 
-def first_value(source: Source, folder: Path, statement: Weight | Constant, scope: Scope) -> Array:
+def first_value(
+    source: Source, folder: Path, statement: Weight | Constant, scope: Scope, full_name: str
+) -> Array:
     """The array of a `weight` or a `const`; fails when there is none of that type."""
     value = _settled(source, statement.value, scope)
     if statement.type is None:
@@ -65,7 +72,7 @@ def first_value(source: Source, folder: Path, statement: Weight | Constant, scop
         return array_of(source, typed[1] if typed else value, dtype)
     what = "a weight" if isinstance(statement, Weight) else "a constant"
     dtype, shape = static_type(source, statement.type, what, scope)
-    wanted = Wanted(statement.name.text, dtype, shape, statement.type.span)
+    wanted = Wanted(statement.name.text, full_name, dtype, shape, statement.type.span)
     if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
         source.mismatch(wanted.span, f"{dtype}[{text(shape)}] does not fit into memory")
         raise Failed
@@ -138,7 +145,7 @@ def _initialised(
         raise Failed
     given = _bound(source, name, make, arguments)
     if "seed" in inspect.signature(make).parameters:
-        given.setdefault("seed", crc32(wanted.name.encode()))
+        given.setdefault("seed", crc32(wanted.full_name.encode()))
         _check_float(source, wanted, name)
     try:
         wide = make(wanted.shape, **given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -33,7 +34,7 @@ _ARITHMETIC: Mapping[str, Callable[[int | float, int | float], int | float]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": lambda a, b: a // b if _divides(a, b) else a / b,
-    "%": operator.mod,
+    "%": lambda a, b: math.fmod(a, b) if isinstance(a + b, float) else a % b,
     "**": operator.pow,
 }
 _COMPARISONS: Mapping[str, Callable[[object, object], bool]] = {

@@ -48,7 +48,7 @@ from popgraph.support.errors import PopgraphError
 MOST_TURNS = 100_000
 """A `for` with more turns is a mistake."""
 
-MOST_CALLS = 200
+MOST_CALLS = 50
 """So deep a `def` may call others."""
 
 
@@ -134,13 +134,14 @@ class GraphLowering(ExpressionLowering):
     def define(self, statement: Statement, notes: Notes) -> None:
         match statement:
             case Weight(name=name):
-                array = first_value(self.source, self.setting.folder, statement, self.scope)
                 full = self.full_name(name.text)
+                array = first_value(self.source, self.setting.folder, statement, self.scope, full)
                 self.scope.define(name, self.writer.add_initializer(full, array))
                 self.locate(full, name.span)
             case Constant(name=name):
-                array = first_value(self.source, self.setting.folder, statement, self.scope)
-                value = self.constant(array, self.full_name(name.text), name.span)
+                full = self.full_name(name.text)
+                array = first_value(self.source, self.setting.folder, statement, self.scope, full)
+                value = self.constant(array, full, name.span)
                 self.scope.define(name, value)
                 self.describe(value, notes)
             case Static(name=name):

@@ -25,7 +25,7 @@ from popgraph.builder.dsl.operators import (
 )
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Definition, Setting
-from popgraph.builder.dsl.subscripts import parts_of
+from popgraph.builder.dsl.subscripts import take
 from popgraph.builder.dsl.tree import (
     Argument,
     Binary,
@@ -43,9 +43,10 @@ from popgraph.builder.dsl.tree import (
 )
 from popgraph.dialects.onnx.containers import Graph as GraphOp
 from popgraph.dialects.onnx.op import OnnxOp
-from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program.attributes import Array
+from popgraph.support import dtypes
 from popgraph.support.errors import PopgraphError
 
 _DEEPEST = 200
@@ -181,7 +182,7 @@ class ExpressionLowering(ABC):
                 operands = self.operands(where, [condition, then, otherwise])
                 return self.node("Where", operands, [name or self.step()], expression.span)[0]
             case Index():
-                return self.parts(expression, name)
+                return take(self, expression, name)
             case Branches():
                 self.source.parse_error(
                     expression.span,
@@ -221,37 +222,16 @@ class ExpressionLowering(ABC):
         operator = self.operator(SYMBOLS[symbol], span)
         operands = self.operands(operator, [expression.lhs, expression.rhs])
         if expression.symbol != "!=":
-            return self.node(operator.op_type, operands, [name or self.step()], span)[0]
+            attributes = _how(operator, operands)
+            return self.node(operator.op_type, operands, [name or self.step()], span, attributes)[0]
         equal = self.node("Equal", operands, [self.step()], span)
         return self.node("Not", equal, [name or self.step()], span)[0]
 
-    def parts(self, index: Index, name: str | None) -> SSAValue:
-        """`x[0, 1:-1, ..., _]`."""
-        value = self.value(index.operand)
-        sizes = dims(value.type)
-        parts = parts_of(self.source, index, None if sizes is None else len(sizes), self.fold)
-        span = index.operand.span
-        pending: list[tuple[str, list[Expression | list[int]], dict[str, object]]] = []
-        if parts.slices:
-            axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
-            pending.append(("Slice", [starts, stops, axes, steps], {}))
-        order = sorted(parts.picked, key=lambda one: one[0] if one[0] < 0 else -one[0])
-        pending += [("Gather", [place], {"axis": axis}) for axis, place in order]
-        if parts.new_axes:
-            pending.append(("Unsqueeze", [sorted(parts.new_axes)], {}))
-        if not pending:
-            return self.node("Identity", [value], [name or self.step()], span)[0]
-        for number, (op_type, rest, attributes) in enumerate(pending, 1):
-            operands = [value, *(self.place(one, span) for one in rest)]
-            last = name if number == len(pending) else None
-            value = self.node(op_type, operands, [last or self.step()], span, attributes)[0]
-        return value
-
-    def place(self, where: Expression | list[int], span: Span) -> SSAValue:
-        """A place on an axis, or a list of such, as a value of the graph."""
-        if not isinstance(where, list):
-            return self.value(where)
-        return self.constant(np.array(where, np.int64), self.step(), span)
+    def whole_numbers(self, given: SSAValue | int | list[int], span: Span) -> SSAValue:
+        """A value of the graph; numbers become a constant."""
+        if isinstance(given, SSAValue):
+            return given
+        return self.constant(np.array(given, np.int64), self.step(), span)
 
     def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
         """A node; `names` are those of its results, None for one result on the way."""
@@ -410,6 +390,16 @@ class ExpressionLowering(ABC):
             StringAttr(self.source.filename), IntAttr(span.line), IntAttr(span.column)
         )
         written.location = NameLoc(StringAttr(label), place)
+
+
+def _how(operator: Operator, operands: Sequence[SSAValue | None]) -> dict[str, object]:
+    """Attributes without which an infix operator would not compute what its symbol says."""
+    floats = any(value is not None and _is_float(dtype_of(value)) for value in operands)
+    return {"fmod": 1} if operator.op_type == "Mod" and floats else {}
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype in dtypes.BY_NAME and dtypes.BY_NAME[dtype].is_float
 
 
 def literal_dtype(

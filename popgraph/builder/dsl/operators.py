@@ -68,6 +68,15 @@ class Operator:
     def input_names(self) -> list[str]:
         return [] if self.schema is None else [formal.name for formal in self.schema.inputs]
 
+    @property
+    def since(self) -> int:
+        """The operator set that this version came with; 0 when only its domain knows."""
+        return 0 if self.schema is None else int(self.schema.since_version)
+
+    def takes(self, name: str) -> bool:
+        """Whether it has an input of this name, which older versions may have as an attribute."""
+        return name in self.input_names
+
     def allowed(self, place: int) -> list[str]:
         """The dtypes that the input at `place` may have; none where nothing is known."""
         formal = self._formal(place)
