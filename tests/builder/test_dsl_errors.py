@@ -36,7 +36,8 @@ def test_the_message_is_this_one(
     found = message_of(text)
     if request.config.getoption("--bless", default=False) and found != message:
         written = CASES.read_text()
-        CASES.write_text(written.replace(f"{text}-----\n{message}", f"{text}-----\n{found}"))
+        head = f"===== {name}\n{text}-----\n"
+        CASES.write_text(written.replace(head + message, head + found))
         return
     assert found == message
 

@@ -127,9 +127,9 @@ def test_shapes_that_do_not_fit() -> None:
     error = error_of(bad)
     assert isinstance(error, TypeMismatchError)
     assert str(error) == (
-        "Add-14 does not take inputs (f32[2, 3], f32[2, 4]): Incompatible dimensions\n"
+        "Add-14 does not take inputs (f32[2, 3], f32[2, 4]): 3 and 4 stand at axis -1\n"
         "  at: node 'layer/add' (Add)\n"
-        "  try: compare with the operator's definition in ONNX"
+        "  try: sizes at the same place, counted from the last, are equal or 1"
     )
 
 

@@ -91,8 +91,8 @@ def test_made_up_names_are_new() -> None:
         (
             lambda w: w.add_node("MatMul", ["w", "w"], name="m"),
             "MatMul-13 does not take inputs (f32[4, 5], f32[4, 5]): "
-            "Incompatible dimensions for matrix multiplication\n  at: node 'm' (MatMul)\n"
-            "  try: compare with the operator's definition in ONNX",
+            "5 and 4 are added up together\n  at: node 'm' (MatMul)\n"
+            "  try: the last size of the first factor is the last but one of the second",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1.5}, name="s"),

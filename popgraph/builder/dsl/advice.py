@@ -20,11 +20,11 @@ _CHARACTERS = {
     "'": ("strings stand in double quotes", '`"SAME_UPPER"`'),
     ";": ("a statement ends with its line", "remove the `;`"),
     "^": ("there is no operator `^`", "`**` raises to a power"),
-    "%": ("there is no operator `%`", "`Mod(a, b)`"),
-    "&": ("there is no operator `&`", "`And(a, b)`"),
-    "|": ("there is no operator `|`", "`Or(a, b)`"),
-    "!": ("there is no operator `!`", "`Not(a)`"),
-    "~": ("there is no operator `~`", "`Not(a)`"),
+    "&": ("there is no operator `&`", "`a and b`"),
+    "|": ("there is no operator `|`", "`a or b`; `x |> f` gives a value to a call"),
+    "!": ("there is no operator `!`", "`not a`"),
+    "~": ("there is no operator `~`", "`not a`"),
+    "$": ("there is no operator `$`", ""),
 }
 
 _SHOWN = {
@@ -65,7 +65,7 @@ def explain(error: UnexpectedInput, text: str, source: Source, language: Lark) -
         return None
     what, hint = (
         _wrong_closer(tokens, token)
-        or _advice(error, text, language)
+        or _advice(error, tokens, language)
         or (_expectation(error, language), "")
     )
     source.parse_error(_token_place(token, text), what, hint)
@@ -181,24 +181,42 @@ def _token_place(token: Token, text: str) -> Span:
 
 
 Place = tuple[str, ...]
-"""Where the parser is stuck: the word, its states, and the word that the line begins with."""
+"""Where the parser is stuck: the word, its state, what is open there, how the line begins."""
 
 
-def _places(state: ParserState[int], token: Token, text: str) -> tuple[Place, Place, Place]:
+def _places(
+    state: ParserState[int], token: Token, tokens: list[Token]
+) -> tuple[Place, Place, Place]:
     """How to name a place, from the most to the least exact way."""
-    before, newest = [-1, *state.state_stack][-2:]
-    start = text.split("\n")[(token.line or 1) - 1].split()
-    first = start[0] if start and start[0] in _STATEMENTS else ""
-    known = (token.type, str(newest))
-    return (*known, str(before), first), (*known, str(before)), known
+    line = [one for one in tokens if one.line == token.line and one.type != "_NEWLINE"]
+    first = str(line[0]) if line and line[0] in _STATEMENTS else ""
+    known = (token.type, str(state.state_stack[-1]))
+    opened = _opened(tokens, token)
+    return (*known, opened, first), (*known, opened), known
 
 
-_STATEMENTS = ("weight", "const", "graph", "train", "opset")
+def _opened(tokens: list[Token], stuck: Token) -> str:
+    """Inside of what something stands: a call, a list, an index, parentheses, a block, nothing."""
+    bracket = _innermost(tokens, stuck)
+    if bracket is None or bracket == "{":
+        return str(bracket or "")
+    place = tokens.index(bracket)
+    after_value = place > 0 and tokens[place - 1].type in _ENDS_OF_VALUES
+    return ("call" if bracket == "(" else "index") if after_value else str(bracket)
 
 
-def _advice(error: UnexpectedToken, text: str, language: Lark) -> tuple[str, str] | None:
+_ENDS_OF_VALUES = ("NAME", "QUOTED", "RPAR", "RSQB")
+
+
+_STATEMENTS = (
+    *("weight", "const", "let", "for", "freeze", "graph", "def", "function", "train", "opset"),
+    *("import", "return", "while", "if"),
+)
+
+
+def _advice(error: UnexpectedToken, tokens: list[Token], language: Lark) -> tuple[str, str] | None:
     known = _known(language)
-    for place in _places(error.state, error.token, text):
+    for place in _places(error.state, error.token, tokens):
         if place in known:
             return known[place].what, known[place].hint
     return None
@@ -211,8 +229,12 @@ def _known(language: Lark) -> dict[Place, Advice]:
     for advice in TABLE:
         for example in advice.examples:
             exact, close, rough = stuck(language, example)
-            for place in (rough,) if advice.anywhere else (exact, close):
-                found.setdefault(place, advice)
+            if advice.anywhere:
+                found.setdefault(rough, advice)
+                continue
+            found.setdefault(exact, advice)
+            if not exact[-1]:
+                found.setdefault(close, advice)
     return found
 
 
@@ -221,7 +243,7 @@ def stuck(language: Lark, example: str) -> tuple[Place, Place, Place]:
     try:
         language.parse_interactive(example, start="file").exhaust_lexer()
     except UnexpectedToken as error:
-        return _places(error.state, error.token, example)
+        return _places(error.state, error.token, _tokens(language, example))
     raise AssertionError(f"nothing is wrong with {example!r}")
 
 

@@ -84,6 +84,9 @@ def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
             return OpaqueType(BytesAttr.of(domain), BytesAttr.of(name))
         case "unknown", []:
             return UNKNOWN
+    if literals.is_dtype(type_.kind.text):
+        source.parse_error(type_.span, "a shape stands in square brackets", "`f32[N, 3]`")
+        raise Failed
     hint = KINDS.get(type_.kind.text, f"one of {', '.join(KINDS.values())}, or a tensor")
     source.mismatch(type_.span, f"there is no type `{type_.kind.text}` of these parts", hint)
     raise Failed
@@ -94,8 +97,8 @@ def _dim(source: Source, dim: Expression, scope: Scope) -> Dim:
     match found:
         case Number(value=int() as size) if 0 <= size <= _LARGEST:
             return size
-        case Number():
-            source.mismatch(found.span, f"a dimension of {found.value} is too large")
+        case Number(value=int() as size) if size > _LARGEST:
+            source.mismatch(found.span, f"a dimension of {size} is too large")
         case Name():
             return scope.dim(found.text)
         case Unknown():
@@ -103,8 +106,8 @@ def _dim(source: Source, dim: Expression, scope: Scope) -> Dim:
         case _:
             source.mismatch(
                 found.span,
-                "a dimension is a number, a name, or computed from what is known",
-                "`f32[N, 3]`, `f32[?, 4 * width]`",
+                "a dimension is a whole number, a name or `?`",
+                "`f32[N, 3]`, `f32[N, 4 * width]`; `?` is one that nothing is known about",
             )
     raise Failed
 

@@ -33,6 +33,8 @@ class Document:
     weights: WeightStore
     trainings: dict[str, TrainingSection]
     """By the name of the graph that is trained."""
+    warnings: tuple[ParseError, ...] = ()
+    """What is not wrong, but hardly meant, such as a weight that nothing uses."""
 
     @property
     def module(self) -> ModuleOp:
@@ -70,7 +72,7 @@ def _parse(source: Source) -> Document:
     trainings = _trainings(setting, file)
     source.raise_mistakes()
     graphs = {name: _module(file, graph, lowered[name]) for name, graph in named.items()}
-    return Document(graphs, setting.store, trainings)
+    return Document(graphs, setting.store, trainings, tuple(source.warnings()))
 
 
 def load(path: str | Path) -> Document:

@@ -77,12 +77,19 @@ class GraphLowering(ExpressionLowering):
             try:
                 self.scope.check_new(parameter.name)
                 type_: Attribute = UNKNOWN
+                if parameter.type is None and self.writer.parent is None and self.writer.typed:
+                    self.source.parse_error(
+                        parameter.name.span,
+                        "an input needs a type",
+                        "`x: f32[N, 3]`; `x: f32` is a scalar, `x: f32[...]` has any shape",
+                    )
+                    raise Failed
                 if parameter.type is not None:
                     type_ = declared_type(self.source, parameter.type, self.scope)
                 value = self.writer.add_input(parameter.name.text, type_)
             except Failed:
                 pass
-            self.scope.define(parameter.name, value)
+            self.scope.define(parameter.name, value, "input")
 
     def statements(self, statements: Sequence[Statement]) -> None:
         self.scope.announce(statements)
@@ -136,16 +143,16 @@ class GraphLowering(ExpressionLowering):
             case Weight(name=name):
                 full = self.full_name(name.text)
                 array = first_value(self.source, self.setting.folder, statement, self.scope, full)
-                self.scope.define(name, self.writer.add_initializer(full, array))
+                self.scope.define(name, self.writer.add_initializer(full, array), "weight")
                 self.locate(full, name.span)
             case Constant(name=name):
                 full = self.full_name(name.text)
                 array = first_value(self.source, self.setting.folder, statement, self.scope, full)
                 value = self.constant(array, full, name.span)
-                self.scope.define(name, value)
+                self.scope.define(name, value, "constant")
                 self.describe(value, notes)
             case Static(name=name):
-                self.scope.define(name, self.known(statement.value))
+                self.scope.define(name, self.known(statement.value), "name")
             case Assignment():
                 self.assignment(statement, notes)
 
@@ -176,7 +183,7 @@ class GraphLowering(ExpressionLowering):
             if target.type is not None:
                 check_declared(self.source, target.name.text, target.type, value, self.scope)
                 self.infos.append(ValueInfoAttr.of(self.writer.name_of(value), value.type))
-            self.scope.define(target.name, value)
+            self.scope.define(target.name, value, "value")
 
     def describe(self, value: SSAValue, notes: Notes) -> None:
         """Writes on the node of a result what is said about it alone."""

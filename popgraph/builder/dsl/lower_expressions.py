@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
@@ -19,6 +20,7 @@ from popgraph.builder.dsl.operators import (
     GRAPHCORE,
     SYMBOLS,
     Operator,
+    is_operator,
     newest,
     operator_of,
     sort_arguments,
@@ -239,6 +241,7 @@ class ExpressionLowering(ABC):
         template = self.setting.template(call.path)
         if template is not None:
             return self.expand(template, call, names)
+        self.check_spelling(call.path)
         operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.functions)
         arguments = sort_arguments(self.source, operator, call)
         failed = False
@@ -267,6 +270,17 @@ class ExpressionLowering(ABC):
             operator.domain,
             types,
         )
+
+    def check_spelling(self, path: Path) -> None:
+        """Fails at what is no operator, but almost the name of a `def`."""
+        if len(path.parts) > 1 or is_operator(path.text):
+            return
+        close = get_close_matches(path.text, self.setting.definitions, 1, 0.7)
+        if close:
+            self.source.parse_error(
+                path.span, f"there is no `{path.text}`", f"did you mean `{close[0]}`?"
+            )
+            raise Failed
 
     def resolved(self, call: Call) -> Call:
         """The call with the operator that a parameter such as `activation` stands for."""

@@ -40,6 +40,122 @@ _OPERATORS = ("+", "-", "*", "/", "@", "**", "<", "==")
 
 TABLE: tuple[Advice, ...] = (
     Advice(
+        "there is no `return`",
+        "the head says what a graph gives: `graph g(x: f32) -> y { y = ... }`",
+        (*_in_graph("return x", "return\n", "return (", "return 1"), "def f(x) -> y {\nreturn x"),
+    ),
+    Advice(
+        "an `if` with blocks stands after `=`",
+        "`y = if c { y = a } else { y = b }`",
+        (*_in_graph("if", "y = x\nif"), "def f(x) -> y {\nif", "def f(x) -> y {\nfor i in x {\nif"),
+    ),
+    Advice(
+        "an `if` with blocks needs an `else`",
+        "`y = if c { y = a } else { y = b }`, with `else` on the line of the `}`",
+        _in_graph("y = if c {\ny = a\n}\n", "y = if c {\ny = a\n} }", "(y, z) = if c { }\n"),
+    ),
+    Advice(
+        "there is no `while`",
+        "`for i in 0..12 { ... }` repeats statements, `Loop(...)` repeats when the graph runs",
+        (*_in_graph("while x", "while (", "y = x\nwhile x"), "while x"),
+    ),
+    Advice(
+        "a `for` goes through a range or a list",
+        "`for i in 0..12 { ... }`, `for (c, stride) in [[64, 1], [128, 2]] { ... }`",
+        _in_graph(
+            "for i =",
+            "for i {",
+            "for i 0",
+            "for i, j",
+            "for {",
+            "for 0",
+            "for i\n",
+            "for i in {",
+            "for i in\n",
+            "for (i, j) {",
+            "for (i, j) =",
+        ),
+    ),
+    Advice(
+        "the body of the `for` is missing",
+        "`for i in 0..12 { ... }`, with `{` on the same line",
+        _in_graph("for i in 0..3\n", "for i in [1]\n", "for i in a\n", "for i in 0..a\n"),
+    ),
+    Advice(
+        "a range has two ends",
+        "`0..12` goes from 0 to 11",
+        _in_graph("for i in 0.. {", "for i in ..", "for i in 0..\n"),
+    ),
+    Advice(
+        "`let` is `let name = expression`",
+        "`let width = 64` names what is known before the graph runs",
+        ("let\n", "let x\n", "let x:", "let =", "let 1", *_in_graph("let x\n", "let x:", "let =")),
+    ),
+    Advice(
+        "a `def` has a name, parameters and results",
+        "`def dense(x: f32[N, inputs], outputs) -> y { ... }`",
+        (
+            "def\n",
+            "def (",
+            "def f {",
+            "def f\n",
+            "def f ->",
+            "def f() {",
+            "def f()\n",
+            "def f():",
+            "def f(x) -> {",
+            "def f(x) ->\n",
+            "def f(x) -> y\n",
+            "def f(x):",
+        ),
+    ),
+    Advice(
+        "an import names a file",
+        '`import "layers.pgraph"`, `import "layers.pgraph" (dense, attention)`',
+        ("import\n", "import layers", "import (", 'import "a" b', 'import "a" ()'),
+    ),
+    Advice(
+        "`freeze` names weights",
+        '`freeze embedding, "layer0/*"`',
+        _in_graph("freeze\n", "freeze 1"),
+    ),
+    Advice(
+        "an annotation is a word after `@`",
+        '`@ipu(1)`, `@name("conv1")`, before what it is about',
+        ("@\n", "@1", '@"a"', *_in_graph("@\n", "@1", '@"a"', "@ =")),
+    ),
+    Advice(
+        "a statement gives a name to a value once",
+        "`y = x + 1`: there is no `+=`, and every value has a name of its own",
+        _in_graph(*(f"x {symbol}" for symbol in ("+", "-", "*", "/", "@", "**", "%"))),
+    ),
+    Advice(
+        "an index is missing",
+        "`x[0]`, `x[:, 1:-1]`, `x[..., 0]`",
+        _in_graph("y = x[]", "y = x[,", "y = x[0,,"),
+        anywhere=True,
+    ),
+    Advice(
+        "subscripts are separated by commas",
+        "`x[0, 1:-1]`",
+        tuple(
+            f"{_HEAD}y = x[{before} {word}"
+            for before in ("a", "1", "1:2", "1, a", "...", "_")
+            for word in ("a", "1", '"a"')
+        ),
+    ),
+    Advice(
+        "`else` is missing",
+        "`a if c else b`",
+        _in_graph("y = a if c\n", "y = f(a if c)", "y = f(a if c,", "y = a if c + d\n"),
+    ),
+    Advice(
+        "after `|>` stands what the value goes to",
+        "`x |> Relu |> Conv(w)`",
+        _in_graph("y = x |>\n", "y = f(x |>)", "y = x |> |>"),
+        anywhere=True,
+    ),
+    Advice(
         "statements stand inside a graph",
         "`graph name(x: f32[N, 3]) -> y { ... }` around them",
         ("y = x", "weight w", "const c", "(y, z) = x", "`y` = x"),
@@ -50,11 +166,6 @@ TABLE: tuple[Advice, ...] = (
         "a graph lists its inputs in parentheses",
         "`graph name(x: f32[N, 3]) -> y { ... }`, or `()` when there are none",
         ("graph g {", "graph g ->", "graph g\n"),
-    ),
-    Advice(
-        "an input needs a type",
-        "`x: f32[N, 3]`; `x: f32` is a scalar, `x: f32[...]` has any shape",
-        ("graph g(x)", "graph g(x,", "train (x)", "train (x,"),
     ),
     Advice(
         "a graph must say what it gives",
@@ -132,31 +243,17 @@ TABLE: tuple[Advice, ...] = (
         "a shape stands in square brackets",
         "`f32[N, 3]`",
         (
-            *_in_graph("y: f32(", "y: f32 <", "weight w: f32("),
-            "graph g(x: f32(",
+            *_in_graph("y: f32(2", "y: f32 <", "weight w: f32(2", "weight w: f32(N, 3"),
+            "graph g(x: f32(2",
+            "graph g(x: f32(N, 3",
             "graph g(x: f32 <",
         ),
-    ),
-    Advice(
-        "a dimension is a number, a name or `?`",
-        "`f32[N, 3]`; `?` is one that nothing is known about",
-        (
-            "graph g(x: f32[-",
-            "graph g(x: f32[2, -",
-            "graph g(x: f32[1.5",
-            'graph g(x: f32["N"',
-            "graph g(x: f32[2, 1.5",
-            "graph g(x: f32[*",
-        ),
-        anywhere=True,
     ),
     Advice(
         "dimensions are separated by commas",
         "`f32[N, 3]`",
         tuple(
-            f"graph g(x: f32[{dim} {word}"
-            for dim in ("2", "N", "?", "2, 3")
-            for word in ("2", "N", "*")
+            f"graph g(x: f32[{dim} {word}" for dim in ("2", "N", "?", "2, 3") for word in ("2", "N")
         ),
         anywhere=True,
     ),
@@ -207,7 +304,7 @@ TABLE: tuple[Advice, ...] = (
             f"{_HEAD}y = f({before}{expression} {word}"
             for before in ("", "k=", "a, ")
             for expression in _EXPRESSIONS
-            for word in ("a", "1", "1.5", "[", '"a"', "true")
+            for word in ("a", "1", "1.5", '"a"', "true")
         ),
     ),
     Advice(
@@ -216,7 +313,7 @@ TABLE: tuple[Advice, ...] = (
         tuple(
             f"{_HEAD}y = [{expression} {word}"
             for expression in _EXPRESSIONS
-            for word in ("a", "1", "1.5", "[", '"a"')
+            for word in ("a", "1", "1.5", '"a"')
         ),
     ),
     Advice(
@@ -224,7 +321,7 @@ TABLE: tuple[Advice, ...] = (
         "a statement ends with its line; `@` multiplies matrices, `*` elements",
         tuple(
             sample
-            for word in ("a", "1", "1.5", '"a"', "[", "weight", "const", "true")
+            for word in ("a", "1", "1.5", '"a"', "weight", "const", "true")
             for sample in _after_expressions(word, *_VALUE_FRAMES)
         ),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from xdsl.ir import SSAValue
@@ -48,7 +48,6 @@ class Scope:
         self._meanings: dict[str, Meaning] = {}
         self._defined: dict[str, Span] = {}
         self._coming: dict[str, Span] = {}
-        self._used: set[str] = set()
 
     def announce(self, statements: Iterable[Statement]) -> None:
         """Notes which names will be defined, and where."""
@@ -80,14 +79,20 @@ class Scope:
             scope = scope.parent
         return self
 
-    def define(self, name: Name, meaning: Meaning) -> None:
-        """Gives a name its meaning; None if there is none because its statement failed."""
+    def define(self, name: Name, meaning: Meaning, kind: str = "") -> None:
+        """
+        Gives a name its meaning; None if there is none because its statement failed.
+
+        With a `kind`, such as "weight", it is a mistake if nothing ever uses the name.
+        """
         scope = self
         while name.text not in scope._meanings and scope.carries and scope.parent is not None:
             scope = scope.parent
         home = scope if name.text in scope._meanings else self
         home._meanings[name.text] = meaning
-        home._defined.setdefault(name.text, name.span)
+        home._defined[name.text] = name.span
+        if kind and meaning is not None:
+            self.source.defined[name.span] = (name.text, kind)
 
     def check_new(self, name: Name) -> None:
         """Fails if the name has been defined before."""
@@ -121,7 +126,7 @@ class Scope:
         if name.text not in home._meanings:
             self.source.parse_error(name.span, *self._unknown(name))
             raise Failed
-        home._used.add(name.text)
+        self.source.used.add(home._defined[name.text])
         meaning = home._meanings[name.text]
         if meaning is None:
             raise Failed
@@ -133,7 +138,7 @@ class Scope:
         meaning = home._meanings.get(name)
         if meaning is None or isinstance(meaning, SSAValue):
             return None
-        home._used.add(name)
+        self.source.used.add(home._defined[name])
         return meaning
 
     def dim(self, name: str) -> Dim:
@@ -144,16 +149,6 @@ class Scope:
                 return scope.dims[name]
             scope = scope.parent
         return name
-
-    def unused(self) -> Iterator[Name]:
-        """The names of this scope that nothing uses, in the order of the text."""
-        for name, span in self._defined.items():
-            if name not in self._used and self._meanings[name] is not None:
-                yield Name(span, name)
-
-    def use(self, name: str) -> None:
-        """Notes that a name is used, without asking what it means."""
-        self._home(name)._used.add(name)
 
     def closest(self, name: str) -> str:
         """The known name that looks most like this one; empty when none does."""
@@ -173,9 +168,13 @@ class Scope:
             )
         if place is not None:
             return f"`{name.text}` is used in its own definition", "give the result another name"
-        close = self.closest(name.text)
+        close = _OF_PYTHON.get(name.text) or self.closest(name.text)
         hint = f"did you mean `{close}`?" if close else "define it in a line before this one"
         return f"there is no value `{name.text}`", hint
+
+
+_OF_PYTHON = {"True": "true", "False": "false", "None": "_"}
+"""Words of Python, and how they are written here."""
 
 
 def defined_by(statement: Statement) -> list[Name]:

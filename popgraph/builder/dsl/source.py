@@ -16,6 +16,10 @@ class Source:
     text: str
     filename: str
     mistakes: list[tuple[Span, PopgraphError]] = field(default_factory=list)
+    defined: dict[Span, tuple[str, str]] = field(default_factory=dict)
+    """Names that something should use, where they are defined, and of which kind they are."""
+    used: set[Span] = field(default_factory=set)
+    """Where names are defined that something uses."""
 
     def where(self, span: Span) -> str:
         """`file:line:column`, the line, and a caret under what is meant."""
@@ -47,6 +51,15 @@ class Source:
         kind = TypeMismatchError if isinstance(error, TypeMismatchError) else ParseError
         self.mistakes.append((span, kind(error.what, self.where(span), error.hint)))
 
+    def warnings(self) -> list[ParseError]:
+        """What is not wrong, but hardly meant: names that nothing uses."""
+        unused = [one for one in self.defined.items() if one[0] not in self.used]
+        unused.sort(key=lambda one: (one[0].line, one[0].column))
+        return [
+            ParseError(f"nothing uses the {kind} `{name}`", self.where(span), _UNUSED[kind])
+            for span, (name, kind) in unused
+        ]
+
     def raise_mistakes(self) -> None:
         """Raises what was noted, in the order of the text."""
         ordered = sorted(self.mistakes, key=lambda noted: (noted[0].line, noted[0].column))
@@ -55,6 +68,17 @@ class Source:
             raise errors[0]
         if errors:
             raise ErrorGroup(errors)
+
+
+_UNUSED = {
+    "value": "remove it, or make it an output",
+    "weight": "remove it, or use it",
+    "constant": "remove it, or use it",
+    "input": "remove it, or use it",
+    "parameter": "remove it, or use it",
+    "name": "remove it, or use it",
+}
+"""Kinds of names, and what to do about one that nothing uses."""
 
 
 def _without_repeats(errors: Iterable[PopgraphError]) -> Iterable[PopgraphError]:

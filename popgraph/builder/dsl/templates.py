@@ -39,7 +39,8 @@ def bind(caller: ExpressionLowering, definition: Definition, call: Call, scope: 
     failed = False
     for formal in template.formals:
         try:
-            scope.define(formal.name, _meaning(caller, definition, formal, given, scope, call))
+            meaning = _meaning(caller, definition, formal, given, scope, call)
+            scope.define(formal.name, meaning, "parameter")
         except Failed:
             failed = True
     if failed:

@@ -19,6 +19,7 @@ from xdsl.traits import Pure
 from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function, Graph, Initializer
 from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.disagreement import Disagreement, disagreement, overlooked
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
 from popgraph.dialects.onnx.op import SchemaOp
@@ -142,6 +143,8 @@ class Inference:
             same = erased(type_) == erased(result.type)
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
             self._forget(result)
+        if overlooked(op):
+            raise _mismatch(op, "")
         self._follow(op)
 
     def _forget(self, value: SSAValue) -> None:
@@ -387,8 +390,11 @@ def _mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
     inputs = ", ".join(
         "-" if value is None else describe(value.type) for value in op.input_values()
     )
+    known = disagreement(op) or Disagreement(
+        message.strip(), "compare with the operator's definition in ONNX"
+    )
     return TypeMismatchError(
-        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {message.strip()}",
+        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {known.what}",
         op.where(),
-        "compare with the operator's definition in ONNX",
+        known.hint,
     )
