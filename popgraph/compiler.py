@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -47,10 +47,13 @@ SPECIALISATIONS = 8
 """How many shape signatures of one model are kept compiled (the least recently used goes)."""
 
 
-def load(model: Model, *, mapped: bool = False) -> tuple[ModuleOp, Compilation]:
+def load(
+    model: Model, *, mapped: bool = False, search: Iterable[str] = ()
+) -> tuple[ModuleOp, Compilation]:
     """
     The model as a module of the level it was written at, and the weights that belong to it.
 
+    `search` are folders in which a `.pgraph` text looks for what it imports.
     If `mapped`, weights may be parts of the model's file, to be used before anybody writes to it.
     """
     compilation = Compilation()
@@ -60,7 +63,7 @@ def load(model: Model, *, mapped: bool = False) -> tuple[ModuleOp, Compilation]:
         case Builder():
             return model.module(), Compilation(model.weights)
         case str() | Path() if Path(model).suffix == ".pgraph":
-            document = dsl.load(Path(model))
+            document = dsl.load(Path(model), search)
             return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".mlir":
             return parse_ir(_text(Path(model)), compilation, str(model)), compilation
@@ -281,8 +284,9 @@ def compile(
 ) -> Runner:
     """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
     check_backend(backend, threads)
+    chosen = options or Options()
     with without_collection():
-        module, compilation = load(model, mapped=True)
-    made = runner(module, compilation, options or Options(), backend, threads)
+        module, compilation = load(model, mapped=True, search=chosen.search)
+    made = runner(module, compilation, chosen, backend, threads)
     remember(model, options, made.static, compilation.weights.files)
     return made

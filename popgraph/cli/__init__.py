@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -31,6 +35,12 @@ COMMANDS = (
 )
 """One module each, in the order in which `--help` lists them."""
 
+NO_MODEL = ("passes", "ops", "doctor")
+"""Commands that read no model."""
+
+SEARCH_PATH = "POPGRAPH_PATH"
+"""As in `popgraph.builder.dsl.imports`, which would take a while to import."""
+
 ABOUT = """
 Compile ONNX and .pgraph models to C, run them, train them, and look at every step between.
 
@@ -46,6 +56,7 @@ First steps:
 \b
 Models are .onnx files, .pgraph texts and .mlir files (IR of any level).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
+POPGRAPH_PATH=lib:more (or -I lib) is where texts look for what they import.
 POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.
 
 Exit codes: 0 all is well, 1 the model or the data is wrong, 2 the command is.
@@ -79,6 +90,48 @@ class Commands(TyperGroup):
                 )
             )
         raise typer.Exit(1)
+
+
+Folders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-I",
+        metavar="FOLDER",
+        help="Where a .pgraph text's imports are looked for (may be given again).",
+    ),
+]
+
+
+def _reading_models(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the option that tells where a text's imports are."""
+
+    @wraps(command)
+    def with_folders(*args: Any, folders: Folders = None, **named: Any) -> None:
+        with _searching(folders or ()):
+            command(*args, **named)
+
+    hints = {**get_type_hints(command, include_extras=True), "folders": Folders}
+    own = inspect.signature(with_folders, follow_wrapped=False).parameters["folders"]
+    parameters = [*inspect.signature(command).parameters.values(), own]
+    typed = [one.replace(annotation=hints[one.name]) for one in parameters]
+    with_folders.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
+    with_folders.__annotations__ = hints
+    return with_folders
+
+
+@contextmanager
+def _searching(folders: Sequence[str]) -> Iterator[None]:
+    """Puts folders before those of the environment while a command runs."""
+    before = os.environ.get(SEARCH_PATH)
+    if folders:
+        os.environ[SEARCH_PATH] = os.pathsep.join(filter(None, [*folders, before]))
+    try:
+        yield
+    finally:
+        if folders:
+            del os.environ[SEARCH_PATH]
+        if before is not None:
+            os.environ[SEARCH_PATH] = before
 
 
 def _is_typers(error: Exception) -> bool:
@@ -120,7 +173,7 @@ def _callback(
 def _add_commands() -> None:
     for name in COMMANDS:
         function = import_module(f"popgraph.cli.{name}").command
-        app.command(name)(function)
+        app.command(name)(function if name in NO_MODEL else _reading_models(function))
 
 
 _callback.__doc__ = ABOUT

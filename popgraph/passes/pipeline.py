@@ -68,6 +68,8 @@ class Options:
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()
     """Names of passes to leave out; only those marked optional can be."""
+    search: tuple[str, ...] = ()
+    """Folders in which a `.pgraph` text looks for what it imports."""
 
 
 @dataclass(frozen=True)

@@ -252,6 +252,18 @@ def test_run_computes_what_the_text_says(folder: Path, backend: str) -> None:
     np.testing.assert_allclose(np.load(output), mlp(x), atol=1e-5)
 
 
+def test_imports_are_looked_for_in_the_folders_of_the_option(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    layers = "def f(x: f32[...]) -> y {\n y = Relu(x)\n}"
+    (tmp_path / "lib" / "layers.pgraph").write_text(layers)
+    path = tmp_path / "m.pgraph"
+    path.write_text('import "layers.pgraph"\ngraph g(x: f32[2]) -> y {\n y = f(x)\n}')
+    before = dict(os.environ)
+    assert "y: float32[2]" in call("run", path, "--random", "-I", tmp_path / "lib").output
+    assert dict(os.environ) == before
+    assert "there is no file 'layers.pgraph'" in call("run", path, "--random", code=1).output
+
+
 def test_run_makes_up_inputs_that_a_seed_repeats() -> None:
     first = call("run", MLP, "--random", "--dim", "N=2").stdout
     assert first.startswith("y: float32[2, 10]\n[[")

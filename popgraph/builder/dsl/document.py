@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.dsl.definitions import settle
+from popgraph.builder.dsl.imports import folders
 from popgraph.builder.dsl.lower import GraphLowering, lower_graph
-from popgraph.builder.dsl.operators import newest
+from popgraph.builder.dsl.opset_versions import opset_versions
 from popgraph.builder.dsl.parser import parse_expression, parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
@@ -20,7 +22,7 @@ from popgraph.builder.dsl.training import (
     lower_training,
     optimizer_call,
 )
-from popgraph.builder.dsl.tree import File, Graph, Opset, Span, Train
+from popgraph.builder.dsl.tree import File, Graph, Span, Train
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ParseError
 
@@ -47,24 +49,32 @@ class Document:
         return self.trainings.get(next(iter(self.graphs)))
 
 
-def parse(text: str, filename: str = "<text>") -> Document:
+def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Document:
     """
     The document that a text means.
 
     Raises ParseError or TypeMismatchError, or an ErrorGroup of them: every mistake at once.
-    Weights that the text loads are looked for beside `filename`.
+    Weights that the text loads are looked for beside `filename`; texts that it imports there, in
+    the folders of `search` and in those of the environment's POPGRAPH_PATH.
     """
     try:
-        return _parse(Source(text, filename))
+        return _parse(Source(text, filename), folders(search))
     except RecursionError as error:
         raise ParseError(
             "this text is nested too deeply", filename, "give parts of it a name"
         ) from error
 
 
-def _parse(source: Source) -> Document:
+def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     file = parse_file(source)
-    setting = Setting(source, opset_versions(source, file.opsets), WeightStore(), Scope(source))
+    setting = Setting(
+        source,
+        opset_versions(source, file.opsets),
+        WeightStore(),
+        Scope(source),
+        search=search,
+        reading=(Path(source.filename).resolve(),),
+    )
     settle(setting, file)
     _check_graphs(source, file)
     named = {graph.name.text: graph for graph in file.graphs if graph.name}
@@ -75,15 +85,15 @@ def _parse(source: Source) -> Document:
     return Document(graphs, setting.store, trainings, tuple(source.warnings()))
 
 
-def load(path: str | Path) -> Document:
-    """The document of a file."""
+def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
+    """The document of a file; see `parse`."""
     try:
         text = Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise ParseError("this is no UTF-8 text", str(path), "save the file as UTF-8") from error
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror}", str(path)) from error
-    return parse(text, str(path))
+    return parse(text, str(path), search)
 
 
 def parse_optimizer(text: str) -> OptimizerCall:
@@ -94,24 +104,6 @@ def parse_optimizer(text: str) -> OptimizerCall:
     except Failed:
         source.raise_mistakes()
         raise
-
-
-def opset_versions(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
-    """The versions that the text declares, the newest ones for the domains that it does not."""
-    versions: dict[str, int] = {}
-    for opset in opsets:
-        domain = "" if opset.domain == "ai.onnx" else opset.domain
-        if domain in versions:
-            source.parse_error(opset.span, f"the opset of `{domain or 'ai.onnx'}` is given twice")
-        latest = newest().get(domain)
-        if latest is not None and not 1 <= opset.version <= latest:
-            source.parse_error(
-                opset.span,
-                f"`{domain or 'ai.onnx'}` has no opset {opset.version}",
-                f"the installed onnx package knows 1 to {latest}",
-            )
-        versions[domain] = opset.version
-    return {"": newest()[""]} | versions
 
 
 def _check_graphs(source: Source, file: File) -> None:

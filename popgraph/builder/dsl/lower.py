@@ -35,6 +35,7 @@ from popgraph.builder.dsl.tree import (
     Statement,
     Static,
     Target,
+    Template,
     Truth,
     Weight,
 )
@@ -362,19 +363,20 @@ class GraphLowering(ExpressionLowering):
         template = definition.template
         if self.calls >= MOST_CALLS:
             self.source.parse_error(
-                call.path.span, f"`{call.path.text}` calls itself without an end"
+                call.path.span, f"`{template.name.text}` calls itself without an end"
             )
             raise Failed
         if names is not None and len(names) > len(template.outputs):
             count = len(template.outputs)
             results = "one result" if count == 1 else f"{count} results"
             self.source.parse_error(
-                call.path.span, f"`{call.path.text}` has {results}, not {len(names)}"
+                call.path.span, f"`{template.name.text}` has {results}, not {len(names)}"
             )
             raise Failed
-        setting = replace(definition.setting, opsets=self.setting.opsets)
-        scope = Scope(setting.source, setting.scope)
-        bind(self, definition, call, scope)
+        scope = Scope(definition.setting.source, definition.setting.scope)
+        passed = bind(self, definition, call, scope)
+        known = {**definition.setting.definitions, **passed}
+        setting = replace(definition.setting, opsets=self.setting.opsets, definitions=known)
         inner = GraphLowering(setting, self.writer, scope, self.calls + 1)
         given = [self.step()] if names is None else names
         inner.prefix = self.label(template.name.text, names) + "/"
@@ -382,6 +384,13 @@ class GraphLowering(ExpressionLowering):
         for target, name in zip(template.outputs, given, strict=False):
             if isinstance(target.name, Name) and name:
                 inner.renamed[target.name.text] = name
+        with self.source.calling(call.path.span):
+            return self.written_out(inner, template, given)
+
+    def written_out(
+        self, inner: GraphLowering, template: Template, given: Sequence[str]
+    ) -> list[SSAValue]:
+        """The results of a template that are wanted, of which `given` are the names."""
         inner.statements(template.body.statements)
         self.infos += inner.infos
         return [

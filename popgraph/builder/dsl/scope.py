@@ -66,6 +66,10 @@ class Scope:
         """Whether this scope, and not one around it, has given the name a meaning."""
         return name in self._meanings
 
+    def names(self) -> list[Name]:
+        """What this scope, and not one around it, has given a meaning."""
+        return [Name(span, name) for name, span in self._defined.items() if self._meanings[name]]
+
     def place(self, name: str) -> Span:
         """Where a name is defined."""
         return self._home(name)._defined[name]

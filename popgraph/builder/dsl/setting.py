@@ -21,6 +21,12 @@ class Definition:
     template: tree.Template
     setting: Setting
 
+    @property
+    def full_name(self) -> str:
+        """A name that no other template has, and no text can say."""
+        span = self.template.name.span
+        return f"\n{self.setting.source.filename}:{span.line}:{self.template.name.text}"
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -28,7 +34,9 @@ class Setting:
     What all graphs of one file share.
 
     `scope` holds what stands outside of graphs. `definitions` are the templates that can be
-    called; those of this file are added while it is read.
+    called; those of this file are added while it is read. `search` are folders with texts to
+    import, `files` those that were imported already, `reading` those that are being read now,
+    from the outermost in. `borrowed` are the names of the scope that come from other files.
     """
 
     source: Source
@@ -38,6 +46,9 @@ class Setting:
     definitions: dict[str, Definition] = field(default_factory=dict)
     functions: dict[FunctionKey, Function] = field(default_factory=dict)
     search: tuple[Path, ...] = ()
+    files: dict[Path, Setting] = field(default_factory=dict)
+    reading: tuple[Path, ...] = ()
+    borrowed: set[str] = field(default_factory=set)
 
     @property
     def folder(self) -> Path:

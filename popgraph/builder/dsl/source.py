@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from popgraph.builder.dsl.tree import Span
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
+_MOST_CALLS = 4
+"""Of so many calls around a mistake the place is shown."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """An error, and where it stands: the number of the file, line and column."""
+
+    order: tuple[int, int, int]
+    place: str
+    error: PopgraphError
+
+
+@dataclass
+class Report:
+    """What texts that belong together share: one imports the other."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    """The places of the calls whose templates are being written out, the innermost last."""
+
 
 @dataclass
 class Source:
-    """One text, its name, and the mistakes found in it so far."""
+    """One text, its name, and the mistakes found so far in it and in what belongs to it."""
 
     text: str
     filename: str
-    mistakes: list[tuple[Span, PopgraphError]] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
     defined: dict[Span, tuple[str, str]] = field(default_factory=dict)
     """Names that something should use, where they are defined, and of which kind they are."""
     used: set[Span] = field(default_factory=set)
     """Where names are defined that something uses."""
+
+    def __post_init__(self) -> None:
+        self._number = len(self.report.files)
+        self.report.files.append(self.filename)
+
+    @property
+    def mistakes(self) -> list[Mistake]:
+        return self.report.mistakes
+
+    def imported(self, text: str, filename: str) -> Source:
+        """Another text, whose mistakes are told together with those of this one."""
+        return Source(text, filename, self.report)
 
     def where(self, span: Span) -> str:
         """`file:line:column`, the line, and a caret under what is meant."""
@@ -38,18 +73,41 @@ class Source:
             f"{'':>6} | {' ' * start}{marks}"
         )
 
+    @contextmanager
+    def calling(self, span: Span) -> Iterator[None]:
+        """What is noted inside is a mistake in the template that is called at `span`."""
+        self.report.calls.append(self.where(span))
+        try:
+            yield
+        finally:
+            self.report.calls.pop()
+
     def parse_error(self, span: Span, what: str, hint: str = "") -> None:
         """Notes that the text is not well formed here."""
-        self.mistakes.append((span, ParseError(what, self.where(span), hint)))
+        self._add(span, ParseError, what, hint)
 
     def mismatch(self, span: Span, what: str, hint: str = "") -> None:
         """Notes that a shape or an element type does not fit here."""
-        self.mistakes.append((span, TypeMismatchError(what, self.where(span), hint)))
+        self._add(span, TypeMismatchError, what, hint)
 
     def note(self, span: Span, error: PopgraphError) -> None:
         """Notes what another part of the system says about what stands here."""
         kind = TypeMismatchError if isinstance(error, TypeMismatchError) else ParseError
-        self.mistakes.append((span, kind(error.what, self.where(span), error.hint)))
+        self._add(span, kind, error.what, error.hint)
+
+    def _add(self, span: Span, kind: type[PopgraphError], what: str, hint: str) -> None:
+        place = self.where(span)
+        error = kind(what, place + self._called(), hint)
+        order = (self._number, span.line, span.column)
+        self.mistakes.append(Mistake(order, place, error))
+
+    def _called(self) -> str:
+        """From where the template that has the mistake was called, from the inside out."""
+        calls = list(dict.fromkeys(self.report.calls[::-1]))
+        if len(calls) > _MOST_CALLS:
+            half = _MOST_CALLS // 2
+            calls = [*calls[:half], "...", *calls[-half:]]
+        return "".join(f"\n  called in {place}" for place in calls)
 
     def warnings(self) -> list[ParseError]:
         """What is not wrong, but hardly meant: names that nothing uses."""
@@ -61,9 +119,12 @@ class Source:
         ]
 
     def raise_mistakes(self) -> None:
-        """Raises what was noted, in the order of the text."""
-        ordered = sorted(self.mistakes, key=lambda noted: (noted[0].line, noted[0].column))
-        errors = list(_without_repeats(error for _, error in ordered))
+        """Raises what was noted, in the order of the text; of every call of a template once."""
+        noted = sorted(self.mistakes, key=lambda one: one.order)
+        kept: dict[tuple[str, str, str], PopgraphError] = {}
+        for one in noted:
+            kept.setdefault((one.place, one.error.what, one.error.hint), one.error)
+        errors = list(kept.values())
         if len(errors) == 1:
             raise errors[0]
         if errors:
@@ -79,7 +140,3 @@ _UNUSED = {
     "name": "remove it, or use it",
 }
 """Kinds of names, and what to do about one that nothing uses."""
-
-
-def _without_repeats(errors: Iterable[PopgraphError]) -> Iterable[PopgraphError]:
-    return {str(error): error for error in errors}.values()

@@ -32,19 +32,32 @@ if TYPE_CHECKING:
     from popgraph.builder.dsl.lower_expressions import ExpressionLowering
 
 
-def bind(caller: ExpressionLowering, definition: Definition, call: Call, scope: Scope) -> None:
-    """Gives the parameters of a template their meanings, in the order of its head."""
+def bind(
+    caller: ExpressionLowering, definition: Definition, call: Call, scope: Scope
+) -> dict[str, Definition]:
+    """
+    Gives the parameters of a template their meanings, in the order of its head.
+
+    The result are the templates among the arguments, under names that the file of the called
+    template does not know.
+    """
     template = definition.template
     given = _given(caller, definition, call)
+    passed: dict[str, Definition] = {}
     failed = False
     for formal in template.formals:
         try:
             meaning = _meaning(caller, definition, formal, given, scope, call)
+            if isinstance(meaning, Name) and meaning.text in caller.setting.definitions:
+                argument = caller.setting.definitions[meaning.text]
+                meaning = Name(meaning.span, argument.full_name)
+                passed[meaning.text] = argument
             scope.define(formal.name, meaning, "parameter")
         except Failed:
             failed = True
     if failed:
         raise Failed
+    return passed
 
 
 def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> dict[str, Argument]:
@@ -54,7 +67,7 @@ def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> di
     for place, argument in enumerate(call.arguments):
         key = argument.keyword.text if argument.keyword else [*formals[place:], ""][0]
         if key not in formals:
-            _not_taken(caller, call, argument, formals)
+            _not_taken(caller, definition, call, argument, formals)
         if key in given:
             caller.source.parse_error(argument.span, f"`{key}` is given twice")
             raise Failed
@@ -63,9 +76,13 @@ def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> di
 
 
 def _not_taken(
-    caller: ExpressionLowering, call: Call, argument: Argument, formals: list[str]
+    caller: ExpressionLowering,
+    definition: Definition,
+    call: Call,
+    argument: Argument,
+    formals: list[str],
 ) -> None:
-    name = call.path.text
+    name = definition.template.name.text
     if argument.keyword is None:
         count = len(formals)
         caller.source.parse_error(
@@ -95,7 +112,7 @@ def _meaning(
         if formal.default is None:
             caller.source.parse_error(
                 call.path.span,
-                f"`{call.path.text}` needs `{formal.name.text}`",
+                f"`{definition.template.name.text}` needs `{formal.name.text}`",
                 f"its head stands in line {definition.template.span.line} of "
                 f"{definition.setting.source.filename}",
             )

@@ -1,0 +1,69 @@
+"""Which text does `import "layers.pgraph"` mean, and where is it looked for?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.setting import Setting
+from popgraph.builder.dsl.tree import Import
+
+PATH = "POPGRAPH_PATH"
+"""The environment variable with folders to look in, separated as in PATH."""
+
+
+def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
+    """The folders of the caller, then those of the environment."""
+    named = filter(None, os.environ.get(PATH, "").split(os.pathsep))
+    return tuple(map(Path, [*given, *named]))
+
+
+def found(setting: Setting, item: Import) -> Path:
+    """The file of an import: beside the importing one, or in a folder of the search path."""
+    places = (setting.folder, *setting.search)
+    for folder in places:
+        path = folder / item.file.value
+        if not path.resolve().is_relative_to(folder.resolve()):
+            setting.source.parse_error(
+                item.file.span,
+                f"{item.file.value!r} does not stand below the folder of this text",
+                f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
+            )
+            raise Failed
+        if path.is_file():
+            return path
+    setting.source.parse_error(
+        item.file.span,
+        f"there is no file {item.file.value!r}",
+        f"looked in {', '.join(dict.fromkeys(map(str, places)))}; `-I FOLDER` or {PATH} add others",
+    )
+    raise Failed
+
+
+def text_of_file(setting: Setting, item: Import, path: Path) -> str:
+    """What stands in an imported file."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        setting.source.parse_error(item.file.span, f"{str(path)!r} is no UTF-8 text")
+        raise Failed from error
+    except OSError as error:
+        setting.source.parse_error(
+            item.file.span, f"{str(path)!r} cannot be read: {error.strerror}"
+        )
+        raise Failed from error
+
+
+def check_circle(setting: Setting, item: Import, path: Path) -> None:
+    """Fails if a file is about to be read because of itself."""
+    if path.resolve() not in setting.reading:
+        return
+    way = [*setting.reading[setting.reading.index(path.resolve()) :], path.resolve()]
+    setting.source.parse_error(
+        item.file.span,
+        f"this goes round in a circle: {' -> '.join(one.name for one in way)}",
+        "what both files need goes into a third",
+    )
+    raise Failed

@@ -1,0 +1,200 @@
+"""What does `import` make known, where is it looked for, and what is said when it fails?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popgraph import compiler
+from popgraph.builder.dsl import Document, load, parse
+from popgraph.dialects.onnx import Initializer, model_of
+from popgraph.passes.pipeline import Options
+from popgraph.support.errors import ErrorGroup, PopgraphError
+
+LAYERS = """
+let width = 3
+
+def dense(x: f32[B, inputs], outputs) -> y {
+    weight w: f32[inputs, outputs] = normal
+    y = x @ w
+}
+
+def twice(x: f32[...], f) -> y {
+    y = f(f(x))
+}
+"""
+
+
+def files(folder: Path, **texts: str) -> Path:
+    """Writes texts, by the names of their files; the path of `main`."""
+    for name, text in texts.items():
+        (folder / f"{name}.pgraph").write_text(text)
+    return folder / "main.pgraph"
+
+
+def main(imports: str, body: str = "y = dense(x, width)") -> str:
+    return f"{imports}\ngraph g(x: f32[N, 4]) -> y {{\n{body}\n}}"
+
+
+def op_types(document: Document) -> list[str]:
+    return [node.op_type for node in model_of(document.module).graph.nodes]
+
+
+def message(path: Path, **options: Any) -> str:
+    with pytest.raises((PopgraphError, ErrorGroup)) as caught:
+        load(path, **options)
+    return str(caught.value).replace(str(path.parent), "folder")
+
+
+def test_all_of_a_file_is_imported_without_a_list(tmp_path: Path) -> None:
+    path = files(tmp_path, layers=LAYERS, main=main('import "layers.pgraph"'))
+    document = load(path)
+    assert op_types(document) == ["MatMul"]
+    (weight,) = model_of(document.module).graph.initializers
+    assert isinstance(weight, Initializer)
+    assert weight.array(document.weights).shape == (4, 3)
+
+
+def test_a_list_imports_only_what_it_names(tmp_path: Path) -> None:
+    text = 'import "layers.pgraph" (dense,)'
+    path = files(tmp_path, layers=LAYERS, main=main(text, "y = dense(x, 2)"))
+    assert op_types(load(path)) == ["MatMul"]
+    path = files(tmp_path, main=main(text))
+    assert "there is no value `width`" in message(path)
+
+
+def test_imports_of_imports_are_not_handed_on(tmp_path: Path) -> None:
+    middle = 'import "layers.pgraph"\ndef two(x: f32[...]) -> y {\n y = dense(x, width)\n}'
+    texts = {"layers": LAYERS, "middle": middle}
+    path = files(tmp_path, **texts, main=main('import "middle.pgraph"', "y = two(x)"))
+    assert op_types(load(path)) == ["MatMul"]
+    path = files(tmp_path, main=main('import "middle.pgraph" (dense)'))
+    assert "'middle.pgraph' does not define `dense`" in message(path)
+
+
+def test_the_graphs_of_an_imported_file_are_left_alone(tmp_path: Path) -> None:
+    layers = LAYERS + "graph other(x: f32[2]) -> y {\n y = Mistake(x)\n}"
+    path = files(tmp_path, layers=layers, main=main('import "layers.pgraph"'))
+    assert list(load(path).graphs) == ["g"]
+
+
+def test_two_ways_to_one_file_are_one_file(tmp_path: Path) -> None:
+    middle = 'import "layers.pgraph"\nlet more = width + 1'
+    text = main('import "middle.pgraph"\nimport "layers.pgraph"\nimport "layers.pgraph" (dense)')
+    path = files(tmp_path, layers=LAYERS, middle=middle, main=text)
+    assert op_types(load(path)) == ["MatMul"]
+
+
+def test_templates_go_from_file_to_file_as_arguments(tmp_path: Path) -> None:
+    text = 'import "layers.pgraph"\ndef mine(x: f32[...]) -> y {\n y = -Relu(x)\n}'
+    path = files(tmp_path, layers=LAYERS, main=main(text, "y = twice(x, mine)"))
+    assert op_types(load(path)) == ["Relu", "Neg", "Relu", "Neg"]
+
+
+def test_imports_are_looked_for_in_the_search_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "first").mkdir()
+    (tmp_path / "second").mkdir()
+    (tmp_path / "main").mkdir()
+    files(tmp_path / "first", layers="def f(x: f32[...]) -> y {\n y = Relu(x)\n}")
+    files(tmp_path / "second", layers="def f(x: f32[...]) -> y {\n y = Neg(x)\n}")
+    path = files(tmp_path / "main", main=main('import "layers.pgraph"', "y = f(x)"))
+    monkeypatch.delenv("POPGRAPH_PATH", raising=False)
+    assert "there is no file 'layers.pgraph'" in message(path)
+    monkeypatch.setenv("POPGRAPH_PATH", str(tmp_path / "second"))
+    assert op_types(load(path)) == ["Neg"]
+    assert op_types(load(path, [tmp_path / "first"])) == ["Relu"]
+    runner = compiler.compile(
+        path, backend="reference", options=Options(search=(str(tmp_path / "first"),))
+    )
+    x = np.full((1, 4), -2, np.float32)
+    assert np.array_equal(runner(x=x)["y"], np.maximum(x, 0))
+    files(tmp_path / "main", layers="def f(x: f32[...]) -> y {\n y = Abs(x)\n}")
+    assert op_types(load(path)) == ["Abs"]
+
+
+def test_files_outside_of_the_search_path_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    files(tmp_path, layers=LAYERS)
+    path = files(tmp_path / "inner", main=main('import "../layers.pgraph"'))
+    assert "'../layers.pgraph' does not stand below the folder of this text" in message(path)
+
+
+def test_weights_of_an_imported_file_are_loaded_from_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    held = np.arange(4, dtype=np.float32)
+    np.savez(tmp_path / "lib" / "w.npz", w=held)
+    layers = 'def scaled(x: f32[...]) -> y {\n weight w: f32[4] = load("w.npz", "w")\n y = x * w\n}'
+    files(tmp_path / "lib", layers=layers)
+    path = files(tmp_path, main=main('import "lib/layers.pgraph"', "y = scaled(x)"))
+    document = load(path)
+    (weight,) = model_of(document.module).graph.initializers
+    assert np.array_equal(weight.array(document.weights), held)
+
+
+def test_circles_are_refused(tmp_path: Path) -> None:
+    texts = {"a": 'import "b.pgraph"', "b": 'import "a.pgraph"'}
+    path = files(tmp_path, **texts, main=main('import "a.pgraph"', "y = x"))
+    shown = message(path)
+    assert "this goes round in a circle: a.pgraph -> b.pgraph -> a.pgraph" in shown
+    assert "folder/b.pgraph:1:8" in shown
+    path = files(tmp_path, main=main('import "main.pgraph"', "y = x"))
+    assert "main.pgraph -> main.pgraph" in message(path)
+
+
+def test_a_mistake_in_an_imported_file_is_shown_there(tmp_path: Path) -> None:
+    layers = "def f(x: f32[...]) -> y {\n    y = Reluu(x)\n}"
+    path = files(tmp_path, layers=layers, main=main('import "layers.pgraph"', "y = f(x)"))
+    shown = message(path)
+    assert "folder/layers.pgraph:2:9\n     2 |     y = Reluu(x)" in shown
+    assert "called in folder/main.pgraph:3:5\n     3 | y = f(x)" in shown
+
+
+def test_a_mistake_in_a_template_is_told_once(tmp_path: Path) -> None:
+    text = (
+        "def f(x: f32[...]) -> y {\n y = Reluu(x)\n}\n"
+        "graph g(x: f32[2]) -> (y, z) {\n y = f(x)\n z = f(x)\n}"
+    )
+    with pytest.raises(PopgraphError) as caught:
+        parse(text, "t.pgraph")
+    assert not isinstance(caught.value, ErrorGroup)
+    assert "called in t.pgraph:5:6" in str(caught.value)
+
+
+def test_mistakes_are_told_file_by_file_in_their_order(tmp_path: Path) -> None:
+    layers = "let a = 1 / 0\nlet b = 2 / 0"
+    text = main('import "layers.pgraph"\nlet c = 3 / 0', "y = x")
+    path = files(tmp_path, layers=layers, main=text)
+    with pytest.raises(ErrorGroup) as caught:
+        load(path)
+    places = [error.where.split("\n")[0].rpartition("/")[2] for error in caught.value.errors]
+    assert places == ["main.pgraph:2:11", "layers.pgraph:1:11", "layers.pgraph:2:11"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import \"layers.pgraph\"\ndef dense(x) -> y {\n y = x\n}", "`dense` is defined twice"),
+        ("import \"layers.pgraph\"\nlet width = 4", "`width` is defined twice"),
+        ("import \"layers.pgraph\"\nlet dense = 4", "`dense` is defined twice"),
+        ("let dense = 4\nimport \"layers.pgraph\"", "`dense` is defined twice"),
+        ("def width(x) -> y {\n y = x\n}\nimport \"layers.pgraph\"", "`width` is defined twice"),
+        ("import \"layers.pgraph\" (dens)", "did you mean `dense`?"),
+        ("import \"layers.pgraph\" (z)", "it defines dense, twice, width"),
+        ("import \"layer.pgraph\"", "there is no file 'layer.pgraph'"),
+        ("opset 20\nimport \"old.pgraph\"", "is written in opset 13 of `ai.onnx`, this text in 20"),
+    ],
+)  # fmt: skip
+def test_imports_that_cannot_be(text: str, said: str, tmp_path: Path) -> None:
+    texts = {"layers": LAYERS, "old": "opset 13\nlet a = 1"}
+    assert said in message(files(tmp_path, **texts, main=main(text, "y = x")))
+
+
+def test_the_operator_sets_of_imports_are_added(tmp_path: Path) -> None:
+    layers = "opset ai.onnx.ml 3\ndef f(x: f32[...]) -> y {\n y = ml.Normalizer(x)\n}"
+    path = files(tmp_path, layers=layers, main=main('import "layers.pgraph"', "y = f(x)"))
+    assert model_of(load(path).module).opset_versions["ai.onnx.ml"] == 3
