@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from popgraph.builder.dsl.comments import Comments
 from popgraph.builder.dsl.expression_text import (
     INDENT,
     SUM,
@@ -13,6 +14,8 @@ from popgraph.builder.dsl.expression_text import (
     name_text,
     path_text,
 )
+from popgraph.builder.dsl.parser import parse_file
+from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.transform import quote
 from popgraph.builder.dsl.tree import (
     Annotation,
@@ -30,6 +33,7 @@ from popgraph.builder.dsl.tree import (
     Loop,
     Missing,
     Name,
+    Node,
     Opset,
     Parameter,
     Range,
@@ -40,21 +44,60 @@ from popgraph.builder.dsl.tree import (
     Template,
     Train,
     Weight,
+    children,
 )
 
 
-def format_file(file: File) -> str:
+def format_text(text: str, filename: str = "<text>") -> str:
+    """A text in the one form that it should have, with its comments."""
+    return format_file(parse_file(Source(text, filename)), Comments(text))
+
+
+def format_file(file: File, comments: Comments | None = None) -> str:
     """The whole text: an empty line between its parts, none between lines of one kind."""
-    parts = [docstring(file.doc, "")] if file.doc else []
+    formatter = _Formatter(comments or Comments())
+    parts: list[str] = []
+    if file.doc:
+        above = _trimmed(formatter.comments.before(formatter.comments.first_string))
+        parts.append("\n".join([*above, docstring(file.doc, "")]))
     before: type[Item] | None = None
     for item in file.items:
-        text = _Formatter().item(item)
-        if before is type(item) and isinstance(item, Opset | Import | Static):
+        above = formatter.comments.before(first_line(item))
+        together = before is type(item) and isinstance(item, Opset | Import | Static)
+        lines = _trimmed(above, inner=True)
+        text = "\n".join([*lines, formatter.unit(item, 0)])
+        if together and "" not in above:
             parts[-1] += f"\n{text}"
         else:
             parts.append(text)
         before = type(item)
+    if rest := _trimmed(formatter.comments.before(1 << 30)):
+        parts.append("\n".join(rest))
     return "\n\n".join(parts) + "\n"
+
+
+def _trimmed(lines: list[str], *, inner: bool = False) -> list[str]:
+    """Comments without the empty lines around them; `inner` keeps the one below."""
+    while lines[:1] == [""]:
+        lines = lines[1:]
+    while lines[-1:] == [""] and not (inner and len(lines) > 1):
+        lines = lines[:-1]
+    return lines
+
+
+def first_line(node: Item | Statement) -> int:
+    """Where what is written of a node begins: at its annotations, if it has any."""
+    annotations: Sequence[Annotation] = getattr(node, "annotations", ())
+    return min([node.span.line, *(one.span.line for one in annotations)])
+
+
+def _blocks(node: Node) -> Iterator[Block]:
+    """The outermost blocks inside a node."""
+    for child in children(node):
+        if isinstance(child, Block):
+            yield child
+        else:
+            yield from _blocks(child)
 
 
 def docstring(text: str, margin: str) -> str:
@@ -67,12 +110,36 @@ def docstring(text: str, margin: str) -> str:
 class _Formatter:
     """Writes items, blocks and statements; `depth` is how many times their line is indented."""
 
-    def __init__(self) -> None:
+    def __init__(self, comments: Comments) -> None:
         self.texts = ExpressionText(self.with_block)
+        self.comments = comments
+
+    def unit(self, node: Item | Statement, depth: int) -> str:
+        """
+        An item or a statement with the comments in it.
+
+        Where comments stand between the words of one, its lines stay as they are; of what ends
+        with a block only those before the block.
+        """
+        first = first_line(node)
+        blocks = list(_blocks(node))
+        last = max([node.span.end_line, *(block.span.end_line for block in blocks)])
+        ranges = [(block.span.line, block.span.end_line) for block in blocks]
+        if self.comments.inside(first, last, ranges):
+            head = getattr(node, "body", None)
+            if not isinstance(head, Block) or not self.comments.ends_line(head.span.line, "{"):
+                return self.comments.verbatim(first, last, INDENT * depth)
+            opening = self.comments.verbatim(first, head.span.line, INDENT * depth)
+            opsets = node.opsets if isinstance(node, Function) else ()
+            text = f"{opening}\n{self.inner(head, depth, opsets)}"
+        else:
+            text = self.item(node, depth)
+        self.comments.reach(last)
+        return text + self.comments.beside(last)
 
     # items
 
-    def item(self, item: Item) -> str:
+    def item(self, item: Item | Statement, depth: int) -> str:
         match item:
             case Opset():
                 return self.opset(item)
@@ -80,8 +147,6 @@ class _Formatter:
                 names = "" if item.names is None else f" ({_names(item.names)})"
                 file = quote(item.file.value, '"')
                 return f"import {file}{names}"
-            case Static():
-                return self.statement(item, 0)
             case Graph():
                 return self.with_block(item, 0)
             case Template():
@@ -92,6 +157,8 @@ class _Formatter:
                 return self.function(item)
             case Train():
                 return self.train(item)
+            case _:
+                return self.statement(item, depth)
 
     def opset(self, opset: Opset) -> str:
         domain = ".".join(map(name_text, opset.domain.split("."))) + " " if opset.domain else ""
@@ -102,8 +169,7 @@ class _Formatter:
         if function.attributes:
             formals += ["*", *map(self.formal, function.attributes)]
         head = f"function {path_text(function.path)}"
-        opsets = [INDENT + self.opset(opset) for opset in function.opsets]
-        text = self.headed(head, formals, function.outputs, function.body, 0, opsets)
+        text = self.headed(head, formals, function.outputs, function.body, 0, function.opsets)
         return self.annotated(function.annotations, 0) + text
 
     def train(self, train: Train) -> str:
@@ -119,7 +185,7 @@ class _Formatter:
         outputs: Sequence[Target],
         body: Block,
         depth: int,
-        opsets: Sequence[str] = (),
+        opsets: Sequence[Opset] = (),
     ) -> str:
         """`head(inputs) -> outputs { body }`."""
         head += f"{filled('()', inputs, len(head) + len(INDENT) * depth, depth)} -> "
@@ -144,11 +210,33 @@ class _Formatter:
         text = self.headed(head, inputs, expression.outputs, expression.body, depth)
         return self.annotated(expression.annotations, depth) + text
 
-    def block(self, block: Block, depth: int, opsets: Sequence[str] = ()) -> str:
+    def block(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
+        opening = "{" + self.comments.beside(block.span.line)
+        return f"{opening}\n{self.inner(block, depth, opsets)}"
+
+    def inner(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
+        """A block from the line after its `{` on."""
+        self.comments.reach(block.span.line)
         margin = INDENT * (depth + 1)
-        doc = [docstring(block.doc, margin)] if block.doc else []
-        lines = (margin + self.statement(one, depth + 1) for one in block.statements)
-        return "\n".join(["{", *doc, *opsets, *lines, INDENT * depth + "}"])
+        lines = [docstring(block.doc, margin)] if block.doc else []
+        for opset in opsets:
+            lines += self.above(opset.span.line, margin, bool(lines))
+            lines.append(margin + self.opset(opset) + self.comments.beside(opset.span.line))
+            self.comments.reach(opset.span.line)
+        for statement in block.statements:
+            lines += self.above(first_line(statement), margin, bool(lines))
+            lines.append(margin + self.unit(statement, depth + 1))
+        below = self.above(block.span.end_line, margin, bool(lines))
+        while below[-1:] == [""]:
+            below.pop()
+        return "\n".join([*lines, *below, INDENT * depth + "}"])
+
+    def above(self, line: int, margin: str, gap: bool) -> list[str]:
+        """The comments and the empty line above a line; at the top of a block no empty line."""
+        found = self.comments.before(line)
+        if not gap:
+            found = _trimmed(found, inner=True)
+        return [margin + one if one else "" for one in found]
 
     # what stands between parentheses
 

@@ -57,7 +57,7 @@ def language() -> Lark:
 
 def parse_file(source: Source) -> File:
     """The tree of a whole text; raises every mistake of form that can be told apart."""
-    text = _ended(source.text)
+    text = with_line_end(source.text)
     for _ in range(MANY):
         try:
             parsed = language().parse(text, start="file")
@@ -84,7 +84,7 @@ def parse_expression(source: Source) -> Expression:
     raise AssertionError("a refused text has a mistake")
 
 
-def _ended(text: str) -> str:
+def with_line_end(text: str) -> str:
     return text.removeprefix("\ufeff") + "\n"
 
 
