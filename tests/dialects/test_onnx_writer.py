@@ -92,7 +92,8 @@ def test_made_up_names_are_new() -> None:
             lambda w: w.add_node("MatMul", ["w", "w"], name="m"),
             "MatMul-13 does not take inputs (f32[4, 5], f32[4, 5]): "
             "5 and 4 are added up together\n  at: node 'm' (MatMul)\n"
-            "  try: a weight is [inputs, outputs], here [5, 4]; `Transpose(w, perm=[1, 0])` turns it",
+            "  try: a weight is [inputs, outputs], here [5, 4]; "
+            "`Transpose(w, perm=[1, 0])` turns it",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1.5}, name="s"),

@@ -30,7 +30,7 @@ from popgraph.dialects.onnx.attributes import TypeAttr
 from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 
-_KINDS = {
+KINDS = {
     "INT": "a whole number",
     "INTS": "a list of whole numbers",
     "FLOAT": "a number",
@@ -63,7 +63,7 @@ def attribute_value(
     kind = operator.kinds.get(name.text)
     if kind is None:
         kind = _kind_of(source, expression)
-    if kind not in _KINDS:
+    if kind not in KINDS:
         source.parse_error(
             name.span,
             f"attribute `{name.text}` of {operator.shown} is a {kind.lower().replace('_', ' ')}, "
@@ -81,7 +81,7 @@ def attribute_value(
     if value is None:
         source.mismatch(
             expression.span,
-            f"attribute `{name.text}` of {operator.shown} is {_KINDS[kind]}",
+            f"attribute `{name.text}` of {operator.shown} is {KINDS[kind]}",
             _EXAMPLES[kind],
         )
         raise Failed

@@ -72,7 +72,7 @@ def _import(setting: Setting, item: Import) -> None:
             elif name.text in values:
                 _check_no_template(setting, name)
                 setting.scope.check_new(name)
-                setting.scope.define(name, other.scope.known(name.text))
+                setting.scope.define(name, other.scope.known(values[name.text]))
                 setting.borrowed.add(name.text)
             else:
                 _not_there(setting, item, name, [*own, *values])

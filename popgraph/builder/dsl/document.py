@@ -24,7 +24,7 @@ from popgraph.builder.dsl.training import (
 )
 from popgraph.builder.dsl.tree import File, Graph, Span, Train
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.support.errors import ParseError
+from popgraph.support.errors import ParseError, PopgraphError
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,8 @@ class Document:
     weights: WeightStore
     trainings: dict[str, TrainingSection]
     """By the name of the graph that is trained."""
+    opsets: dict[str, int]
+    """The versions of the operator sets by domain; the standard one is ""."""
     warnings: tuple[ParseError, ...] = ()
     """What is not wrong, but hardly meant, such as a weight that nothing uses."""
 
@@ -82,18 +84,35 @@ def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     trainings = _trainings(setting, file)
     source.raise_mistakes()
     graphs = {name: _module(file, graph, lowered[name]) for name, graph in named.items()}
-    return Document(graphs, setting.store, trainings, tuple(source.warnings()))
+    warnings = tuple(warning for _, warning in source.warnings())
+    return Document(graphs, setting.store, trainings, setting.opsets, warnings)
+
+
+def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
+    """The document of a text, or None: the source then knows every mistake of it."""
+    try:
+        return _parse(source, folders(search))
+    except RecursionError:
+        source.parse_error(Span(1, 1, 1, 2), "this text is nested too deeply")
+    except PopgraphError as error:
+        if not source.mistakes:
+            source.note(Span(1, 1, 1, 2), error)
+    return None
 
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
     """The document of a file; see `parse`."""
+    return parse(read_text(path), str(path), search)
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a file; a ParseError says why it cannot be read."""
     try:
-        text = Path(path).read_text("utf-8")
+        return Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise ParseError("this is no UTF-8 text", str(path), "save the file as UTF-8") from error
     except OSError as error:
         raise ParseError(f"the file cannot be read: {error.strerror}", str(path)) from error
-    return parse(text, str(path), search)
 
 
 def parse_optimizer(text: str) -> OptimizerCall:

@@ -23,7 +23,7 @@ from popgraph.builder.dsl.tree import (
     Unary,
 )
 
-Lookup = Callable[[str], Expression | None]
+Lookup = Callable[[Name], Expression | None]
 """What a name stands for, if that is known now: a number, a string, a truth or a list of such."""
 
 _MOST_BITS = 256
@@ -59,7 +59,7 @@ def folded(source: Source, expression: Expression, lookup: Lookup) -> Expression
     """
     match expression:
         case Name():
-            found = lookup(expression.text)
+            found = lookup(expression)
             return expression if found is None else _placed(found, expression.span)
         case Items():
             items = tuple(folded(source, item, lookup) for item in expression.items)

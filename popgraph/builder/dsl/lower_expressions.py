@@ -286,7 +286,7 @@ class ExpressionLowering(ABC):
         """The call with the operator that a parameter such as `activation` stands for."""
         if len(call.path.parts) != 1:
             return call
-        meant = self.scope.known(call.path.text)
+        meant = self.scope.known(call.path.parts[0])
         if not isinstance(meant, Name):
             return call
         return replace(call, path=Path(call.path.span, (replace(meant, span=call.path.span),)))

@@ -95,6 +95,7 @@ class Scope:
         home = scope if name.text in scope._meanings else self
         home._meanings[name.text] = meaning
         home._defined[name.text] = name.span
+        self.source.meanings[name.span] = (name.span, meaning)
         if kind and meaning is not None:
             self.source.defined[name.span] = (name.text, kind)
 
@@ -132,17 +133,19 @@ class Scope:
             raise Failed
         self.source.used.add(home._defined[name.text])
         meaning = home._meanings[name.text]
+        self.source.meanings[name.span] = (home._defined[name.text], meaning)
         if meaning is None:
             raise Failed
         return meaning
 
-    def known(self, name: str) -> Expression | None:
+    def known(self, name: Name) -> Expression | None:
         """What a name stands for, if that is known now."""
-        home = self._home(name)
-        meaning = home._meanings.get(name)
+        home = self._home(name.text)
+        meaning = home._meanings.get(name.text)
         if meaning is None or isinstance(meaning, SSAValue):
             return None
-        self.source.used.add(home._defined[name])
+        self.source.used.add(home._defined[name.text])
+        self.source.meanings[name.span] = (home._defined[name.text], meaning)
         return meaning
 
     def dim(self, name: str) -> Dim:

@@ -15,11 +15,18 @@ _MOST_CALLS = 4
 
 @dataclass(frozen=True)
 class Mistake:
-    """An error, and where it stands: the number of the file, line and column."""
+    """An error, and where it stands; `place` is that as a person reads it."""
 
-    order: tuple[int, int, int]
+    number: int
+    """Of the file, in the order in which they were read."""
+    filename: str
+    span: Span
     place: str
     error: PopgraphError
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.number, self.span.line, self.span.column
 
 
 @dataclass
@@ -43,6 +50,8 @@ class Source:
     """Names that something should use, where they are defined, and of which kind they are."""
     used: set[Span] = field(default_factory=set)
     """Where names are defined that something uses."""
+    meanings: dict[Span, tuple[Span, object]] = field(default_factory=dict)
+    """For every place of a name: where it is defined, and the value or what is known of it."""
 
     def __post_init__(self) -> None:
         self._number = len(self.report.files)
@@ -98,8 +107,7 @@ class Source:
     def _add(self, span: Span, kind: type[PopgraphError], what: str, hint: str) -> None:
         place = self.where(span)
         error = kind(what, place + self._called(), hint)
-        order = (self._number, span.line, span.column)
-        self.mistakes.append(Mistake(order, place, error))
+        self.mistakes.append(Mistake(self._number, self.filename, span, place, error))
 
     def _called(self) -> str:
         """From where the template that has the mistake was called, from the inside out."""
@@ -109,12 +117,12 @@ class Source:
             calls = [*calls[:half], "...", *calls[-half:]]
         return "".join(f"\n  called in {place}" for place in calls)
 
-    def warnings(self) -> list[ParseError]:
+    def warnings(self) -> list[tuple[Span, ParseError]]:
         """What is not wrong, but hardly meant: names that nothing uses."""
         unused = [one for one in self.defined.items() if one[0] not in self.used]
         unused.sort(key=lambda one: (one[0].line, one[0].column))
         return [
-            ParseError(f"nothing uses the {kind} `{name}`", self.where(span), _UNUSED[kind])
+            (span, ParseError(f"nothing uses the {kind} `{name}`", self.where(span), _UNUSED[kind]))
             for span, (name, kind) in unused
         ]
 

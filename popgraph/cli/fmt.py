@@ -1,0 +1,60 @@
+"""`popgraph fmt`: how should .pgraph texts be laid out?"""
+
+from __future__ import annotations
+
+import sys
+from difflib import unified_diff
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from popgraph.cli.report import note
+
+STDIN = Path("-")
+
+
+def command(
+    files: Annotated[
+        list[Path], typer.Argument(help=".pgraph files; - is the standard input.", metavar="FILES")
+    ],
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; end with 1 if a file would change.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Write nothing; show what would change.")
+    ] = False,
+) -> None:
+    """
+    Lay out .pgraph texts in the one usual form. Comments stay.
+
+    \b
+    popgraph fmt net.pgraph
+    popgraph fmt --check *.pgraph
+    popgraph fmt - < net.pgraph
+
+    A file that is not well formed stays as it is, and its mistakes are shown.
+    """
+    from popgraph.builder.dsl.document import read_text
+    from popgraph.builder.dsl.formatter import format_text
+
+    changed = 0
+    for path in files:
+        before = sys.stdin.read() if path == STDIN else read_text(path)
+        after = format_text(before, "<stdin>" if path == STDIN else str(path))
+        changed += before != after
+        if diff:
+            sys.stdout.writelines(_difference(path, before, after))
+        elif path == STDIN and not check:
+            sys.stdout.write(after)
+        elif before != after:
+            if not check:
+                path.write_text(after, "utf-8")
+            note(f"{path}: {'would change' if check else 'changed'}")
+    if (check or diff) and changed:
+        raise typer.Exit(1)
+
+
+def _difference(path: Path, before: str, after: str) -> list[str]:
+    old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
+    return list(unified_diff(old, new, f"{path} (before)", f"{path} (after)"))

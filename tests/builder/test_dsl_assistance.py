@@ -1,0 +1,132 @@
+"""Does an editor learn what it asks about a text, while it is right and while it is not?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Error, Keyword, Name
+
+from popgraph.builder.dsl import highlighting
+from popgraph.builder.dsl.assistance import Assistant
+from popgraph.builder.dsl.diagnostics import checked
+
+TEXT = '''let width = 3
+
+def dense(x: f32[B, inputs], outputs) -> y {
+    """All to all."""
+    weight w: f32[inputs, outputs] = zeros
+    y = x @ w
+}
+
+graph g(image: f32[N, 4]) -> y {
+    h = dense(image, width)
+    y = Softmax(h, axis=-1)
+}
+'''
+
+
+@pytest.fixture
+def assistant() -> Assistant:
+    made = Assistant("net.pgraph")
+    made.read(TEXT)
+    return made
+
+
+def place(word: str, nth: int = 0) -> tuple[int, int]:
+    """Line and column of the middle of a word."""
+    start = -1
+    for _ in range(nth + 1):
+        start = TEXT.index(word, start + 1)
+    return TEXT.count("\n", 0, start) + 1, start - TEXT.rfind("\n", 0, start)
+
+
+@pytest.mark.parametrize(
+    ("word", "nth", "said"),
+    [
+        ("image", 0, "image: f32[N, 4]"),
+        ("image", 1, "image: f32[N, 4]"),
+        ("h,", 0, "h: f32[N, 3]"),
+        ("width)", 0, "let width = 3"),
+        ("dense", 1, "All to all."),
+        ("Softmax", 0, "since opset 13"),
+        ("zeros", 0, "All 0."),
+        ("f32", 0, "float32"),
+    ],
+)
+def test_hover_says_types_meanings_and_operators(
+    assistant: Assistant, word: str, nth: int, said: str
+) -> None:
+    assert said in assistant.hover(*place(word, nth))
+
+
+def test_there_is_nothing_to_say_about_spaces(assistant: Assistant) -> None:
+    assert assistant.hover(2, 1) == ""
+
+
+@pytest.mark.parametrize(("word", "nth", "line"), [("image", 1, 9), ("dense", 1, 3), ("h,", 0, 10)])
+def test_definitions_are_found(assistant: Assistant, word: str, nth: int, line: int) -> None:
+    span = assistant.definition(*place(word, nth))
+    assert span is not None
+    assert span.line == line
+
+
+def words(assistant: Assistant, text: str) -> set[str]:
+    """What is proposed where `|` stands in a text."""
+    before, _, after = text.partition("|")
+    assistant.read(before + after)
+    line = before.count("\n") + 1
+    return {one.word for one in assistant.proposals(line, len(before) - before.rfind("\n"))}
+
+
+def test_what_is_proposed_fits_the_place(assistant: Assistant) -> None:
+    assert {"axis=", "h", "image", "dense", "Relu"} <= words(
+        assistant, TEXT.replace("axis=-1)", "|")
+    )
+    assert {"f32", "bf16"} <= words(assistant, TEXT.replace("image: f32", "image: |"))
+    assert "he_normal" in words(assistant, TEXT.replace("= zeros", "= |"))
+    assert {"ipu", "stage", "name"} <= words(assistant, TEXT.replace("    h =", "    @|\n    h ="))
+    assert {"weight", "for"} <= words(assistant, TEXT.replace("    h =", "    |\n    h ="))
+    assert "outputs=" in words(assistant, TEXT.replace("image, width", "image, |"))
+
+
+def test_names_are_remembered_while_the_text_is_broken(assistant: Assistant) -> None:
+    broken = TEXT.replace("y = Softmax(h, axis=-1)", "y = Softmax(")
+    assistant.read(broken)
+    assert [one.severity for one in assistant.now.diagnostics] == ["error"]
+    assert "image" in {one.word for one in assistant.proposals(11, 17)}
+
+
+def test_warnings_are_about_names_that_nothing_uses() -> None:
+    text = TEXT.replace("axis=-1)", "axis=-1)\n    const c = [1]\n    weight v: f32[1] = zeros")
+    found = [(one.severity, one.message) for one in checked(text).diagnostics]
+    assert found == [
+        ("warning", "nothing uses the constant `c`"),
+        ("warning", "nothing uses the weight `v`"),
+    ]
+
+
+def test_what_a_loop_or_a_call_uses_is_used() -> None:
+    text = (
+        "def f(x, a) -> y {\n    y = x * a\n}\n"
+        "graph g(x: f32[2]) -> y {\n    for i in 0..3 {\n        x = f(x, i)\n    }\n"
+        "    y = if ReduceSum(x, keepdims=0) > 0 { y = x } else { y = -x }\n}\n"
+    )
+    assert checked(text).diagnostics == ()
+
+
+def test_pygments_knows_the_language() -> None:
+    lexer = get_lexer_by_name("pgraph")
+    found = list(lexer.get_tokens(TEXT))
+    assert not [value for kind, value in found if kind is Error]
+    assert (Keyword.Declaration, "def") in found
+    assert (Keyword.Type, "f32") in found
+    assert (Name.Function, "Softmax") in found
+
+
+def test_the_grammar_for_editors_is_up_to_date() -> None:
+    path = Path(highlighting.__file__).with_name("pgraph.tmLanguage.json")
+    assert path.read_text() == highlighting.textmate()
+    assert json.loads(path.read_text())["scopeName"] == "source.pgraph"

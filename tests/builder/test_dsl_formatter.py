@@ -1,0 +1,140 @@
+"""Does a text keep its meaning and its comments when it is laid out, and then stay as it is?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from popgraph.builder.dsl import tree
+from popgraph.builder.dsl.formatter import format_text
+from popgraph.builder.dsl.parser import language, parse_file
+from popgraph.builder.dsl.source import Source
+from popgraph.support.errors import ParseError
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.pgraph"))
+
+TEXT = '''"""About all.
+
+    Second paragraph."""
+opset 21
+let width = 0x40
+import "layers.pgraph" (dense, norm)
+function my.own.F(x, y=1.0, *, alpha, beta=2) -> (z, `a b`) {
+    """About F."""
+    opset 20
+    z = x * y
+    `a b` = z
+}
+def block(x: f32[N, D], width, act=Relu) -> y {
+    weight w: f32[D, 2 * width] = normal(std=1e-3)
+    y = act(x @ w) |> Reshape([0, -1]) if width > 3 and not false else x[:, 0, ..., ::-2, _]
+}
+@ir_version(8) @producer("me", "1.0")
+graph g(x: f32[N, width], s: sequence(f32[?]), m: map(i64, string)) -> (y: f32[N, 4], z) {
+    for (i, c) in [[1, 2], [3, 4]] {
+        x = block(x, c)
+    }
+    @ipu(0) @stage(1) {
+        h = -x ** 2 % 3 @ x
+    }
+    y = if ReduceSum(h) > 0 {
+        y = h
+    } else {
+        y = h - 1
+    }
+    @recompute
+    (_, z) = Loop(4, true, y, body=graph (i: i64, go: bool, v: f32[N, 4]) -> (go, w) {
+        w = v + 1
+    })
+}
+train g (labels: i32[N]) {
+    freeze x, "layer0/*"
+    loss = nll(y, labels)
+    optimizer = SGD(0.1)
+}
+'''
+
+
+def placeless(node: object) -> object:
+    """A tree without places, to be compared."""
+    if isinstance(node, tuple):
+        return [placeless(item) for item in node]
+    if isinstance(node, tree.Node):
+        values = {key: placeless(value) for key, value in vars(node).items() if key != "span"}
+        return type(node), values
+    return node
+
+
+def meaning(text: str) -> object:
+    return placeless(parse_file(Source(text, "t")))
+
+
+def test_every_kind_of_line_keeps_its_meaning_and_settles() -> None:
+    once = format_text(TEXT)
+    assert meaning(once) == meaning(TEXT)
+    assert format_text(once) == once
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_are_laid_out(path: Path) -> None:
+    text = path.read_text()
+    assert format_text(text) == text
+
+
+def test_spaces_go_comments_stay_and_numbers_keep_their_spelling() -> None:
+    text = (
+        "# top\nlet a=0x10   # ten\n\n\n\nlet b = 1e-3\ngraph g( x:f32[N,3] ,) -> y {# open\n"
+        "  # why\n  y=x*a+b   # how\n\n\n  # end\n\n}\n# last"
+    )
+    assert format_text(text) == (
+        "# top\nlet a = 0x10  # ten\n\nlet b = 1e-3\n\ngraph g(x: f32[N, 3]) -> y {  # open\n"
+        "    # why\n    y = x * a + b  # how\n\n    # end\n}\n\n# last\n"
+    )
+
+
+def test_lines_with_comments_between_their_words_stay_as_they_are() -> None:
+    text = (
+        "graph g(\n    x: f32[2],   # left\n    z: f32[2],   # right\n) -> y {\n"
+        "      y = Add(x,   # one\n              z)\n}\n"
+    )
+    assert format_text(text) == text.replace("      y = Add(x,", "    y = Add(x,").replace(
+        "              z)", "            z)"
+    )
+
+
+def test_what_is_not_well_formed_is_refused() -> None:
+    with pytest.raises(ParseError):
+        format_text("graph g(x: f32[2]) -> y {\n    y = = x\n}")
+
+
+WORDS = [token for token in language().lex(TEXT) if token.type != "_NEWLINE"]
+LINES = sorted({token.end_line for token in WORDS if token.type != "DOC"})
+
+
+def commented(lines: list[int], own: bool) -> str:
+    """The text with a comment at the end of some lines, or on lines of their own after them."""
+    inside_doc = {2}
+    found = TEXT.split("\n")
+    for number in sorted(set(lines) - inside_doc, reverse=True):
+        mark = f"# {number}"
+        if own:
+            found.insert(number, mark)
+        else:
+            found[number - 1] += f" {mark}"
+    return "\n".join(found)
+
+
+@given(st.lists(st.sampled_from(LINES), max_size=8), st.booleans())
+def test_no_comment_is_lost(lines: list[int], own: bool) -> None:
+    text = commented(lines, own)
+    once = format_text(text)
+    assert meaning(once) == meaning(text)
+    assert sorted(_comments(once)) == sorted(_comments(text))
+    assert format_text(once) == once
+
+
+def _comments(text: str) -> list[str]:
+    return [line.partition("#")[2] for line in text.split("\n") if "#" in line]
