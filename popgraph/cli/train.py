@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from popgraph.backends.base import Executable
-    from popgraph.builder.dsl import OptimizerCall, TrainingSection
+    from popgraph.builder.dsl import OptimizerCall, Schedule, TrainingSection
     from popgraph.dialects.program.attributes import Array
     from popgraph.passes.base import Compilation
+    from popgraph.passes.optimizer_spec import OptimizerSpec
 
 
 def command(
@@ -77,7 +78,7 @@ def command(
         for name, array in arrays.items()
         if name in executable.inputs
     }
-    _train(executable, task.loss, arrays, epochs, min(batch, samples), seed)
+    _train(executable, task, arrays, epochs, min(batch, samples), seed)
     if output is not None:
         task.keep(executable)
         models.save(output, task.model, task.compilation)
@@ -95,20 +96,46 @@ class Task:
     compilation: Compilation
     loss: str
     optimizer: OptimizerCall
+    schedule: Schedule | None = None
+    terms: tuple[str, ...] = ()
+    """Numbers that the loss is computed from, which are told with it."""
+
+    @property
+    def rule(self) -> OptimizerSpec:
+        """The optimizer as the compiler knows it."""
+        from popgraph.session.optimizer_text import optimizer_of, with_rate
+
+        spec = optimizer_of(self.optimizer)
+        return spec if self.schedule is None else with_rate(spec, 1.0)
+
+    def follow_schedule(self, executable: Executable, step: int) -> None:
+        """Sends the learning rate of a step."""
+        from popgraph.passes.optimizer_spec import streamed_scalars
+        from popgraph.session.optimizer_text import with_rate
+
+        if self.schedule is None:
+            return
+        weights = {
+            name: dtype for name, (dtype, _) in executable.variables.items() if dtype.is_float
+        }
+        loss, _ = executable.outputs[self.loss]
+        spec = with_rate(self.rule, self.schedule.factor(step))
+        for name, value in streamed_scalars(spec, weights, loss).items():
+            if name in executable.variables:
+                executable.write(name, value)
 
     def build(
         self, arrays: Mapping[str, Array], batch: int, backend: str, threads: int
     ) -> Executable:
         """The program of one step."""
         from popgraph import compiler
-        from popgraph.cli.optimizers import optimizer_of
         from popgraph.passes.infer_shapes import specialise
         from popgraph.passes.pipeline import Options, Training
 
         module = self.training.clone()
         shapes = {name: (batch, *array.shape[1:]) for name, array in arrays.items()}
         specialise(module, shapes, self.compilation.weights)
-        options = Options(training=Training(self.loss, optimizer_of(self.optimizer)))
+        options = Options(training=Training(self.loss, self.rule))
         return compiler.build(module, self.compilation, options, backend=backend, threads=threads)
 
     def keep(self, executable: Executable) -> None:
@@ -142,12 +169,21 @@ def _task(path: Path, arrays: Mapping[str, Array], loss: str | None, optimizer: 
     rule = parse_optimizer(optimizer) if optimizer else declared
     if rule is None:
         raise ModelError("no optimizer is given", str(path), "--optimizer 'SGD(0.1, momentum=0.9)'")
+    schedule = None if section is None or optimizer else section.schedule
     if loss is None:
         if section is None:
             raise ModelError("no loss is given", str(path), "--loss 'nll(y, labels)'")
-        return Task(model, section.module, compilation, section.loss, rule)
+        return Task(
+            model,
+            section.module,
+            compilation,
+            section.loss,
+            rule,
+            schedule,
+            section.terms,
+        )
     training, name = add_loss(model, compilation.weights, loss, _new_inputs(model, arrays))
-    return Task(model, training, compilation, name, rule)
+    return Task(model, training, compilation, name, rule, schedule)
 
 
 def _new_inputs(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, Attribute]:
@@ -179,7 +215,7 @@ def _samples(arrays: Mapping[str, Array]) -> int:
 
 def _train(
     executable: Executable,
-    loss: str,
+    task: Task,
     arrays: Mapping[str, Array],
     epochs: int,
     batch: int,
@@ -191,16 +227,25 @@ def _train(
     samples = _samples(arrays)
     generator = np.random.default_rng(seed)
     steps = samples // batch
+    names = (task.loss, *task.terms)
     with _progress(epochs * steps) as advance:
-        for epoch in range(1, epochs + 1):
+        for epoch in range(epochs):
             order = generator.permutation(samples)
-            total = 0.0
+            totals = dict.fromkeys(names, 0.0)
             for step in range(steps):
                 chosen = order[step * batch : (step + 1) * batch]
+                task.follow_schedule(executable, epoch * steps + step)
                 results = executable.run({name: array[chosen] for name, array in arrays.items()})
-                total += float(results[loss].astype(np.float64).mean())
-                advance(f"epoch {epoch}/{epochs}  loss {total / (step + 1):.5f}")
-            print(f"epoch {epoch}/{epochs}  loss {total / steps:.5f}")
+                for name in names:
+                    totals[name] += float(results[name].astype(np.float64).mean())
+                advance(_told(epoch, epochs, task, totals, step + 1))
+            print(_told(epoch, epochs, task, totals, steps))
+
+
+def _told(epoch: int, epochs: int, task: Task, totals: Mapping[str, float], steps: int) -> str:
+    """How far training is: the mean of the loss and of its terms since the epoch began."""
+    terms = "".join(f"  {name} {totals[name] / steps:.5f}" for name in task.terms)
+    return f"epoch {epoch + 1}/{epochs}  loss {totals[task.loss] / steps:.5f}{terms}"
 
 
 @contextmanager

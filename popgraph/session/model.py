@@ -22,6 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
+from popgraph.session.text_model import is_text, model_of_text
 from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
 
@@ -149,7 +150,7 @@ def open_model(source: Source) -> Builder:
     try:
         if missing:
             raise ModelError("no such file", source)
-        return Builder(source)
+        return Builder(model_of_text(source) if is_text(source) else source)
     except ModelError as error:
         if missing or error.where == "the bytes given":
             raise popart_exception(

@@ -304,6 +304,11 @@ class Adam(Optimizer):
         AdamMode.AdaMax: "ada_max",
     }
 
+    @classmethod
+    def mode_of(cls, mode: str) -> AdamMode:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
+
     def __init__(
         self,
         values: Mapping[str, object],
@@ -369,6 +374,11 @@ class Adaptive(Optimizer):
         AdaptiveMode.CenteredRMSProp: "centered_rms_prop",
         AdaptiveMode.AdaDelta: "ada_delta",
     }
+
+    @classmethod
+    def mode_of(cls, mode: str) -> AdaptiveMode:
+        """PopART's name of a mode."""
+        return next(theirs for theirs, own in cls._MODES.items() if own == mode)
 
     def __init__(
         self,

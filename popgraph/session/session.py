@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from popgraph.backends.base import Executable
+from popgraph.builder.dsl import Schedule
 from popgraph.builder.enums import AnchorReturnTypeId, DeviceType
 from popgraph.builder.exceptions import (
     as_popart_errors,
@@ -26,11 +27,13 @@ from popgraph.session.export import model_with_weights, weights_of
 from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import SessionModel, Source
+from popgraph.session.optimizer_text import with_rate
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
 from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
+from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
 
 
@@ -268,6 +271,7 @@ class Session:
         batches = self._dataflow.batchesPerStep()
         sums: dict[str, Array] = {}
         for batch in range(batches):
+            self._before_batch()
             results = executable.run(self._read(stepio))
             for id, stream in self._outputs:
                 returned = self._dataflow.art(id)
@@ -277,6 +281,9 @@ class Session:
                     stepio.write(stream, results[id])
         for id, value in sums.items():
             stepio.write(self._program.outputs[id], value)
+
+    def _before_batch(self) -> None:
+        """What a training session changes from batch to batch."""
 
     def _read(self, stepio: StepIO) -> dict[str, Array]:
         """The next batch; what the program does not look at need not be there."""
@@ -386,7 +393,9 @@ class TrainingSession(Session):
     """
     Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
 
-    `loss` is the id of a tensor of one element; older programs give `losses`, a list.
+    `loss` is the id of a tensor of one element; older programs give `losses`, a list. A `.pgraph`
+    file says both in its `train` section: `TrainingSession("net.pgraph", DataFlow(1, ["loss"]))`;
+    its schedule, if it has one, sets the learning rate of every batch.
     """
 
     def __init__(
@@ -407,6 +416,13 @@ class TrainingSession(Session):
     ) -> None:
         flow = _one_of("dataFlow", dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)
+        self._schedule: Schedule | None = None
+        self._batches = 0
+        if is_text(fnModel) and not wanted:
+            text = training_of_text(fnModel)
+            fnModel, wanted = text.model, [text.loss]
+            if optimizer is None:
+                optimizer, self._schedule = text.optimizer, text.schedule
         if not wanted:
             raise TypeError("TrainingSession() needs a loss")
         if optimizer is None:
@@ -432,8 +448,17 @@ class TrainingSession(Session):
         assert self._optimizer is not None
         self._prepared_for("optimizerFromHost()")
         self._optimizer.validate_replacement(optimizer)
+        self._next = optimizer
         with as_popart_errors():
             self._write_scalars(self._program.scalars_of(optimizer.spec()))
+
+    def _before_batch(self) -> None:
+        """Sends the learning rate that the schedule wants now."""
+        if self._schedule is None:
+            return
+        spec = with_rate(self._next.spec(), self._schedule.factor(self._batches))
+        self._write_scalars(self._program.scalars_of(spec))
+        self._batches += 1
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
         """Of old programs: the values that `optimizerFromHost` will send."""

@@ -210,6 +210,30 @@ def test_distributions_have_the_moments_they_are_named_for() -> None:
     assert h.std() == pytest.approx((2 / 400) ** 0.5, rel=0.01)
 
 
+def test_what_other_initialisers_make() -> None:
+    document = body(
+        "weight t: f32[400, 300] = truncated_normal(std=0.5, seed=1)\n"
+        "weight o: f64[3, 4, 2] = orthogonal(gain=2, seed=1)\n"
+        "weight p: f64[5, 2] = orthogonal\n weight q: f64[3] = orthogonal\n"
+        "weight e: f32[2, 3, 4] = eye(0.5)\n const a: i64[2, 3] = arange\n"
+        "weight b: f32[3] = arange(1, -0.5)\n weight l: f32[2, 2] = linspace(-1, 2)\n y = x"
+    )
+    t, o, p, q, e, b, between = (weight(document, name) for name in "topqebl")
+    assert np.abs(t).max() <= 1
+    assert t.std() == pytest.approx(0.44, abs=0.01)
+    rows = o.reshape(3, 8)
+    assert np.allclose(rows @ rows.T, 4 * np.eye(3))
+    assert np.allclose(p.T @ p, np.eye(2))
+    assert np.linalg.norm(q) == pytest.approx(1)
+    assert np.array_equal(e, np.broadcast_to(0.5 * np.eye(3, 4), (2, 3, 4)))
+    (a,) = [n.attribute_values(document.weights)["value"] for n in nodes(document)[:1]]
+    assert np.array_equal(a, [[0, 1, 2], [3, 4, 5]])
+    assert b.tolist() == [1, 0.5, 0]
+    assert between.tolist() == [[-1, 0], [1, 2]]
+    with pytest.raises(ParseError, match="eye: this needs two axes"):
+        body("weight w: f32[3] = eye\n y = x")
+
+
 def test_fans_of_matrices_and_convolutions() -> None:
     assert fans((64, 10)) == (64, 10)
     assert fans((16, 3, 5, 5)) == (75, 400)

@@ -60,6 +60,45 @@ def he_normal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
     return normal(shape, 0.0, gain * sqrt(2 / fans(shape)[0]), seed=seed)
 
 
+def truncated_normal(shape: Shape, mean: float = 0.0, std: float = 1.0, *, seed: int) -> Array:
+    """As `normal`, but what lies more than 2 `std` from `mean` is drawn again."""
+    generator = np.random.default_rng(seed)
+    drawn = generator.normal(size=shape)
+    while (outside := np.abs(drawn) > 2).any():
+        drawn[outside] = generator.normal(size=int(outside.sum()))
+    return np.asarray(mean + std * drawn)
+
+
+def orthogonal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
+    """
+    Rows, or columns if there are fewer, at right angles and of length `gain` (Saxe 2013).
+
+    Axes after the first count as one.
+    """
+    rows, columns = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
+    drawn = np.random.default_rng(seed).normal(size=(max(rows, columns), min(rows, columns)))
+    q, r = np.linalg.qr(drawn)
+    turned = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # which makes every rotation as likely
+    return np.asarray(gain * (turned if rows >= columns else turned.T).reshape(shape))
+
+
+def eye(shape: Shape, gain: float = 1.0) -> Array:
+    """`gain` where the last two axes have the same place, else 0."""
+    if len(shape) < 2:
+        raise ValueError("this needs two axes at least")
+    return np.broadcast_to(gain * np.eye(shape[-2], shape[-1]), shape)
+
+
+def arange(shape: Shape, start: float = 0, step: float = 1) -> Array:
+    """`start`, `start + step` and so on, row after row."""
+    return (start + step * np.arange(prod(shape))).reshape(shape)
+
+
+def linspace(shape: Shape, first: float = 0.0, last: float = 1.0) -> Array:
+    """From `first` to `last` in equal steps, row after row."""
+    return np.linspace(first, last, prod(shape)).reshape(shape)
+
+
 INITIALIZERS: dict[str, Initializer] = {
     function.__name__: function
     for function in (
@@ -72,6 +111,11 @@ INITIALIZERS: dict[str, Initializer] = {
         glorot_normal,
         he_uniform,
         he_normal,
+        truncated_normal,
+        orthogonal,
+        eye,
+        arange,
+        linspace,
     )
 }
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
+from popgraph.builder.dsl.freezing import freeze, frozen_weights
+from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.operators import GRAPHCORE
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.schedules import Schedule, schedule_of
+from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
@@ -18,21 +21,26 @@ from popgraph.builder.dsl.tree import (
     Assignment,
     Call,
     Expression,
+    Freeze,
     Graph,
+    Missing,
     Name,
+    Node,
     Number,
     Path,
     Span,
     Statement,
+    Target,
     Text,
     Train,
     Truth,
+    children,
 )
+from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import describe, dims
 from popgraph.dialects.onnx.writer import GraphWriter
 
 LOSS = "loss"
-OPTIMIZER = "optimizer"
 
 LOSSES = {"nll": ("nllloss", 2), "l1": ("l1loss", 1), "identity": ("identityloss", 1)}
 """
@@ -57,7 +65,9 @@ class TrainingSection:
     """
     What a `train` section says: the graph with its loss among the outputs, and the optimizer.
 
-    `inputs` are those that only training needs, such as labels.
+    `inputs` are those that only training needs, such as labels. `terms` are the numbers that the
+    loss is computed from; they are outputs, too. `frozen` are the weights that stay as they are:
+    constants of this graph.
     """
 
     graph: str
@@ -65,6 +75,19 @@ class TrainingSection:
     loss: str
     optimizer: OptimizerCall | None
     inputs: tuple[str, ...] = ()
+    schedule: Schedule | None = None
+    terms: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass
+class _Settings:
+    """What a section says besides the statements that belong to the graph."""
+
+    optimizer: OptimizerCall | None = None
+    schedule: Schedule | None = None
+    frozen: list[Name | Text] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
 
 
 class TrainingLowering(GraphLowering):
@@ -115,7 +138,7 @@ class TrainingLowering(GraphLowering):
 
 def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
     """The section as data; None when something is wrong with it, which the source then knows."""
-    optimizer, statements = _settings(setting.source, train)
+    said = _settings(setting, train)
     assert graph.name is not None, "the grammar wants a name here"
     writer = GraphWriter(
         setting.opsets, setting.store, name=graph.name.text, functions=setting.functions
@@ -123,38 +146,76 @@ def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSect
     lowering = TrainingLowering(setting, writer)
     lowering.inputs(graph.inputs)
     lowering.inputs(train.inputs)
-    lowering.statements([*graph.body.statements, *statements])
+    lowering.statements([*graph.body.statements, *said.statements])
     loss = _loss(lowering, train)
+    frozen = frozen_weights(setting.source, writer, said.frozen)
     if loss is None or setting.source.mistakes:
         return None
-    values = [lowering.scope.value(target.name) for target in graph.outputs]  # type: ignore[arg-type]
-    names = [target.name.text for target in graph.outputs]  # type: ignore[union-attr]
-    lowering.writer.set_outputs(values if LOSS in names else [*values, loss])
+    terms = _terms(lowering, said.statements)
+    outputs: dict[str, SSAValue] = {}
+    for name in [*_names(graph), *terms, LOSS]:
+        outputs.setdefault(name, lowering.result(Name(train.span, name)))
+    writer.set_outputs(list(outputs.values()))
+    freeze(writer, frozen)
     return TrainingSection(
         graph.name.text,
-        lowering.writer.module(),
+        writer.module(),
         LOSS,
-        optimizer,
+        said.optimizer,
         tuple(parameter.name.text for parameter in train.inputs),
+        said.schedule,
+        terms,
+        frozen,
     )
 
 
-def _settings(source: Source, train: Train) -> tuple[OptimizerCall | None, list[Statement]]:
+def _names(graph: Graph) -> list[str]:
+    return [target.name.text for target in graph.outputs if isinstance(target.name, Name)]
+
+
+def _settings(setting: Setting, train: Train) -> _Settings:
     """The optimizer, and the statements that belong to the graph."""
-    optimizer = None
-    statements: list[Statement] = []
+    found = _Settings()
     for statement in train.body.statements:
+        try:
+            match statement:
+                case Assignment(targets=[Target(name=Name(text="optimizer"))], value=value):
+                    found.optimizer = optimizer_call(setting.source, value, setting.scope)
+                case Assignment(targets=[Target(name=Name(text="schedule"))], value=value):
+                    found.schedule = schedule_of(setting.source, value, setting.scope)
+                case Freeze(patterns=patterns):
+                    found.frozen += patterns
+                case _:
+                    found.statements.append(statement)
+        except Failed:
+            continue
+    return found
+
+
+def _terms(lowering: TrainingLowering, statements: Sequence[Statement]) -> tuple[str, ...]:
+    """The numbers with a name that the loss is computed from."""
+    for statement in statements:
         match statement:
-            case Assignment(targets=[target]) if (
-                isinstance(target.name, Name) and target.name.text == OPTIMIZER
-            ):
-                try:
-                    optimizer = optimizer_call(source, statement.value)
-                except Failed:
-                    continue
-            case _:
-                statements.append(statement)
-    return optimizer, statements
+            case Assignment(targets=[Target(name=Name(text="loss"))], value=value):
+                names = dict.fromkeys(one.text for one in _names_in(value))
+                return tuple(name for name in names if _is_term(lowering, name))
+    return ()
+
+
+def _names_in(node: Node) -> Iterator[Name]:
+    if isinstance(node, Name):
+        yield node
+    for child in children(node):
+        yield from _names_in(child)
+
+
+def _is_term(lowering: TrainingLowering, name: str) -> bool:
+    if not lowering.writer.has_value(name):
+        return False
+    value = lowering.writer.value(name)
+    computed = isinstance(value.owner, OnnxOp) and value.owner.op_type != "Constant"
+    sizes = dims(value.type)
+    return computed and sizes is not None and all(size == 1 for size in sizes)
 
 
 def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
@@ -172,7 +233,9 @@ def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
     return value
 
 
-def optimizer_call(source: Source, expression: Expression) -> OptimizerCall:
+def optimizer_call(
+    source: Source, expression: Expression, scope: Scope | None = None
+) -> OptimizerCall:
     """`SGD(0.1, momentum=0.9)`: the name and the arguments; the first may be the learning rate."""
     if isinstance(expression, Name):
         return OptimizerCall(expression.text, {}, source.where(expression.span))
@@ -187,12 +250,13 @@ def optimizer_call(source: Source, expression: Expression) -> OptimizerCall:
         if key in arguments:
             source.parse_error(argument.span, f"`{key}` is given twice")
             raise Failed
-        if not isinstance(argument.value, Number | Truth | Text):
-            source.parse_error(
-                argument.value.span, f"`{key}` must be a number, `true`, `false` or a string"
-            )
+        value = argument.value
+        if scope is not None and not isinstance(value, Missing):
+            value = folded(source, value, scope.known)
+        if not isinstance(value, Number | Truth | Text):
+            source.parse_error(value.span, f"`{key}` must be a number, `true`, `false` or a string")
             raise Failed
-        arguments[key] = argument.value.value
+        arguments[key] = value.value
     return OptimizerCall(expression.path.text, arguments, source.where(expression.path.span))
 
 

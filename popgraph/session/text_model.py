@@ -1,0 +1,54 @@
+"""What does a `.pgraph` text tell a session: the model, and how it is trained?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from popgraph.builder.dsl import Schedule, load
+from popgraph.builder.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.onnx_export import export_model
+from popgraph.session.optimizer_text import optimizer_of, popart_optimizer, with_rate
+from popgraph.session.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class TextTraining:
+    """What the `train` section of a text says."""
+
+    model: bytes
+    """The graph with its loss, as ONNX."""
+    loss: str
+    optimizer: Optimizer | None
+    schedule: Schedule | None
+
+
+def is_text(source: Any) -> bool:
+    """Whether a model is a `.pgraph` file."""
+    return isinstance(source, str | Path) and Path(source).suffix == ".pgraph"
+
+
+def model_of_text(source: str | Path) -> bytes:
+    """The first graph of a text, as ONNX."""
+    document = load(source)
+    return bytes(export_model(document.module, document.weights).SerializeToString())
+
+
+def training_of_text(source: str | Path) -> TextTraining:
+    """How a text says that its first graph is trained."""
+    with as_popart_errors():
+        document = load(source)
+        section = document.training
+        if section is None:
+            raise popart_exception(
+                "this text does not say how it is trained",
+                str(source),
+                "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
+            )
+        model = export_model(section.module, document.weights).SerializeToString()
+        optimizer = None
+        if section.optimizer is not None:
+            spec = optimizer_of(section.optimizer)
+            optimizer = popart_optimizer(with_rate(spec, 1.0) if section.schedule else spec)
+    return TextTraining(model, section.loss, optimizer, section.schedule)
