@@ -321,11 +321,12 @@ def test_an_optimizer_can_be_parsed_alone() -> None:
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_the_examples_are_well_formed_and_trainable(path: Path) -> None:
+def test_the_examples_are_well_formed(path: Path) -> None:
     document = load(path)
-    assert document.training is not None
-    for module in (document.module, document.training.module):
-        module.verify()
+    assert not document.warnings
+    document.module.verify()
+    if document.training is not None:
+        document.training.module.verify()
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:

@@ -90,7 +90,9 @@ class GraphLowering(ExpressionLowering):
                 value = self.writer.add_input(parameter.name.text, type_)
             except Failed:
                 pass
-            self.scope.define(parameter.name, value, "input")
+            # The operator that runs an inner graph says which inputs that has.
+            kind = "input" if self.writer.parent is None else ""
+            self.scope.define(parameter.name, value, kind)
 
     def statements(self, statements: Sequence[Statement]) -> None:
         self.scope.announce(statements)

@@ -1,0 +1,122 @@
+"""Do the `.pgraph` files of examples/ run, train, and compute what onnxruntime does?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx.reference import ReferenceEvaluator
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph.builder.dsl import load
+from popgraph.builder.onnx_export import export_model
+from popgraph.cli import app
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+TEXTS = {path.stem: path for path in sorted(EXAMPLES.glob("*.pgraph"))}
+
+Arrays = dict[str, Any]
+
+
+def _matrix(rng: np.random.Generator) -> Any:
+    half = rng.normal(size=(6, 6)).astype(np.float32)
+    return half + half.T
+
+
+INPUTS: dict[str, Callable[[np.random.Generator], Arrays]] = {
+    "digits_cnn": lambda rng: {"x": rng.normal(size=(3, 1, 8, 8)).astype(np.float32)},
+    "lenet": lambda rng: {"x": rng.normal(size=(3, 1, 28, 28)).astype(np.float32)},
+    "mlp": lambda rng: {"x": rng.normal(size=(3, 64)).astype(np.float32)},
+    "power_iteration": lambda rng: {"a": _matrix(rng), "turns": np.array(50)},
+    "quantized": lambda rng: {"x": rng.normal(size=(3, 64)).astype(np.float32)},
+    "resnet50": lambda rng: {"image": rng.normal(size=(1, 3, 64, 64)).astype(np.float32)},
+    "text_classifier": lambda rng: {
+        "words": rng.integers(0, 5000, (3, 7)),
+        "lengths": np.array([7, 3, 5], np.int32),
+    },
+    "transformer": lambda rng: {"tokens": rng.integers(0, 1000, (2, 9))},
+    "vae": lambda rng: {"image": rng.random((16, 784)).astype(np.float32)},
+}
+"""What each example is run on."""
+
+NOT_COMPILED = {"power_iteration", "quantized", "text_classifier"}
+"""Loop, QuantizeLinear and LSTM are not lowered: these are compared in other runtimes only."""
+
+RANDOM = {"vae"}
+"""These compute something else every time."""
+
+
+def inputs(name: str) -> Arrays:
+    return INPUTS[name](np.random.default_rng(0))
+
+
+def test_every_example_is_run() -> None:
+    assert set(INPUTS) == set(TEXTS)
+
+
+@pytest.mark.parametrize("name", sorted(set(TEXTS) - NOT_COMPILED - RANDOM))
+def test_an_example_computes_what_onnxruntime_does(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")
+    found = popgraph.compile(TEXTS[name])(inputs(name))
+    for output, expected in by_onnxruntime(runtime, name).items():
+        scale = max(1.0, float(np.abs(expected).max()))
+        assert np.allclose(found[output], expected, rtol=1e-3, atol=1e-4 * scale), output
+
+
+def by_onnxruntime(runtime: Any, name: str) -> Arrays:
+    document = load(TEXTS[name])
+    model = export_model(document.module, document.weights).SerializeToString()
+    session = runtime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs(name)), strict=True))
+
+
+@pytest.mark.parametrize("name", sorted(NOT_COMPILED))
+def test_other_examples_mean_the_same_to_other_runtimes(name: str) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="the oracle for whole networks")
+    document = load(TEXTS[name])
+    model = export_model(document.module, document.weights)
+    outputs = [output.name for output in model.graph.output]
+    found = ReferenceEvaluator(model).run(outputs, inputs(name))
+    expected = by_onnxruntime(runtime, name)
+    for output, value in zip(outputs, found, strict=True):
+        if name == "text_classifier":  # ONNX's evaluator has no LSTM of two directions
+            continue
+        wanted = expected[output]
+        assert np.allclose(value.reshape(wanted.shape), wanted, rtol=1e-3, atol=1e-4), output
+
+
+def test_the_power_iteration_finds_an_eigenvalue() -> None:
+    document = load(TEXTS["power_iteration"])
+    model = export_model(document.module, document.weights)
+    given = inputs("power_iteration")
+    _, values = ReferenceEvaluator(model).run(["vector", "values"], given)
+    assert len(values) == 50
+    assert values.ravel()[-1] == pytest.approx(
+        np.abs(np.linalg.eigvalsh(given["a"])).max(), rel=1e-2
+    )
+
+
+@pytest.mark.parametrize("name", ["mlp", "lenet", "digits_cnn", "vae"])
+def test_training_an_example_makes_its_loss_smaller(name: str, tmp_path: Path) -> None:
+    document = load(TEXTS[name])
+    assert document.training is not None
+    rng = np.random.default_rng(1)
+    arrays = inputs(name)
+    arrays = {key: np.repeat(array, 4, axis=0) for key, array in arrays.items()}
+    if document.training.inputs:
+        count = len(next(iter(arrays.values())))
+        arrays["labels"] = rng.integers(0, 10, count // 4).repeat(4).astype(np.int32)
+    data = []
+    for key, array in arrays.items():
+        np.save(tmp_path / f"{key}.npy", array)
+        data.append(f"{key}={tmp_path / key}.npy")
+    arguments = ["train", str(TEXTS[name]), *data, "--epochs", "12"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    losses = [float(line.split("loss")[1].split()[0]) for line in result.output.splitlines()]
+    assert losses[-1] < 0.99 * losses[0]
