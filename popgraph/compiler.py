@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -36,6 +34,7 @@ from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
 from popgraph.support.debug import Observer
 from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
+from popgraph.support.garbage import without_collection
 from popgraph.support.shapes import Shape
 
 Model: TypeAlias = Any
@@ -87,18 +86,6 @@ def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> Modul
     except (IRParseError, VerifyException, ValueError) as error:
         raise ParseError(f"not valid IR: {error}", name) from error
     return module
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """IR is many objects that live to the end; looking for garbage takes a third of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:

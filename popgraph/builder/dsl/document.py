@@ -25,6 +25,7 @@ from popgraph.builder.dsl.training import (
 from popgraph.builder.dsl.tree import File, Graph, Span, Train
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
+from popgraph.support.garbage import without_collection
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()
     the folders of `search` and in those of the environment's POPGRAPH_PATH.
     """
     try:
-        return _parse(Source(text, filename), folders(search))
+        with without_collection():
+            return _parse(Source(text, filename), folders(search))
     except RecursionError as error:
         raise ParseError(
             "this text is nested too deeply", filename, "give parts of it a name"
@@ -91,7 +93,8 @@ def _parse(source: Source, search: tuple[Path, ...]) -> Document:
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
     """The document of a text, or None: the source then knows every mistake of it."""
     try:
-        return _parse(source, folders(search))
+        with without_collection():
+            return _parse(source, folders(search))
     except RecursionError:
         source.parse_error(Span(1, 1, 1, 2), "this text is nested too deeply")
     except PopgraphError as error:

@@ -1,0 +1,88 @@
+"""Does every text end in a document or in an error that helps, whatever was done to it?"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from popgraph.builder.dsl import parse
+from popgraph.builder.dsl.diagnostics import checked
+from popgraph.builder.dsl.formatter import format_text
+from popgraph.builder.dsl.parser import language
+from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
+
+TEXT = """opset 21
+let width = 3
+def dense(x: f32[B, inputs], outputs, act=Relu) -> y {
+    weight w: f32[inputs, outputs] = normal(std=0.1, seed=1)
+    y = act(x @ w) if outputs > 2 else x @ w
+}
+graph g(x: f32[N, 4], c: bool) -> (y: f32[N, 3], z) {
+    for i in 0..2 {
+        @ipu(1) x = x + dense(x, 4)
+    }
+    y = x |> dense(width) |> Softmax(axis=-1)
+    z = if c {
+        z = y[:, 0, _]
+    } else {
+        (z, _) = Dropout(-y[..., 1:2], _, false)
+    }
+}
+train (labels: i32[N]) {
+    loss = nll(y, labels)
+    optimizer = SGD(0.1, momentum=0.9)
+}
+"""
+WORDS = sorted({str(token) for token in language().lex(TEXT) if token.type != "_NEWLINE"})
+EXTRA = ["\n", "{", "}", "(", ")", "[", "]", '"', '"""', "#", "|>", "..", "é", "\0", "1e999", "`"]
+
+places = st.integers(0, len(TEXT))
+changes = st.lists(
+    st.tuples(places, st.integers(0, 12), st.sampled_from(["", *WORDS, *EXTRA])),
+    min_size=1,
+    max_size=4,
+)
+
+
+def changed(edits: list[tuple[int, int, str]]) -> str:
+    """The text with some characters replaced by words."""
+    text = TEXT
+    for place, length, word in edits:
+        text = f"{text[:place]}{word}{text[place + length :]}"
+    return text
+
+
+@given(changes)
+def test_a_changed_text_is_read_or_refused(edits: list[tuple[int, int, str]]) -> None:
+    text = changed(edits)
+    found = checked(text)
+    errors = [one for one in found.diagnostics if one.severity == "error"]
+    assert (found.document is None) == bool(errors)
+    try:
+        parse(text)
+    except PopgraphError as error:
+        assert errors
+        for one in error.errors if isinstance(error, ErrorGroup) else [error]:
+            assert type(one) in (ParseError, TypeMismatchError)
+            assert one.what
+            assert one.where.startswith("<text>")
+    else:
+        assert not errors
+        assert parse(format_text(text))
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with pytest.raises(PopgraphError):
+        parse(text)
+
+
+def test_the_text_itself_is_right() -> None:
+    assert not checked(TEXT).diagnostics
+
+
+def test_ten_thousand_lines_are_read() -> None:
+    lines = "".join(f"    v{i + 1} = Relu(v{i})\n" for i in range(10_000))
+    document = parse(f"graph g(x: f32[2]) -> v10000 {{\n    v0 = x\n{lines}}}\n")
+    assert len(list(document.module.walk())) > 10_000
