@@ -232,8 +232,8 @@ def test_names_of_a_loop_begin_with_its_turn() -> None:
         " x = h + x\n }\n y = x\n}"
     )
     assert names(document) == [
-        "i2/h/1/1", "i2/h/1", "i2/h/2", "i2/h", "i2/x",
-        "i3/h/1/1", "i3/h/1", "i3/h/2", "i3/h", "i3/x", "y",
+        "i2/h/dense/1", "i2/h/dense", "i2/h/1", "i2/h", "i2/x",
+        "i3/h/dense/1", "i3/h/dense", "i3/h/1", "i3/h", "i3/x", "y",
     ]  # fmt: skip
     assert list(weights(document))[:4] == [
         "i2/h/dense/w", "i2/h/dense/b", "i2/h/w", "i2/h/b",

@@ -51,7 +51,7 @@ def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
     calls = found["calls"]
     assert sum(call["share"] for call in calls) == pytest.approx(1)
     assert max(call["in_use"] for call in calls) == found["largest_live_set"] <= found["arena"]
-    assert any(call["source"] == "c1/1  lenet.pgraph:18" for call in calls)
+    assert any(call["source"] == "image/conv/1  lenet.pgraph:8" for call in calls)
     longest = max(calls, key=lambda call: call["microseconds"])
     assert longest["kernel"] in result.output
     assert f"... and {len(calls) - 3} more calls" in result.output

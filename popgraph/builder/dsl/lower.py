@@ -380,8 +380,9 @@ class GraphLowering(ExpressionLowering):
         known = {**definition.setting.definitions, **passed}
         setting = replace(definition.setting, opsets=self.setting.opsets, definitions=known)
         inner = GraphLowering(setting, self.writer, scope, self.calls + 1)
-        given = [self.step()] if names is None else names
-        inner.prefix = self.label(template.name.text, names) + "/"
+        label = self.label(template.name.text, names)
+        given = [label] if names is None else names
+        inner.prefix = label + "/"
         inner.notes = self.notes
         for target, name in zip(template.outputs, given, strict=False):
             if isinstance(target.name, Name) and name:
@@ -406,9 +407,12 @@ class GraphLowering(ExpressionLowering):
         stem = f"{self.prefix}{template}"
         if self._stem not in self.renamed:
             stem = f"{self.prefix}{self._stem}" + ("" if names is not None else f"/{template}")
-        count = self._labels.get(stem, 0) + 1
-        self._labels[stem] = count
-        return stem if count == 1 else f"{stem}{count}"
+        while True:
+            count = self._labels.get(stem, 0) + 1
+            self._labels[stem] = count
+            label = stem if count == 1 else f"{stem}{count}"
+            if names is not None or not self.writer.has_value(label):
+                return label
 
 
 def finished(lowering: GraphLowering, graph: Graph) -> GraphOp:
