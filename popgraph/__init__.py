@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from popgraph.builder.builder import Builder as Builder
+    from popgraph.compiler import to_pgraph as to_pgraph
     from popgraph.passes.pipeline import Options as Options
     from popgraph.runner import Runner as Runner
     from popgraph.session import *  # noqa: F403 - PopART's names
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "compile": "popgraph.start",
+    "to_pgraph": "popgraph.compiler",
     "Runner": "popgraph.runner",
     "Options": "popgraph.passes.pipeline",
     "PopgraphError": "popgraph.support.errors",

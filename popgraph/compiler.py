@@ -70,6 +70,21 @@ def load(
             return import_model(model, compilation.weights, mapped=mapped), compilation
 
 
+def to_pgraph(model: Model, *, whole: bool = True) -> dsl.Listing:
+    """
+    Any model as `.pgraph` text; a notebook shows it in colours.
+
+    Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+    """
+    module, compilation = load(model)
+    if level_of(module) != "onnx":
+        raise PassError(
+            f"a module of the {level_of(module)} level has no .pgraph text",
+            hint="only models as they were written have one",
+        )
+    return dsl.listing(module, compilation.weights, whole=whole)
+
+
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")

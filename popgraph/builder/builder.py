@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.annotations import RECOMPUTE, Annotations, NodeIds
+from popgraph.builder.dsl.listing import Listing, listing
 from popgraph.builder.enums import RecomputeType
 from popgraph.builder.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.graphcore_opset import DOMAIN, AiGraphcoreOpset1
@@ -455,6 +457,16 @@ class Builder(Annotations):
 
     def saveModelProto(self, filename: str | Path) -> None:
         Path(filename).write_bytes(self.getModelProto())
+
+    def to_pgraph(self) -> Listing:
+        """The model so far as `.pgraph` text, all weights written out."""
+        return listing(self.module(), self.weights)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; large weights are only named."""
+        if self._writer.outputs is None and not self._outputs:
+            return f"<pre>{escape(repr(self))}: no outputs yet</pre>"
+        return listing(self.module(), self.weights, whole=False)._repr_html_()
 
     def _load(self, model: str | bytes | Path | Any) -> None:
         self.take(import_model(model, self.weights))

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from pygments import highlight
+from pygments.formatters.html import HtmlFormatter
 from pygments.lexer import RegexLexer
 from pygments.token import (
     Comment,
@@ -66,6 +68,11 @@ class PgraphLexer(RegexLexer):
     tokens: ClassVar[dict[str, list[Any]]] = {
         "root": [(r"\s+", Whitespace), *((pattern, kind) for pattern, kind, _ in _rules())]
     }
+
+
+def html(text: str) -> str:
+    """The text in colours, for a page that has no style sheet of ours."""
+    return str(highlight(text, PgraphLexer(), HtmlFormatter(noclasses=True)))
 
 
 def textmate() -> str:
