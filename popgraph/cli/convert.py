@@ -16,10 +16,8 @@ def command(
     Convert a model between .onnx, .pgraph and .mlir.
 
     \b
-    popgraph convert model.onnx model.pgraph   large weights go to model.npz
-    popgraph convert model.pgraph model.onnx
-
-    .pgraph has no names of nodes and no metadata, and no graphs inside nodes yet.
+    popgraph convert model.onnx model.pgraph   large weights go to model.safetensors
+    popgraph convert model.pgraph model.onnx   gives a model that says the same
     """
     from popgraph.cli import models
 

@@ -155,23 +155,15 @@ def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:
 
 
 def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    """The text; large weights go into an .npz file beside it, which is written only if needed."""
-    import numpy as np
+    """The text; large weights go into a .safetensors file beside it, if there are any."""
+    from popgraph.builder.dsl import WeightFile, text_of, write_safetensors
 
-    from popgraph.builder.dsl import text_of
-
-    beside = path.with_suffix(".npz")
-    arrays: dict[str, Array] = {}
-
-    def keep(name: str, array: Array) -> tuple[str, str]:
-        key = name if name.isidentifier() else f"array_{len(arrays)}"
-        arrays[key] = array
-        return beside.name, key
-
-    text = text_of(module, compilation.weights, keep)
-    if arrays:
-        np.savez(beside, **arrays)  # type: ignore[arg-type]
-        note(f"{len(arrays)} large weights are in {beside}")
+    beside = path.with_suffix(".safetensors")
+    file = WeightFile(beside.name)
+    text = text_of(module, compilation.weights, file)
+    if file.arrays:
+        write_safetensors(beside, file.arrays)
+        note(f"{len(file.arrays)} large weights are in {beside}")
     path.write_text(text, "utf-8")
 
 

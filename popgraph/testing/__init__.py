@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
+from popgraph.builder.onnx_difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
 from popgraph.testing.specs import Constant, Network, Node, build_network
@@ -17,6 +18,7 @@ __all__ = [
     "attentions",
     "build_network",
     "check_ir",
+    "model_difference",
     "networks",
     "random_inputs",
     "training_networks",

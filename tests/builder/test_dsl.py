@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from popgraph.builder.dsl import Document, OptimizerCall, add_loss, load, parse, parse_optimizer
 from popgraph.builder.dsl.initializers import INITIALIZERS, fans
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, tensor_type
+from popgraph.dialects.onnx.about import about_graph
 from popgraph.dialects.onnx.types import describe
 from popgraph.support.errors import ParseError, PopgraphError
 
@@ -156,13 +157,14 @@ def test_every_operation_knows_its_place_in_the_text() -> None:
     }
 
 
-def test_doc_strings_are_kept() -> None:
+def test_the_doc_string_of_a_file_is_the_models_and_that_of_a_graph_the_graphs() -> None:
     document = parse(
         '"""File."""\ngraph g(x: f32) -> y {\n  """\n  Graph.\n    More.\n  """\n  y = x\n}'
     )
     model = model_of(document.module)
     assert model.doc is not None
-    assert model.doc.text == "File.\n\nGraph.\n  More."
+    assert model.doc.text == "File."
+    assert about_graph(model.graph).doc == "Graph.\n  More."
 
 
 def test_layout_is_free_inside_parentheses() -> None:

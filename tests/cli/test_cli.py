@@ -391,7 +391,7 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
     a, b, c = (tmp_path / name for name in ("a.onnx", "b.pgraph", "c.onnx"))
     for source, target in ((MLP, a), (a, b), (b, c)):
         call("convert", source, target)
-    assert (tmp_path / "b.npz").exists()
+    assert (tmp_path / "b.safetensors").exists()
     assert a.read_bytes() == c.read_bytes()
 
 

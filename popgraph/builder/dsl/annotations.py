@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
-from onnx import NodeProto
 from xdsl.dialects.builtin import NameLoc, StringAttr
 
 from popgraph.builder import annotations as popart
+from popgraph.builder.dsl.declared_types import type_of
 from popgraph.builder.dsl.literals import python_value
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import Annotation, Expression, Missing
 from popgraph.builder.enums import RecomputeType
+from popgraph.dialects.onnx.about import NOTHING, About, is_message, tell_node
 from popgraph.dialects.onnx.annotations import set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import OnnxOp
@@ -39,21 +40,25 @@ NODE_NOTES: Mapping[str, tuple[str, Callable[..., object]]] = {
 }
 """What is said about nodes: the attribute that the builder would set, and its value."""
 
-ABOUT = ("name", "doc", "meta", "attribute", "overload", "proto")
-"""What else is said about nodes: their names, texts, and what no other word can say."""
+ABOUT = ("name", "doc", "meta", "attribute", "overload", "input", "proto")
+"""What else is said about nodes and weights: names, texts, and what no other word can say."""
+
+OF_VALUES = ("doc", "meta", "denotation", "unchecked", "proto")
+"""What is said about inputs, results and outputs."""
 
 
 @dataclass(frozen=True)
 class Notes:
-    """What annotations say about nodes: of all in a stretch, and of one only."""
+    """What annotations say about nodes and weights: of all in a stretch, and of one only."""
 
     attributes: Mapping[str, object] = field(default_factory=dict)
-    name: str = ""
-    doc: str = ""
-    metadata: tuple[tuple[str, str], ...] = ()
+    name: str | None = None
+    about: About = NOTHING
     overload: str = ""
-    proto: bytes = b""
-    """A serialized NodeProto with what is rarer still."""
+    place: int | None = None
+    """Where a weight stands among the inputs of its graph, if it does."""
+    declared: Expression | None = None
+    """The type that it has there, if that is another than its own."""
 
     @property
     def shared(self) -> Notes:
@@ -62,20 +67,32 @@ class Notes:
 
     def put(self, op: OnnxOp, store: WeightStore) -> None:
         """Writes on a node what is said about it."""
-        rest = NodeProto.FromString(self.proto)
-        for key, value in self.metadata:
-            rest.metadata_props.add(key=key, value=value)
-        if said := rest.SerializeToString():
-            op.attributes["rest"] = BytesAttr(said)
+        tell_node(op, self.about)
         for note, held in self.attributes.items():
             set_attribute(op, note, from_python(note, held, None, store), store)
-        if self.doc:
-            op.attributes["doc"] = BytesAttr.of(self.doc)
-        if self.name:
-            op.attributes["name"] = BytesAttr.of(self.name)
-            place = op.location
-            inner = place.location if isinstance(place, NameLoc) else place
-            op.location = NameLoc(StringAttr(self.name), inner)
+        if self.name is not None:
+            name_node(op, self.name)
+
+
+def name_node(op: OnnxOp, name: str) -> None:
+    """Gives a node its name; the empty one takes it away."""
+    op.attributes.pop("name", None)
+    if not name:
+        return
+    op.attributes["name"] = BytesAttr.of(name)
+    place = op.location
+    inner = place.location if isinstance(place, NameLoc) else place
+    op.location = NameLoc(StringAttr(name), inner)
+
+
+@dataclass(frozen=True)
+class ValueNotes:
+    """What annotations say about an input, a result or an output."""
+
+    about: About = NOTHING
+    denotations: tuple[str, ...] = ()
+    unchecked: bool = False
+    """Whether the type is what the model declares, even if its nodes say another."""
 
 
 def notes_of(
@@ -99,11 +116,14 @@ def arguments_of(
     source: Source, annotation: Annotation, fold: Callable[[Expression], Expression]
 ) -> list[Value]:
     """The arguments of an annotation, which have no names and are known now."""
-    values = []
+    values: list[Value] = []
     for argument in annotation.arguments or ():
-        value = None
+        value: Value | None = None
         if argument.keyword is None and not isinstance(argument.value, Missing):
-            value = python_value(fold(argument.value))
+            folded = fold(argument.value)
+            value = python_value(folded)
+            if value is None and annotation.path.text == "input" and values and type_of(folded):
+                value = True
         if value is None:
             source.parse_error(
                 argument.span,
@@ -124,25 +144,72 @@ def _added(source: Source, notes: Notes, annotation: Annotation, values: list[Va
         match word, values:
             case "name", [str(text)]:
                 return replace(notes, name=text)
-            case "doc", [str(text)]:
-                return replace(notes, doc=text)
             case "overload", [str(text)]:
                 return replace(notes, overload=text)
-            case "proto", [bytes(data)]:
-                return replace(notes, proto=data)
-            case "meta", [str(key), str(value)]:
-                return replace(notes, metadata=(*notes.metadata, (key, value)))
             case "attribute", [str(key), value]:
                 return replace(notes, attributes={**notes.attributes, key: value})
+            case "input", [int(place), *rest] if len(rest) < 2:
+                return replace(notes, place=place, declared=_second(annotation))
     except (TypeError, ValueError):
         pass
-    if word in (*NODE_NOTES, *ABOUT):
-        source.parse_error(
-            annotation.span, f"`@{word}` does not take this", _EXAMPLES.get(word, "")
-        )
     else:
-        unknown_annotation(source, annotation, [*NODE_NOTES, *ABOUT])
+        about = added_about(notes.about, word, values, "node")
+        if about is not None:
+            return replace(notes, about=about)
+    refuse(source, annotation, [*NODE_NOTES, *ABOUT])
     raise Failed
+
+
+def _second(annotation: Annotation) -> Expression | None:
+    arguments = annotation.arguments or ()
+    found = arguments[1].value if len(arguments) > 1 else None
+    return None if isinstance(found, Missing) else found
+
+
+def added_about(about: About, word: str, values: list[Value], kind: str) -> About | None:
+    """What `@doc`, `@meta` or `@proto` adds; None for other words and wrong arguments."""
+    match word, values:
+        case "doc", [str(text)]:
+            return replace(about, doc=text)
+        case "meta", [str(key), str(value)]:
+            return replace(about, metadata=(*about.metadata, (key, value)))
+        case "proto", [bytes(data)] if is_message(kind, data):
+            return replace(about, proto=data)
+    return None
+
+
+def value_notes(
+    source: Source,
+    annotations: Iterable[Annotation],
+    fold: Callable[[Expression], Expression],
+) -> ValueNotes:
+    """What annotations say about a value; mistakes are noted and left out."""
+    notes = ValueNotes()
+    for annotation in annotations:
+        try:
+            values = arguments_of(source, annotation, fold)
+        except Failed:
+            continue
+        word = annotation.path.text
+        about = added_about(notes.about, word, values, "value")
+        if about is not None:
+            notes = replace(notes, about=about)
+        elif word == "denotation" and all(isinstance(one, str) for one in values):
+            notes = replace(notes, denotations=tuple(map(str, values)))
+        elif word == "unchecked" and not values:
+            notes = replace(notes, unchecked=True)
+        else:
+            refuse(source, annotation, OF_VALUES)
+    return notes
+
+
+def refuse(source: Source, annotation: Annotation, known: Iterable[str]) -> None:
+    """Notes that an annotation makes no sense here, or does not take its arguments."""
+    word = annotation.path.text
+    if word not in known:
+        unknown_annotation(source, annotation, known)
+        return
+    source.parse_error(annotation.span, f"`@{word}` does not take this", _EXAMPLES.get(word, ""))
 
 
 def unknown_annotation(source: Source, annotation: Annotation, known: Iterable[str]) -> None:
@@ -168,5 +235,18 @@ _EXAMPLES = {
     "meta": '`@meta("key", "value")`',
     "attribute": '`@attribute("__my_note", 1)`',
     "overload": '`@overload("f16")`',
+    "input": "`@input(2)` lists a weight as the third input",
+    "denotation": '`@denotation("IMAGE")`, `@denotation("", "DATA_BATCH", "DATA_CHANNEL")`',
+    "unchecked": "`@unchecked y: f32[N]`",
+    "names": '`@names("_output_0")`, `@names("{operator}_{number}")`',
+    "ir_version": "`@ir_version(8)`",
+    "producer": '`@producer("pytorch", "2.0")`',
+    "domain": '`@domain("com.example")`',
+    "version": "`@version(3)`",
+    "graph_doc": '`@graph_doc("what it does")`',
+    "graph_meta": '`@graph_meta("key", "value")`',
+    "weights": '`@weights("model.safetensors")`: where `weight w: f32[3] = load` looks',
+    "weights_are_inputs": "`@weights_are_inputs`",
+    "unnamed": "`@unnamed`",
     "proto": '`@proto(b"...")` is written by `popgraph convert`',
 }

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, i64
+from xdsl.ir import Attribute
+
 from popgraph.builder.dsl import literals
-from popgraph.builder.dsl.declared_types import declared_type
+from popgraph.builder.dsl.declared_types import declared_type, type_of
+from popgraph.builder.dsl.first_values import SPARSE, call_of, sparse_value, tensor_value
 from popgraph.builder.dsl.operators import Operator
 from popgraph.builder.dsl.scope import Failed, Scope
+from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
-    AnyType,
+    Argument,
     Bytes,
     Call,
-    Everything,
     Expression,
-    Index,
     Items,
     Missing,
     Name,
     Number,
-    OtherType,
-    Slice,
     Text,
     Truth,
-    Type,
 )
-from popgraph.dialects.onnx.attributes import TypeAttr
+from popgraph.dialects.onnx.attributes import FloatsAttr, ManyAttr, TypeAttr
+from popgraph.dialects.onnx.tensorproto import from_value
+from popgraph.dialects.onnx.typeproto import type_attribute_of
+from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 
@@ -38,9 +42,15 @@ KINDS = {
     "STRING": "a string",
     "STRINGS": "a list of strings",
     "TENSOR": "a tensor",
+    "TENSORS": "a list of tensors",
+    "SPARSE_TENSOR": "a sparse tensor",
+    "SPARSE_TENSORS": "a list of sparse tensors",
     "TYPE_PROTO": "a type",
+    "TYPE_PROTOS": "a list of types",
+    "GRAPH": "a graph",
+    "GRAPHS": "a list of graphs",
 }
-"""What messages call each kind of attribute that can be written."""
+"""What messages call each kind of attribute; `INTS([])` says the kind where nothing else does."""
 
 _EXAMPLES = {
     "INT": "`axis=-1`, `keepdims=true`, `to=f16`",
@@ -50,42 +60,68 @@ _EXAMPLES = {
     "STRING": '`auto_pad="SAME_UPPER"`',
     "STRINGS": '`keys=["a", "b"]`',
     "TENSOR": "`value=f32([0.5, 1.5])`",
+    "SPARSE_TENSOR": "`sparse_value=sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`",
     "TYPE_PROTO": "`type=sequence(f32[N])`",
+    "GRAPH": "`body=graph (i: i64, go: bool, x: f32) -> (go, y) { ... }`",
 }
 
 _MAX_INT = (1 << 63) - 1
 
 
+def of_kind(expression: Expression) -> tuple[str, Expression] | None:
+    """The kind and the value in `INTS([])`, when it is written so."""
+    match expression:
+        case Call(path=path, arguments=[Argument(keyword=None, value=value)]) if (
+            path.text in KINDS and not isinstance(value, Missing)
+        ):
+            return path.text, value
+    return None
+
+
 def attribute_value(
-    source: Source, operator: Operator, name: Name, expression: Expression, scope: Scope
+    setting: Setting, operator: Operator, name: Name, expression: Expression, scope: Scope
 ) -> object:
     """The value of an attribute, of the kind that the operator wants; fails if it is another."""
     kind = operator.kinds.get(name.text)
+    if written := of_kind(expression):
+        kind, expression = kind or written[0], written[1]
     if kind is None:
-        kind = _kind_of(source, expression)
-    if kind not in KINDS:
-        source.parse_error(
-            name.span,
-            f"attribute `{name.text}` of {operator.shown} is a {kind.lower().replace('_', ' ')}, "
-            "which .pgraph cannot say",
-            "build this model with `popgraph.Builder` or as an ONNX file",
-        )
-        raise Failed
-    match kind:
-        case "TENSOR":
-            value = _tensor(source, expression)
-        case "TYPE_PROTO":
-            value = _type(source, expression, scope)
-        case _:
-            value = _READERS[kind](expression)
+        kind = _kind_of(setting.source, expression)
+    value = _value(setting, kind, expression, scope)
     if value is None:
-        source.mismatch(
+        setting.source.mismatch(
             expression.span,
             f"attribute `{name.text}` of {operator.shown} is {KINDS[kind]}",
-            _EXAMPLES[kind],
+            _EXAMPLES.get(kind, ""),
         )
         raise Failed
     return value
+
+
+def _value(setting: Setting, kind: str, expression: Expression, scope: Scope) -> object:
+    """The attribute, or its Python value; None if the expression is not of that kind."""
+    if kind in _READERS:
+        value = _READERS[kind](expression)
+        empty = isinstance(value, list) and not value
+        return _EMPTY[kind] if empty else value
+    if kind.endswith("S"):
+        if not isinstance(expression, Items):
+            return None
+        single = kind.removesuffix("S")
+        values = [_value(setting, single, item, scope) for item in expression.items]
+        if not all(isinstance(one, Attribute) for one in values):
+            return None
+        return ManyAttr(StringAttr(kind), ArrayAttr(values))  # type: ignore[arg-type]
+    match kind:
+        case "TENSOR":
+            array = tensor_value(setting, expression, scope)
+            return None if array is None else from_value(array, setting.store)
+        case "SPARSE_TENSOR":
+            call = call_of(SPARSE, expression)
+            return None if call is None else sparse_value(setting, call, scope)
+        case "TYPE_PROTO":
+            return _type(setting, expression, scope)
+    return None
 
 
 def _kind_of(source: Source, expression: Expression) -> str:
@@ -93,7 +129,9 @@ def _kind_of(source: Source, expression: Expression) -> str:
     for kind in ("INT", "FLOAT", "STRING", "INTS", "FLOATS", "STRINGS"):
         if _READERS[kind](expression) is not None:
             return kind
-    if literals.typed_literal(expression) or literals.is_literal(expression):
+    if call_of(SPARSE, expression):
+        return "SPARSE_TENSOR"
+    if isinstance(expression, Call) or literals.is_literal(expression):
         return "TENSOR"
     source.parse_error(
         expression.span,
@@ -115,6 +153,9 @@ def _int(expression: Expression) -> int | None:
 
 
 def _float(expression: Expression) -> float | None:
+    match literals.bits_of(expression):
+        case Number(value=int() as bits) if bits < 1 << 32:
+            return float(np.uint32(bits).view(np.float32))
     return float(expression.value) if isinstance(expression, Number) else None
 
 
@@ -141,46 +182,19 @@ _READERS: dict[str, Callable[[Expression], object]] = {
     "STRINGS": _many(_string),
 }
 
+_EMPTY: dict[str, Attribute] = {
+    "INTS": DenseArrayBase.from_list(i64, []),
+    "FLOATS": FloatsAttr.of([]),
+    "STRINGS": NamesAttr(()),
+}
+"""Lists without items, which have a kind nevertheless."""
 
-def _tensor(source: Source, expression: Expression) -> object:
-    typed = literals.typed_literal(expression)
-    if typed is None and not literals.is_literal(expression):
-        return None
-    dtype = typed[0].text if typed else literals.default_dtype(expression)
-    return literals.array_of(source, typed[1] if typed else expression, dtype)
 
-
-def _type(source: Source, expression: Expression, scope: Scope) -> object:
+def _type(setting: Setting, expression: Expression, scope: Scope) -> TypeAttr | None:
     """An attribute that is a type: `sequence(f32[N])` is read as an expression at first."""
+    if isinstance(expression, Bytes):
+        return type_attribute_of(expression.value)
     written = type_of(expression)
     if written is None:
         return None
-    return TypeAttr(declared_type(source, written, scope), BytesAttr(b""))
-
-
-def type_of(expression: Expression) -> AnyType | None:
-    """The type that an expression spells, if it spells one."""
-    match expression:
-        case Name():
-            return Type(expression.span, expression, ())
-        case Index(operand=Name() as dtype, subscripts=[Everything()]):
-            return Type(expression.span, dtype, None)
-        case Index(operand=Name() as dtype, subscripts=subscripts):
-            dims = tuple(one for one in subscripts if not isinstance(one, _NO_DIM))
-            return Type(expression.span, dtype, dims) if len(dims) == len(subscripts) else None
-        case Call(path=path, arguments=arguments) if len(path.parts) == 1:
-            parts = [_part(one.value) for one in arguments if one.keyword is None]
-            if None in parts or len(parts) < len(arguments):
-                return None
-            return OtherType(expression.span, path.parts[0], tuple(filter(None, parts)))
-        case _:
-            return None
-
-
-_NO_DIM = (Slice, Everything, Missing)
-
-
-def _part(value: Expression | Missing) -> AnyType | Text | None:
-    if isinstance(value, Missing | Text):
-        return None if isinstance(value, Missing) else value
-    return type_of(value)
+    return TypeAttr(declared_type(setting.source, written, scope), BytesAttr(b""))

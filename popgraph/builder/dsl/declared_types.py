@@ -11,10 +11,15 @@ from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
     AnyType,
+    Call,
+    Everything,
     Expression,
+    Index,
+    Missing,
     Name,
     Number,
     OtherType,
+    Slice,
     Text,
     Type,
     Unknown,
@@ -57,11 +62,14 @@ def declared_type(source: Source, type_: AnyType, scope: Scope) -> Attribute:
     """The IR type; fails if the element type does not exist."""
     if isinstance(type_, OtherType):
         return _other(source, type_, scope)
-    if not literals.check_dtype(source, type_.dtype):
+    element: str | Attribute = type_.dtype.text
+    if element == "unknown" and type_.dims:
+        element = UNKNOWN
+    elif not literals.check_dtype(source, type_.dtype):
         raise Failed
     if type_.dims is None:
-        return tensor_type(type_.dtype.text, None)
-    return tensor_type(type_.dtype.text, [_dim(source, dim, scope) for dim in type_.dims])
+        return tensor_type(element, None)
+    return tensor_type(element, [_dim(source, dim, scope) for dim in type_.dims])
 
 
 def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
@@ -78,7 +86,7 @@ def _other(source: Source, type_: OtherType, scope: Scope) -> Attribute:
             key = type_.parts[0]
             if isinstance(key, Type) and not key.dims:
                 return MapType(element_type(key.dtype.text), value)
-        case "sparse", [TensorType() | UnrankedTensorType() as dense]:
+        case "sparse", [TensorType() | UnrankedTensorType() | UnknownType() as dense]:
             return SparseType(dense)
         case "opaque", [str(domain), str(name)]:
             return OpaqueType(BytesAttr.of(domain), BytesAttr.of(name))
@@ -127,19 +135,31 @@ def static_type(source: Source, type_: AnyType, what: str, scope: Scope) -> tupl
 
 
 def check_declared(
-    source: Source, name: str, type_: AnyType, value: SSAValue, scope: Scope
-) -> None:
-    """Fails unless `value` can have the declared type; from then on it is known to have it."""
+    source: Source,
+    name: str,
+    type_: AnyType,
+    value: SSAValue,
+    scope: Scope,
+    *,
+    unchecked: bool = False,
+) -> Attribute:
+    """
+    The declared type; fails unless `value` can have it, and then it is known to have it.
+
+    Unchecked, the value may be anything: so models are read whose declarations are wrong.
+    """
     wanted = declared_type(source, type_, scope)
     found = value.type
-    if not _may_be(found, wanted):
+    if not unchecked and not may_be(found, wanted):
         source.mismatch(
             type_.span,
             f"`{name}` is declared as {describe(wanted)}, but it is {describe(found)}",
             f"write `{name}: {describe(found)}`, or look at what makes it so",
         )
         raise Failed
-    set_type(value, refined(found, wanted))
+    if check_dtype_of(found, wanted):
+        set_type(value, refined(found, wanted))
+    return wanted
 
 
 def check_dtype_of(found: Attribute, wanted: Attribute) -> bool:
@@ -147,7 +167,8 @@ def check_dtype_of(found: Attribute, wanted: Attribute) -> bool:
     return UNKNOWN in (found, wanted) or erased(found) == erased(wanted)
 
 
-def _may_be(found: Attribute, wanted: Attribute) -> bool:
+def may_be(found: Attribute, wanted: Attribute) -> bool:
+    """Whether a value of one type may be declared as one of another."""
     if isinstance(found, UnknownType):
         return True
     if isinstance(wanted, UnknownType):
@@ -164,3 +185,31 @@ def _may_be(found: Attribute, wanted: Attribute) -> bool:
     return len(mine) == len(other) and all(
         a is None or b is None or a == b for a, b in zip(mine, other, strict=True)
     )
+
+
+def type_of(expression: Expression) -> AnyType | None:
+    """The type that an expression spells, if it spells one."""
+    match expression:
+        case Name():
+            return Type(expression.span, expression, ())
+        case Index(operand=Name() as dtype, subscripts=[Everything()]):
+            return Type(expression.span, dtype, None)
+        case Index(operand=Name() as dtype, subscripts=subscripts):
+            dims = tuple(one for one in subscripts if not isinstance(one, _NO_DIM))
+            return Type(expression.span, dtype, dims) if len(dims) == len(subscripts) else None
+        case Call(path=path, arguments=arguments) if len(path.parts) == 1:
+            parts = [_part(one.value) for one in arguments if one.keyword is None]
+            if None in parts or len(parts) < len(arguments):
+                return None
+            return OtherType(expression.span, path.parts[0], tuple(filter(None, parts)))
+        case _:
+            return None
+
+
+_NO_DIM = (Slice, Everything, Missing)
+
+
+def _part(value: Expression | Missing) -> AnyType | Text | None:
+    if isinstance(value, Missing | Text):
+        return None if isinstance(value, Missing) else value
+    return type_of(value)

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
+from popgraph.builder.dsl.functions import key_of, lower_function
 from popgraph.builder.dsl.imports import check_circle, found, text_of_file
 from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.opset_versions import check_opsets, declared_opsets
 from popgraph.builder.dsl.parser import parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Definition, Setting
-from popgraph.builder.dsl.tree import File, Import, Name, Static, Template
-from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.builder.dsl.tree import File, Function, Import, Name, Static, Template
+from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 
 
 def settle(setting: Setting, file: File) -> None:
@@ -31,6 +32,7 @@ def settle(setting: Setting, file: File) -> None:
                     _import(setting, item)
         except Failed:
             continue
+    _functions(setting, [item for item in file.items if isinstance(item, Function)])
 
 
 def _define(setting: Setting, name: Name, definition: Definition) -> None:
@@ -113,3 +115,24 @@ def _setting_of(setting: Setting, item: Import) -> Setting:
         settle(other, file)
         setting.files[key] = other
     return setting.files[key]
+
+
+def _functions(setting: Setting, functions: list[Function]) -> None:
+    """Every function may call every other, so all are known before one is read."""
+    keyed: dict[FunctionKey, Function] = {}
+    for function in functions:
+        key = key_of(setting, function)
+        if key in keyed:
+            setting.source.parse_error(
+                function.span,
+                f"`{function.path.text}` is defined twice",
+                f"the first time in line {keyed[key].span.line}",
+            )
+        else:
+            keyed[key] = function
+    setting.calls.update(keyed)
+    for key, function in keyed.items():
+        opsets = setting.opsets
+        if function.opsets:
+            opsets = declared_opsets(setting.source, function.opsets)
+        lower_function(setting.using(opsets), key, function)

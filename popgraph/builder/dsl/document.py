@@ -9,6 +9,7 @@ from pathlib import Path
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.dsl.definitions import settle
+from popgraph.builder.dsl.graph_notes import ModelNotes
 from popgraph.builder.dsl.imports import folders
 from popgraph.builder.dsl.lower import GraphLowering, lower_graph
 from popgraph.builder.dsl.opset_versions import opset_versions
@@ -23,7 +24,7 @@ from popgraph.builder.dsl.training import (
     optimizer_call,
 )
 from popgraph.builder.dsl.tree import File, Graph, Span, Train
-from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.support.garbage import without_collection
 
@@ -85,7 +86,7 @@ def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     lowered = {name: lower_graph(setting, graph) for name, graph in named.items()}
     trainings = _trainings(setting, file)
     source.raise_mistakes()
-    graphs = {name: _module(file, graph, lowered[name]) for name, graph in named.items()}
+    graphs = {name: _module(file, lowered[name]) for name in named}
     warnings = tuple(warning for _, warning in source.warnings())
     return Document(graphs, setting.store, trainings, setting.opsets, warnings)
 
@@ -174,7 +175,9 @@ def _trained(source: Source, file: File, train: Train) -> Graph | None:
     return None
 
 
-def _module(file: File, graph: Graph, lowered: GraphLowering) -> ModuleOp:
-    doc = "\n\n".join(filter(None, [file.doc, graph.body.doc]))
-    about = {"doc": BytesAttr.of(doc)} if doc else None
-    return lowered.writer.module(about=about, graph=lowered.writer.graph(lowered.infos))
+def _module(file: File, lowered: GraphLowering) -> ModuleOp:
+    notes = lowered.about
+    assert isinstance(notes, ModelNotes), "graphs of a file become models"
+    return lowered.writer.module(
+        ir_version=notes.ir_version, about=notes.attributes(file.doc), graph=lowered.graph()
+    )

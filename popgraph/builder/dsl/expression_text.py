@@ -167,14 +167,15 @@ class ExpressionText:
                 return self.expression(part)  # type: ignore[arg-type]
 
     def arguments(self, arguments: Sequence[Argument], column: int, depth: int) -> str:
-        return filled("()", [self.argument(one, depth + 1) for one in arguments], column, depth)
+        together = [self.argument(one, depth) for one in arguments]
+        if fits("()", together, column):
+            return f"({', '.join(together)})"
+        return filled("()", [self.argument(one, depth + 1) for one in arguments], WIDTH, depth)
 
     def argument(self, argument: Argument, depth: int) -> str:
         keyword = f"{name_text(argument.keyword.text)}=" if argument.keyword else ""
         if isinstance(argument.value, Missing):
             return keyword + "_"
-        if isinstance(argument.value, Graph | Branches):
-            depth -= 1
         return keyword + self.expression(argument.value, len(keyword), depth)
 
     def binary(self, expression: Binary, column: int, depth: int) -> str:
@@ -211,16 +212,24 @@ def _strength(expression: Expression) -> int:
             return PRIMARY
 
 
+def fits(brackets: str, items: Sequence[str], column: int) -> bool:
+    """Whether items can stand in the line where the bracket opens; blocks may go on below it."""
+    line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
+    heads = line.split("\n")
+    blocks = all("\n" not in item or item.endswith("}") for item in items)
+    short = all(len(head) <= WIDTH for head in heads[1:])
+    return column + len(heads[0]) <= WIDTH and blocks and short
+
+
 def filled(brackets: str, items: Sequence[str], column: int, depth: int = 0) -> str:
     """`(a, b)`; filled lines, one level deeper, when that does not fit."""
-    line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
-    first = line.partition("\n")[0]
-    if column + len(first) <= WIDTH and ("\n" not in line or line.endswith("}" + brackets[1])):
-        return line
+    if fits(brackets, items, column):
+        return f"{brackets[0]}{', '.join(items)}{brackets[1]}"
     margin = INDENT * (depth + 1)
     lines = [""]
     for item in items:
-        if len(margin) + len(lines[-1]) + len(item) + 2 > WIDTH:
+        whole = "\n" not in lines[-1] + item
+        if not whole or len(margin) + len(lines[-1]) + len(item) + 2 > WIDTH:
             lines.append("")
         lines[-1] += f"{' ' if lines[-1] else ''}{item},"
     inner = "\n".join(margin + one for one in lines if one)

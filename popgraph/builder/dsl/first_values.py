@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import inspect
-import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from zlib import crc32
 
 import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
-from popgraph.builder.dsl.declared_types import static_type
+from popgraph.builder.dsl.array_files import Unreadable, as_type, read_key, read_only, read_part
+from popgraph.builder.dsl.declared_types import static_type, type_of
 from popgraph.builder.dsl.initializers import INITIALIZERS, Initializer
 from popgraph.builder.dsl.known import folded
-from popgraph.builder.dsl.literals import STRING, array_of, default_dtype, is_literal, typed_literal
+from popgraph.builder.dsl.literals import (
+    STRING,
+    array_of,
+    default_dtype,
+    is_literal,
+    is_written_out,
+    python_value,
+    typed_literal,
+)
 from popgraph.builder.dsl.scope import Failed, Scope
+from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
+    AnyType,
     Argument,
     Call,
     Constant,
@@ -29,12 +41,22 @@ from popgraph.builder.dsl.tree import (
     Text,
     Weight,
 )
+from popgraph.dialects.onnx.attributes import SparseTensorAttr
+from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
+from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.files import state_of
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
 """`load("weights.npz", "key")`: an array of a file beside the text."""
+
+TENSOR = "tensor"
+"""`tensor(f32[2, 3], zeros)`: a tensor that is no weight, of a type, as weights have one."""
+
+SPARSE = "sparse"
+"""`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, their places, the shape of the whole."""
 
 _MOST_BYTES = 1 << 36
 
@@ -55,28 +77,103 @@ class Wanted:
 
 
 def first_value(
-    source: Source, folder: Path, statement: Weight | Constant, scope: Scope, full_name: str
-) -> Array:
-    """The array of a `weight` or a `const`; fails when there is none of that type."""
+    setting: Setting, statement: Weight | Constant, scope: Scope, full_name: str
+) -> Array | SparseTensorAttr:
+    """The tensor of a `weight` or a `const`; fails when there is none of that type."""
+    source = setting.source
     value = _settled(source, statement.value, scope)
     if statement.type is None:
-        typed = typed_literal(value)
-        if typed is None and not is_literal(value):
+        found = None if isinstance(value, Name) else tensor_value(setting, value, scope)
+        if found is None:
             source.parse_error(
                 value.span,
                 "a constant without a type must be written out",
                 "`const axes = i64([0, -1])`, or `const ones: f32[3] = ones`",
             )
             raise Failed
-        dtype = typed[0].text if typed else default_dtype(value)
-        return array_of(source, typed[1] if typed else value, dtype)
+        return found
     what = "a weight" if isinstance(statement, Weight) else "a constant"
-    dtype, shape = static_type(source, statement.type, what, scope)
-    wanted = Wanted(statement.name.text, full_name, dtype, shape, statement.type.span)
+    wanted = _wanted(source, (statement.name.text, full_name), statement.type, what, scope)
+    if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
+        return _sparse_weight(setting, wanted, call, scope)
+    return _initial(setting, wanted, value)
+
+
+def _wanted(
+    source: Source, names: tuple[str, str], type_: AnyType, what: str, scope: Scope
+) -> Wanted:
+    """The type that the elements must have, all of it numbers; names in the text and in full."""
+    dtype, shape = static_type(source, type_, what, scope)
     if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
-        source.mismatch(wanted.span, f"{dtype}[{text(shape)}] does not fit into memory")
+        source.mismatch(type_.span, f"{dtype}[{text(shape)}] does not fit into memory")
         raise Failed
-    return _initial(source, folder, wanted, value)
+    return Wanted(*names, dtype, shape, type_.span)
+
+
+def tensor_value(setting: Setting, expression: Expression, scope: Scope) -> Array | None:
+    """
+    The array of an expression that says its type itself; None if it says none.
+
+    `[1, 2]`, `f32([1, 2])`, `tensor(f32[0, 3], [])`, `load("weights.npz", "key")`.
+    """
+    if is_literal(expression):
+        return array_of(setting.source, expression, default_dtype(expression))
+    if typed := typed_literal(expression):
+        return array_of(setting.source, typed[1], typed[0].text)
+    if call := call_of(TENSOR, expression):
+        match call.arguments:
+            case [Argument(keyword=None, value=type_), Argument(keyword=None, value=value)] if (
+                not isinstance(type_, Missing) and not isinstance(value, Missing)
+            ):
+                if written := type_of(type_):
+                    wanted = _wanted(setting.source, (TENSOR, TENSOR), written, "a tensor", scope)
+                    return _initial(setting, wanted, _settled(setting.source, value, scope))
+    if call := call_of(LOAD, expression):
+        return _loaded(setting, None, call)
+    return None
+
+
+def call_of(name: str, expression: object) -> Call | None:
+    """The expression, if it is a call of that name."""
+    return expression if isinstance(expression, Call) and expression.path.text == name else None
+
+
+def sparse_value(setting: Setting, call: Call, scope: Scope) -> SparseTensorAttr | None:
+    """What `sparse(f32([1.5]), i64([[0, 1]]), [3, 4])` means; None if it means nothing."""
+    shape = python_value(call.arguments[2].value) if len(call.arguments) == 3 else None
+    if not isinstance(shape, list) or not all(isinstance(one, int) for one in shape):
+        return None
+    return _sparse(setting, call, [int(str(one)) for one in shape], scope)
+
+
+def _sparse_weight(setting: Setting, wanted: Wanted, call: Call, scope: Scope) -> SparseTensorAttr:
+    found = _sparse(setting, call, wanted.shape, scope) if len(call.arguments) == 2 else None
+    dtype = None if found is None else describe(found.type.element_type)
+    if found is None or dtype != wanted.dtype:
+        setting.source.mismatch(
+            call.span,
+            "a sparse weight is made of its values and their places",
+            "`weight w: f32[3, 4] = sparse(f32([0.5, 1.5]), i64([[0, 1], [2, 3]]))`",
+        )
+        raise Failed
+    return found
+
+
+def _sparse(
+    setting: Setting, call: Call, shape: Sequence[int], scope: Scope
+) -> SparseTensorAttr | None:
+    parts = [
+        None
+        if one.keyword or isinstance(one.value, Missing)
+        else tensor_value(setting, one.value, scope)
+        for one in call.arguments[:2]
+    ]
+    if len(parts) < 2 or parts[0] is None or parts[1] is None:
+        return None
+    values, indices = (from_value(part, setting.store) for part in parts)
+    made = SparseTensorAttr(values, indices, ArrayAttr([IntAttr(size) for size in shape]))
+    check_sparse(made, setting.store, "this sparse tensor")
+    return made
 
 
 def _settled(source: Source, value: Expression, scope: Scope) -> Expression:
@@ -96,15 +193,18 @@ def _itemsize(dtype: str) -> int:
     return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
 
 
-def _initial(source: Source, folder: Path, wanted: Wanted, value: Expression) -> Array:
+def _initial(setting: Setting, wanted: Wanted, value: Expression) -> Array:
+    source = setting.source
     match value:
-        case _ if is_literal(value):
+        case _ if is_written_out(value):
             return _written_out(source, wanted, value)
+        case Name(text=name) if name == LOAD:
+            return _from_weights(setting, wanted, value)
         case Name():
             return _initialised(source, wanted, value, ())
         case Call(path=path, arguments=arguments) if len(path.parts) == 1:
             if path.text == LOAD:
-                return _loaded(source, folder, wanted, value)
+                return _loaded(setting, wanted, value)
             if typed := typed_literal(value):
                 return _written_out(source, wanted, typed[1])
             return _initialised(source, wanted, path.parts[0], arguments)
@@ -218,53 +318,107 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
     raise Failed
 
 
-def _loaded(source: Source, folder: Path, wanted: Wanted, call: Call) -> Array:
-    """An array of an .npz file in the folder of the text, or in one below it."""
-    texts = [argument.value for argument in call.arguments if argument.keyword is None]
-    match texts:
-        case [Text(value=file), Text(value=key)] if len(call.arguments) == 2:
-            pass
-        case _:
-            source.parse_error(
-                call.span, f"`{LOAD}` takes a file and a key", f'`{LOAD}("weights.npz", "w")`'
-            )
-            raise Failed
-    path = (folder / file).resolve()
-    if not path.is_relative_to(folder.resolve()):
+def _loaded(setting: Setting, wanted: Wanted | None, call: Call) -> Array:
+    """An array of a file in the folder of the text, or in one below it."""
+    source = setting.source
+    given = {
+        one.keyword.text if one.keyword else place: one for place, one in enumerate(call.arguments)
+    }
+    file, key, offset = (given.pop(one, None) for one in (0, 1, "offset"))
+    if file is None or not isinstance(file.value, Text) or given:
         source.parse_error(
-            texts[0].span,
+            call.span, f"`{LOAD}` takes a file and a key", f'`{LOAD}("weights.npz", "w")`'
+        )
+        raise Failed
+    path = path_beside(setting, file.value.value, file.value.span)
+    try:
+        array = _read(source, path, wanted, call, key, offset)
+    except Unreadable as error:
+        source.parse_error(file.span, f"{file.value.value!r} cannot be read: {error}")
+        raise Failed from error
+    except KeyError as error:
+        assert key is not None
+        source.parse_error(
+            key.span, f"{file.value.value!r} holds no array {python_value(key.value)!r}"
+        )
+        raise Failed from error
+    setting.store.files.setdefault(path, state_of(path))
+    return array if wanted is None else _as_wanted(source, wanted, array)
+
+
+def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
+    """The array of the file of weights that bears the weight's full name."""
+    source, path = setting.source, setting.weights
+    if path is None:
+        source.parse_error(
+            place.span,
+            f"`{LOAD}` without a file takes a weight from that of its graph, which names none",
+            f'`@weights("model.safetensors")` before the graph, or `{LOAD}("w.npz", "key")`',
+        )
+        raise Failed
+    try:
+        array = read_key(path, wanted.full_name)
+    except Unreadable as error:
+        source.parse_error(place.span, f"{path.name!r} cannot be read: {error}")
+        raise Failed from error
+    except KeyError as error:
+        source.parse_error(place.span, f"{path.name!r} holds no array {wanted.full_name!r}")
+        raise Failed from error
+    setting.store.files.setdefault(path, state_of(path))
+    return _as_wanted(source, wanted, array)
+
+
+def path_beside(setting: Setting, file: str, span: Span) -> Path:
+    """The path of a file in the folder of the text; fails at any other."""
+    folder = setting.folder.resolve()
+    path = (folder / file).resolve()
+    if not path.is_relative_to(folder):
+        setting.source.parse_error(
+            span,
             f"{file!r} is not in the folder of this text",
             "weights are read from there and from folders below it only",
         )
         raise Failed
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            array = archive[key] if not isinstance(archive, np.ndarray) else None
-    except KeyError as error:
-        source.parse_error(texts[1].span, f"{file!r} holds no array {key!r}")
-        raise Failed from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        source.parse_error(texts[0].span, f"{file!r} cannot be read: {reason}")
-        raise Failed from error
-    if array is None:
-        source.parse_error(texts[0].span, f"{file!r} is no .npz file")
-        raise Failed
-    return _as_wanted(source, wanted, array)
+    return path
+
+
+def _read(
+    source: Source,
+    path: Path,
+    wanted: Wanted | None,
+    call: Call,
+    key: Argument | None,
+    offset: Argument | None,
+) -> Array:
+    """What the arguments of `load` say."""
+    match path.suffix, key and key.value, offset and offset.value:
+        case ((".npz" | ".safetensors"), Text(value=name), None):
+            return read_key(path, name)
+        case ".npy", None, None:
+            return read_only(path)
+        case suffix, None, (None | Number(value=int())) as place if wanted is not None and (
+            suffix not in (".npz", ".safetensors", ".npy") and wanted.dtype != STRING
+        ):
+            first = place.value if isinstance(place, Number) else 0
+            return read_part(path, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape, int(first))
+    source.parse_error(
+        call.span,
+        f"`{LOAD}` takes a file and a key",
+        f'`{LOAD}("weights.npz", "w")`, `{LOAD}("w.npy")`, `{LOAD}("model.bin", offset=64)`',
+    )
+    raise Failed
 
 
 def _as_wanted(source: Source, wanted: Wanted, array: Array) -> Array:
     if wanted.dtype == STRING:
         source.mismatch(wanted.span, "strings cannot be loaded from a file")
         raise Failed
-    dtype = dtypes.BY_NAME[wanted.dtype].numpy
-    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
-        array = array.view(dtype)  # how .npz keeps the element types that NumPy has no name for
-    if array.dtype != dtype or array.shape != wanted.shape:
+    found = as_type(array, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape)
+    if found is None:
         source.mismatch(
             wanted.span,
             f"the file holds {array.dtype} of shape {text(array.shape)}, "
             f"the type says {wanted.dtype} of shape {text(wanted.shape)}",
         )
         raise Failed
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(found).reshape(wanted.shape)

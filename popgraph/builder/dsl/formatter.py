@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from popgraph.builder.dsl.comments import Comments
 from popgraph.builder.dsl.expression_text import (
@@ -148,7 +149,8 @@ class _Formatter:
                 file = quote(item.file.value, '"')
                 return f"import {file}{names}"
             case Graph():
-                return self.with_block(item, 0)
+                annotations = self.annotated(item.annotations, 0, apart=True)
+                return annotations + self.with_block(replace(item, annotations=()), 0)
             case Template():
                 head = f"def {name_text(item.name.text)}"
                 formals = [self.formal(formal) for formal in item.formals]
@@ -170,7 +172,7 @@ class _Formatter:
             formals += ["*", *map(self.formal, function.attributes)]
         head = f"function {path_text(function.path)}"
         text = self.headed(head, formals, function.outputs, function.body, 0, function.opsets)
-        return self.annotated(function.annotations, 0) + text
+        return self.annotated(function.annotations, 0, apart=True) + text
 
     def train(self, train: Train) -> str:
         name = f" {name_text(train.graph.text)}" if train.graph else ""
@@ -261,7 +263,9 @@ class _Formatter:
     # statements
 
     def statement(self, statement: Statement, depth: int) -> str:
-        tuple_first = isinstance(statement, Assignment) and len(statement.targets) > 1
+        tuple_first = isinstance(statement, Assignment) and (
+            len(statement.targets) > 1 or bool(statement.targets[0].annotations)
+        )
         annotations = self.annotated(statement.annotations, depth, apart=tuple_first)
         return annotations + self.bare(statement, depth)
 
@@ -273,9 +277,15 @@ class _Formatter:
             return ""
         texts = [self.texts.annotation(one, depth) for one in annotations]
         together = " ".join(texts)
-        if apart or len(together) > WIDTH // 2 or "\n" in together:
-            return "".join(f"{text}\n{INDENT * depth}" for text in texts)
-        return f"{together} "
+        if not apart and len(together) <= WIDTH // 2 and "\n" not in together:
+            return f"{together} "
+        lines: list[str] = []
+        for text in texts:
+            if lines and "\n" not in lines[-1] and len(f"{lines[-1]} {text}") <= WIDTH:
+                lines[-1] += f" {text}"
+            else:
+                lines.append(text)
+        return "".join(f"{line}\n{INDENT * depth}" for line in lines)
 
     def bare(self, statement: Statement, depth: int) -> str:
         match statement:
@@ -300,7 +310,9 @@ class _Formatter:
 
     def targets(self, targets: Sequence[Target]) -> str:
         shown = [self.target(target) for target in targets]
-        return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
+        if len(shown) == 1 and not targets[0].annotations:
+            return shown[0]
+        return f"({', '.join(shown)})"
 
     def loop_head(self, loop: Loop, depth: int) -> str:
         if isinstance(loop.range, Range):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.dsl.from_module import text_of
+from popgraph.builder.dsl.from_values import WeightFile
 from popgraph.builder.dsl.highlighting import html
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 
 MOST_LINES = 400
 """A notebook shows so many lines of a text."""
@@ -35,8 +35,4 @@ def listing(module: ModuleOp, weights: WeightStore, *, whole: bool = True) -> Li
 
     Unless it is `whole`, large weights are only named: such a text is there to be looked at.
     """
-    return Listing(text_of(module, weights, None if whole else _named))
-
-
-def _named(name: str, array: Array) -> tuple[str, str]:
-    return ELSEWHERE, name
+    return Listing(text_of(module, weights, None if whole else WeightFile(ELSEWHERE)))

@@ -25,16 +25,34 @@ from popgraph.support import dtypes
 STRING = "string"
 """The element type of tensors of strings, which is no number type and so has no `DType`."""
 
+BITS = "bits"
+"""`f32(bits([0x7fc00001]))`: elements by the bits that they have in memory."""
+
 _MOST_AXES = 32
 
-Leaf = int | float | bool | str
+Leaf = int | float | bool | str | bytes
 
 
 def is_literal(expression: object) -> bool:
     """Whether this is a number, a string, `true`, `false` or a list of such."""
     if isinstance(expression, Items):
         return all(map(is_literal, expression.items))
-    return isinstance(expression, Number | Text | Truth)
+    return isinstance(expression, Number | Text | Bytes | Truth)
+
+
+def bits_of(expression: object) -> Expression | None:
+    """The literal in `bits([0x7fc00001])`, when it is one."""
+    match expression:
+        case Call(path=path, arguments=[argument]) if (
+            path.text == BITS and argument.keyword is None and is_literal(argument.value)
+        ):
+            return argument.value  # type: ignore[return-value]
+    return None
+
+
+def is_written_out(expression: object) -> bool:
+    """Whether this is a literal, or the bits of one."""
+    return is_literal(expression) or bits_of(expression) is not None
 
 
 def is_known(expression: object) -> bool:
@@ -61,7 +79,7 @@ def typed_literal(expression: object) -> tuple[Name, Expression] | None:
             len(path.parts) == 1
             and is_dtype(path.text)
             and argument.keyword is None
-            and is_literal(argument.value)
+            and is_written_out(argument.value)
         ):
             return path.parts[0], argument.value  # type: ignore[return-value]
     return None
@@ -103,7 +121,13 @@ def default_dtype(expression: Expression) -> str:
 
 
 def array_of(source: Source, expression: Expression, dtype: str) -> Array:
-    """The array of a literal; what does not fit the dtype is a mistake and fails."""
+    """
+    The array of a literal; what does not fit the dtype is a mistake and fails.
+
+    A complex number is a list of its two parts.
+    """
+    if (bits := bits_of(expression)) is not None:
+        return _array_of_bits(source, bits, dtype)
     shape = _shape(source, expression)
     flat = list(_leaves(expression))
     places = list(_places(expression))
@@ -111,11 +135,49 @@ def array_of(source: Source, expression: Expression, dtype: str) -> Array:
         _check_leaf(source, place, leaf, dtype)
     if dtype == STRING:
         strings = np.empty(len(flat), object)
-        strings[:] = flat
+        strings[:] = [_text(leaf) for leaf in flat]
         return strings.reshape(shape)
+    if dtype in _PARTS:
+        parts = np.array(flat, np.float64).reshape(shape)
+        return _paired(source, expression, parts.astype(_PARTS[dtype]), dtype)
     row = dtypes.BY_NAME[dtype].numpy
     wide = np.array(flat, _exact(flat)).reshape(shape)
     return wide.astype(row)
+
+
+def _text(leaf: object) -> str:
+    """A string as tensors hold it; one that is no UTF-8 in Python's way."""
+    return leaf.decode("utf-8", "surrogateescape") if isinstance(leaf, bytes) else str(leaf)
+
+
+_PARTS = {"c64": np.float32, "c128": np.float64}
+
+
+def _paired(source: Source, expression: Expression, parts: Array, dtype: str) -> Array:
+    """Complex numbers of their parts, which stand along the last axis."""
+    row = dtypes.BY_NAME[dtype].numpy
+    if parts.size == 0:
+        return np.empty(parts.shape, row)
+    if not parts.ndim or parts.shape[-1] != 2:
+        source.mismatch(
+            expression.span,
+            f"an element of type `{dtype}` is a list of two numbers",
+            f"`{dtype}([0.5, -1.0])` is one number, the real part first",
+        )
+        raise Failed
+    return np.ascontiguousarray(parts).view(row).reshape(parts.shape[:-1])
+
+
+def _array_of_bits(source: Source, bits: Expression, dtype: str) -> Array:
+    part = _PARTS.get(dtype)
+    if dtype == STRING or dtype == "bool":
+        source.mismatch(bits.span, f"an element of type `{dtype}` is not given by its bits")
+        raise Failed
+    row = dtypes.BY_NAME[dtype].numpy if part is None else np.dtype(part)
+    unsigned = array_of(source, bits, f"u{row.itemsize * 8}")
+    if part is not None:
+        return _paired(source, bits, unsigned.view(row), dtype)
+    return unsigned.view(row)
 
 
 def _exact(flat: list[Leaf]) -> type[np.generic]:
@@ -149,7 +211,7 @@ def _leaves(expression: Expression) -> list[Leaf]:
     match expression:
         case Items():
             return [leaf for item in expression.items for leaf in _leaves(item)]
-        case Number() | Truth() | Text():
+        case Number() | Truth() | Text() | Bytes():
             return [expression.value]
         case _:
             raise AssertionError("not a literal")
@@ -164,7 +226,7 @@ def _places(expression: Expression) -> list[Span]:
 def _check_leaf(source: Source, place: Span, leaf: Leaf, dtype: str) -> None:
     wanted = _wanted(dtype)
     fits = {
-        "a string": isinstance(leaf, str),
+        "a string": isinstance(leaf, str | bytes),
         "true or false": isinstance(leaf, bool),
         "a whole number": isinstance(leaf, int) and not isinstance(leaf, bool),
         "a number": isinstance(leaf, int | float) and not isinstance(leaf, bool),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 
+from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.dsl.annotations import Notes, notes_of
-from popgraph.builder.dsl.declared_types import check_declared, declared_type
-from popgraph.builder.dsl.first_values import first_value
+from popgraph.builder.dsl.annotations import Notes, ValueNotes, notes_of, value_notes
+from popgraph.builder.dsl.declared_types import check_declared, declared_type, type_of
+from popgraph.builder.dsl.first_values import first_value, path_beside
+from popgraph.builder.dsl.graph_notes import GraphNotes, ModelNotes, graph_notes, model_notes
 from popgraph.builder.dsl.literals import is_known
 from popgraph.builder.dsl.lower_expressions import ExpressionLowering
+from popgraph.builder.dsl.node_names import NodeNames
 from popgraph.builder.dsl.scope import Failed, Scope, defined_by
 from popgraph.builder.dsl.setting import Definition, Setting
 from popgraph.builder.dsl.templates import bind
@@ -22,6 +27,7 @@ from popgraph.builder.dsl.tree import (
     Call,
     Constant,
     Expression,
+    Formal,
     Freeze,
     Graph,
     Items,
@@ -39,9 +45,12 @@ from popgraph.builder.dsl.tree import (
     Truth,
     Weight,
 )
-from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.about import declared, told_tensor, written_graph
+from popgraph.dialects.onnx.attributes import SparseTensorAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import Graph as GraphOp
+from popgraph.dialects.onnx.containers import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.support.errors import PopgraphError
@@ -67,17 +76,22 @@ class GraphLowering(ExpressionLowering):
         self.infos: list[ValueInfoAttr] = []
         """What the text says about the types of inner values."""
         self.calls = calls
+        self.inner_graph = False
+        """Whether this is a graph inside a node."""
+        self.about = GraphNotes()
         self._labels: dict[str, int] = {}
         self._wanted: Sequence[Name] = ()
 
     # inputs, statements, outputs
 
-    def inputs(self, parameters: Sequence[Parameter]) -> None:
-        for parameter in parameters:
+    def inputs(
+        self, parameters: Sequence[Parameter | Formal], types: Sequence[Attribute] = ()
+    ) -> None:
+        """The inputs; `types` are for those without one."""
+        for place, parameter in enumerate(parameters):
             value = None
             try:
                 self.scope.check_new(parameter.name)
-                type_: Attribute = UNKNOWN
                 if parameter.type is None and self.writer.parent is None and self.writer.typed:
                     self.source.parse_error(
                         parameter.name.span,
@@ -85,14 +99,22 @@ class GraphLowering(ExpressionLowering):
                         "`x: f32[N, 3]`; `x: f32` is a scalar, `x: f32[...]` has any shape",
                     )
                     raise Failed
-                if parameter.type is not None:
-                    type_ = declared_type(self.source, parameter.type, self.scope)
-                value = self.writer.add_input(parameter.name.text, type_)
+                value = self.input(parameter, types[place] if place < len(types) else UNKNOWN)
             except Failed:
                 pass
             # The operator that runs an inner graph says which inputs that has.
             kind = "input" if self.writer.parent is None else ""
             self.scope.define(parameter.name, value, kind)
+
+    def input(self, parameter: Parameter | Formal, type_: Attribute) -> SSAValue:
+        name, notes = parameter.name.text, ValueNotes()
+        if isinstance(parameter, Parameter):
+            notes = value_notes(self.source, parameter.annotations, self.fold)
+        said: Attribute = UNKNOWN
+        if parameter.type is not None:
+            said = type_ = declared_type(self.source, parameter.type, self.scope)
+        info = declared(name, said, notes.about, notes.denotations)
+        return self.writer.add_input(name, type_, info=info)
 
     def statements(self, statements: Sequence[Statement]) -> None:
         self.scope.announce(statements)
@@ -119,7 +141,7 @@ class GraphLowering(ExpressionLowering):
                 case Region():
                     self.statements(statement.body.statements)
                 case Loop():
-                    self.loop(statement, notes.name)
+                    self.loop(statement, notes.name or "")
                 case Freeze():
                     self.source.parse_error(
                         statement.span, "`freeze` stands in a `train` section", ""
@@ -136,28 +158,42 @@ class GraphLowering(ExpressionLowering):
             self.scope.check_new(name)
         before = self._stem, self._steps
         self._stem, self._steps = names[0].text if names else "_", 0
+        self.overload = notes.overload
         try:
             self.define(statement, notes)
         finally:
             self._stem, self._steps = before
+            self.overload = ""
 
     def define(self, statement: Statement, notes: Notes) -> None:
         match statement:
             case Weight(name=name):
-                full = self.full_name(name.text)
-                array = first_value(self.source, self.setting.folder, statement, self.scope, full)
-                self.scope.define(name, self.writer.add_initializer(full, array), "weight")
-                self.locate(full, name.span)
+                self.scope.define(name, self.weight(statement, notes), "weight")
             case Constant(name=name):
                 full = self.full_name(name.text)
-                array = first_value(self.source, self.setting.folder, statement, self.scope, full)
-                value = self.constant(array, full, name.span)
+                tensor = first_value(self.setting, statement, self.scope, full)
+                assert not isinstance(tensor, SparseTensorAttr), "only weights are sparse"
+                value = self.constant(tensor, full, name.span)
                 self.scope.define(name, value, "constant")
-                self.describe(value, notes)
+                self.describe([value], notes)
             case Static(name=name):
                 self.scope.define(name, self.known(statement.value), "name")
             case Assignment():
                 self.assignment(statement, notes)
+
+    def weight(self, weight: Weight, notes: Notes) -> SSAValue:
+        full, info = self.full_name(weight.name.text), None
+        found = first_value(self.setting, weight, self.scope, full)
+        held: Attribute = found if isinstance(found, SparseTensorAttr) else UNKNOWN
+        if not isinstance(found, SparseTensorAttr):
+            held = told_tensor(from_value(found, self.setting.store), notes.about)
+        if notes.place is not None:
+            listed = type_of(notes.declared) if notes.declared else weight.type
+            assert listed is not None, "the annotation was checked"
+            info = declared(full, declared_type(self.source, listed, self.scope))
+        value = self.writer.add_initializer(full, held, input=info, place=notes.place or 0)
+        self.locate(full, weight.name.span)
+        return value
 
     def known(self, expression: Expression) -> Expression:
         """What an expression comes to; fails if that is not known now."""
@@ -176,22 +212,44 @@ class GraphLowering(ExpressionLowering):
         names = ["" if isinstance(one.name, Missing) else one.name.text for one in targets]
         self.check_target_types(targets)
         self._wanted = [one.name for one in targets if isinstance(one.name, Name)]
-        values = iter(self.results(statement.value, [self.full_name(name) for name in names]))
-        for place, target in enumerate(targets):
-            if isinstance(target.name, Missing):
-                continue
-            value = next(values)
-            if place == 0:
-                self.describe(value, notes)
-            if target.type is not None:
-                check_declared(self.source, target.name.text, target.type, value, self.scope)
-                self.infos.append(ValueInfoAttr.of(self.writer.name_of(value), value.type))
-            self.scope.define(target.name, value, "value")
+        values = self.results(statement.value, [self.full_name(name) for name in names])
+        self.describe(values, notes)
+        given = iter(values)
+        for target in targets:
+            if isinstance(target.name, Name):
+                value = next(given)
+                self.declare(target, value)
+                self.scope.define(target.name, value, "value")
 
-    def describe(self, value: SSAValue, notes: Notes) -> None:
-        """Writes on the node of a result what is said about it alone."""
-        if isinstance(value.owner, OnnxOp) and value.owner.parent_block() is self.writer.block:
-            notes.put(value.owner, self.setting.store)
+    def declare(self, target: Target, value: SSAValue) -> None:
+        """Notes what the text says about a result."""
+        if target.type is None and not target.annotations:
+            return
+        assert isinstance(target.name, Name)
+        notes = value_notes(self.source, target.annotations, self.fold)
+        type_ = self.checked(target, value, notes)
+        name = self.writer.name_of(value)
+        self.infos.append(declared(name, type_, notes.about, notes.denotations))
+
+    def checked(self, target: Target, value: SSAValue, notes: ValueNotes) -> Attribute:
+        """The type that is declared for a value."""
+        if target.type is None:
+            return UNKNOWN
+        assert isinstance(target.name, Name)
+        return check_declared(
+            self.source,
+            target.name.text,
+            target.type,
+            value,
+            self.scope,
+            unchecked=notes.unchecked,
+        )
+
+    def describe(self, values: Sequence[SSAValue], notes: Notes) -> None:
+        """Writes on the node of a statement what is said about it alone."""
+        op = values[0].owner if values else self.writer.block.last_op
+        if isinstance(op, OnnxOp) and op.parent_block() is self.writer.block:
+            notes.put(op, self.setting.store)
 
     def check_target_types(self, targets: Sequence[Target]) -> None:
         for target in targets:
@@ -209,23 +267,35 @@ class GraphLowering(ExpressionLowering):
             except Failed:
                 continue
             values.append(value)
-            infos.append(ValueInfoAttr.of(self.writer.name_of(value), value.type))
+            infos.append(self.given_as(target, value))
         if len(values) == len(targets):
             self.writer.set_outputs(values, infos)
 
     def output(self, target: Target, seen: set[str]) -> SSAValue:
         name = target.name
         assert isinstance(name, Name), "the grammar wants a name here"
-        if name.text in seen:
+        if name.text in seen and not self.inner_graph:
             self.source.parse_error(name.span, f"`{name.text}` stands twice among the outputs")
             raise Failed
         seen.add(name.text)
         value = self.result(name)
         if not self.prefix and self.writer.name_of(value) != name.text:
             value = self.node("Identity", [value], [self.full_name(name.text)], name.span)[0]
-        if target.type is not None:
-            check_declared(self.source, name.text, target.type, value, self.scope)
+        notes = value_notes(self.source, target.annotations, self.fold)
+        self.checked(target, value, notes)
         return value
+
+    def given_as(self, target: Target, value: SSAValue) -> ValueInfoAttr:
+        """
+        What is declared about an output.
+
+        Of those of a file's graph it is the type that was found, unless the text says another.
+        """
+        notes = value_notes(self.source, target.annotations, self.fold)
+        type_: Attribute = UNKNOWN if self.inner_graph else value.type
+        if target.type is not None:
+            type_ = declared_type(self.source, target.type, self.scope)
+        return declared(self.writer.name_of(value), type_, notes.about, notes.denotations)
 
     def result(self, name: Name) -> SSAValue:
         """The value that the body gives to one of the results in the head."""
@@ -305,13 +375,45 @@ class GraphLowering(ExpressionLowering):
         """Writes a graph inside this one, which sees what is defined here."""
         writer = self.writer.subgraph(name, lenient=lenient)
         made = GraphLowering(self.setting, writer, Scope(self.source, self.scope), calls=self.calls)
-        made.prefix, made.notes = self.prefix, self.notes
+        made.prefix, made.notes, made.references = self.prefix, self.notes, self.references
+        made.inner_graph = True
         return made
 
-    def subgraph(self, graph: Graph) -> GraphOp:
-        inner = self.inner(graph.name.text if graph.name else "")
+    def subgraph(self, graph: Graph, types: Sequence[Attribute], *, lenient: bool) -> GraphOp:
+        inner = self.inner(graph.name.text if graph.name else "", lenient=lenient)
         inner.prefix = ""
-        return finished(inner, graph)
+        notes = graph_notes(self.source, graph.annotations, self.fold, graph.body.doc)
+        inner.take(notes)
+        inner.body(graph, types)
+        if inner.writer.outputs is None:
+            raise Failed
+        return inner.graph()
+
+    def take(self, notes: GraphNotes) -> None:
+        """Follows what is said about the graph as a whole."""
+        self.about = notes
+        if notes.rule is not None:
+            self.node_names = NodeNames(notes.rule)
+
+    def begin(self, graph: Graph) -> None:
+        """Follows what is said about a graph of a file."""
+        source = self.source
+        notes = model_notes(source, graph.annotations, self.fold, graph.body.doc)
+        self.take(notes)
+        if notes.weights:
+            with suppress(Failed):
+                file = path_beside(self.setting, notes.weights, graph.span)
+                self.setting = replace(self.setting, weights=file)
+
+    def body(self, graph: Graph, types: Sequence[Attribute] = ()) -> None:
+        """Everything from the inputs to the outputs."""
+        self.inputs(graph.inputs, types)
+        self.statements(graph.body.statements)
+        self.outputs(graph.outputs)
+
+    def graph(self) -> GraphOp:
+        """What was written."""
+        return self.writer.graph(self.infos, written_graph(self.about.about))
 
     def branches(self, branches: Branches, names: Sequence[str]) -> list[SSAValue]:
         wanted = self._wanted
@@ -328,6 +430,7 @@ class GraphLowering(ExpressionLowering):
 
     def branch(self, label: str, body: Block | Branches, wanted: Sequence[Name]) -> GraphOp:
         inner = self.inner(label, lenient=True)
+        inner.node_names = NodeNames(self.node_names.rule)
         inner.prefix = f"{self.prefix}{self._stem}/{label}/"
         names = [inner.full_name(name.text) for name in wanted]
         inner._stem = self._stem
@@ -378,12 +481,16 @@ class GraphLowering(ExpressionLowering):
         scope = Scope(definition.setting.source, definition.setting.scope)
         passed = bind(self, definition, call, scope)
         known = {**definition.setting.definitions, **passed}
-        setting = replace(definition.setting, opsets=self.setting.opsets, definitions=known)
+        own = self.setting
+        setting = replace(
+            definition.setting, opsets=own.opsets, definitions=known, weights=own.weights
+        )
         inner = GraphLowering(setting, self.writer, scope, self.calls + 1)
         label = self.label(template.name.text, names)
         given = [label] if names is None else names
         inner.prefix = label + "/"
-        inner.notes = self.notes
+        inner.notes, inner.node_names = self.notes, self.node_names
+        inner.inner_graph = self.inner_graph
         for target, name in zip(template.outputs, given, strict=False):
             if isinstance(target.name, Name) and name:
                 inner.renamed[target.name.text] = name
@@ -415,22 +522,30 @@ class GraphLowering(ExpressionLowering):
                 return label
 
 
-def finished(lowering: GraphLowering, graph: Graph) -> GraphOp:
-    """The whole of a graph."""
-    lowering.inputs(graph.inputs)
-    lowering.statements(graph.body.statements)
-    lowering.outputs(graph.outputs)
-    if lowering.writer.outputs is None:
-        raise Failed
-    return lowering.writer.graph(lowering.infos)
-
-
 def lower_graph(setting: Setting, graph: Graph) -> GraphLowering:
     """The graph as written."""
     name = graph.name.text if graph.name else ""
     writer = GraphWriter(setting.opsets, setting.store, name=name, functions=setting.functions)
     lowering = GraphLowering(setting, writer)
-    lowering.inputs(graph.inputs)
-    lowering.statements(graph.body.statements)
-    lowering.outputs(graph.outputs)
+    lowering.begin(graph)
+    lowering.body(graph)
+    notes = lowering.about
+    assert isinstance(notes, ModelNotes), "graphs of a file become models"
+    if notes.unnamed:
+        writer.name = ""
+    if notes.weights_are_inputs:
+        _list_weights(writer)
     return lowering
+
+
+def _list_weights(writer: GraphWriter) -> None:
+    """Lists every weight among the inputs: at its own place, or after those that are given."""
+    weights = [op for op in writer.block.ops if isinstance(op, Initializer)]
+    taken = {op.place_in_inputs for op in weights if op.input is not None}
+    free = (place for place in count() if place not in taken)
+    for _ in writer.inputs:
+        next(free)
+    for op in weights:
+        if op.input is None:
+            op.properties["input"] = ValueInfoAttr.of(op.value_name.text, op.result.type)
+            op.properties["place"] = IntegerAttr(next(free), i64)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 
@@ -13,9 +14,10 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.dsl import graphcore_calls
 from popgraph.builder.dsl.annotations import Notes
-from popgraph.builder.dsl.attribute_values import attribute_value
+from popgraph.builder.dsl.attribute_values import attribute_value, of_kind
 from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.literals import array_of, default_dtype, is_literal, typed_literal
+from popgraph.builder.dsl.node_names import NodeNames
 from popgraph.builder.dsl.operators import (
     GRAPHCORE,
     SYMBOLS,
@@ -37,16 +39,20 @@ from popgraph.builder.dsl.tree import (
     Expression,
     Graph,
     Index,
+    Items,
     Missing,
     Name,
     Path,
     Span,
     Unary,
 )
+from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Graph as GraphOp
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.reader import argument_types
 from popgraph.dialects.onnx.types import describe
-from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.dialects.onnx.writer import Graphs, GraphWriter
+from popgraph.dialects.program import BytesAttr
 from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
 from popgraph.support.errors import PopgraphError
@@ -73,13 +79,19 @@ class ExpressionLowering(ABC):
         self.renamed: dict[str, str] = {}
         self.notes = Notes()
         """What annotations say about every node that is written now."""
+        self.node_names = NodeNames()
+        """How nodes are named of which the text does not say it."""
+        self.references: dict[str, str] = {}
+        """The attributes of the function around, and their kinds as far as they are known."""
+        self.overload = ""
+        """Which of the functions of one name the statement calls."""
         self._stem = ""
         self._steps = 0
         self._depth = 0
 
     @abstractmethod
-    def subgraph(self, graph: Graph) -> GraphOp:
-        """A graph that is the value of an attribute."""
+    def subgraph(self, graph: Graph, types: Sequence[Attribute], *, lenient: bool) -> GraphOp:
+        """A graph that is the value of an attribute; `types` are those of its inputs if known."""
 
     @abstractmethod
     def branches(self, branches: Branches, names: Sequence[str]) -> list[SSAValue]:
@@ -242,17 +254,13 @@ class ExpressionLowering(ABC):
         if template is not None:
             return self.expand(template, call, names)
         self.check_spelling(call.path)
-        operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.functions)
+        operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.calls)
         arguments = sort_arguments(self.source, operator, call)
-        failed = False
-        attributes: dict[str, object] = {}
-        for keyword, expression in arguments.attributes.items():
-            try:
-                attributes[keyword.text] = self.attribute(operator, keyword, expression)
-            except Failed:
-                failed = True
-        operands = self.operands(operator, arguments.inputs)
-        if failed:
+        operands = None
+        with suppress(Failed):
+            operands = self.operands(operator, arguments.inputs)
+        attributes = self.attributes(operator, arguments.attributes, operands or [])
+        if operands is None:
             raise Failed
         types = None
         if operator.domain == GRAPHCORE:
@@ -269,6 +277,7 @@ class ExpressionLowering(ABC):
             attributes,
             operator.domain,
             types,
+            "" if names is None else self.overload,
         )
 
     def check_spelling(self, path: Path) -> None:
@@ -291,11 +300,57 @@ class ExpressionLowering(ABC):
             return call
         return replace(call, path=Path(call.path.span, (replace(meant, span=call.path.span),)))
 
-    def attribute(self, operator: Operator, keyword: Name, expression: Expression) -> object:
+    def attributes(
+        self,
+        operator: Operator,
+        given: Mapping[Name, Expression],
+        operands: Sequence[SSAValue | None],
+    ) -> dict[str, object]:
+        """The values of all attributes; every mistake in them is noted before this fails."""
+        failed = False
+        attributes: dict[str, object] = {}
+        types = argument_types(operator.op_type, operands) if not operator.domain else []
+        for keyword, expression in given.items():
+            try:
+                attributes[keyword.text] = self.attribute(operator, keyword, expression, types)
+            except Failed:
+                failed = True
+        if failed:
+            raise Failed
+        return attributes
+
+    def attribute(
+        self,
+        operator: Operator,
+        keyword: Name,
+        expression: Expression,
+        types: Sequence[Attribute],
+    ) -> object:
         """The value of an attribute."""
-        if isinstance(expression, Graph):
-            return self.subgraph(expression)
-        return attribute_value(self.source, operator, keyword, self.fold(expression), self.scope)
+        kind, value = of_kind(expression) or (operator.kinds.get(keyword.text, ""), expression)
+        lenient = operator.op_type == "If"
+        match value:
+            case Graph():
+                return self.subgraph(value, types, lenient=lenient)
+            case Items(items=items) if kind == "GRAPHS" and all(
+                isinstance(item, Graph) for item in items
+            ):
+                graphs = [item for item in items if isinstance(item, Graph)]
+                return Graphs(self.subgraph(one, types, lenient=lenient) for one in graphs)
+            case Name(text=text) if text in self.references:
+                return self.reference(value, kind or self.references[text])
+        return attribute_value(self.setting, operator, keyword, self.fold(expression), self.scope)
+
+    def reference(self, name: Name, kind: str) -> RefAttr:
+        """The value that the caller gives to an attribute of the function around."""
+        if not kind:
+            self.source.parse_error(
+                name.span,
+                f"of which kind the attribute `{name.text}` is, is not known",
+                f"`INTS({name.text})`, or give it a default in the head of the function",
+            )
+            raise Failed
+        return RefAttr(BytesAttr.of(name.text), StringAttr(kind))
 
     def check_results(
         self,
@@ -373,11 +428,14 @@ class ExpressionLowering(ABC):
         attributes: dict[str, object] | None = None,
         domain: str = "",
         types: Sequence[Attribute] | None = None,
+        overload: str = "",
     ) -> list[SSAValue]:
         """Writes a node; what it says against it is a mistake at `span`."""
         if types is not None:
             types = [type_ for name, type_ in zip(names, types, strict=False) if name]
-        self.writer.opsets.setdefault(domain, newest().get(domain, 1))
+        self.writer.import_opset(domain, newest().get(domain, 1))
+        first = next(filter(None, names), "")
+        label = self.node_names.next(op_type, first)
         try:
             values = self.writer.add_node(
                 op_type,
@@ -385,12 +443,14 @@ class ExpressionLowering(ABC):
                 attributes,
                 domain=domain,
                 outputs=list(names),
+                name=label,
+                overload=overload,
                 result_types=types,
             )
         except PopgraphError as error:
             self.source.note(span, error)
             raise Failed from error
-        self.locate(next(filter(None, names), ""), span)
+        self.locate(label or first, span)
         written = self.writer.block.last_op
         assert isinstance(written, OnnxOp)
         self.notes.put(written, self.setting.store)

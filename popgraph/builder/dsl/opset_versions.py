@@ -28,8 +28,8 @@ def declared_opsets(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]
 
 
 def opset_versions(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
-    """The same, with the newest version of the standard operators where none is declared."""
-    return {"": newest()[""]} | declared_opsets(source, opsets)
+    """The same; the newest version of the standard operators if there is none at all."""
+    return declared_opsets(source, opsets) or {"": newest()[""]}
 
 
 def check_opsets(

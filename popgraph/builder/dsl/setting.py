@@ -45,10 +45,14 @@ class Setting:
     scope: Scope
     definitions: dict[str, Definition] = field(default_factory=dict)
     functions: dict[FunctionKey, Function] = field(default_factory=dict)
+    calls: set[FunctionKey] = field(default_factory=set)
+    """What can be called of the functions of the model, also of those still to be read."""
     search: tuple[Path, ...] = ()
     files: dict[Path, Setting] = field(default_factory=dict)
     reading: tuple[Path, ...] = ()
     borrowed: set[str] = field(default_factory=set)
+    weights: Path | None = None
+    """The file from which `= load` takes the weights of this graph, by their full names."""
 
     @property
     def folder(self) -> Path:

@@ -144,6 +144,7 @@ def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSect
         setting.opsets, setting.store, name=graph.name.text, functions=setting.functions
     )
     lowering = TrainingLowering(setting, writer)
+    lowering.begin(graph)
     lowering.inputs(graph.inputs)
     lowering.inputs(train.inputs)
     lowering.statements([*graph.body.statements, *said.statements])

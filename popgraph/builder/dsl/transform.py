@@ -69,7 +69,12 @@ def _span(meta: Meta) -> Span:
 
 def _docstring(token: Token | None) -> str:
     """The text of a `DOC`, without the indentation that it shares with the code around it."""
-    return "" if token is None else cleandoc(token[3:-3])
+    return "" if token is None else docstring_text(token)
+
+
+def docstring_text(written: str) -> str:
+    """The text between the quotes of a doc string."""
+    return cleandoc(written[3:-3])
 
 
 @v_args(meta=True)

@@ -111,6 +111,26 @@ def _many(kind: str, items: Sequence[Attribute]) -> ManyAttr:
     return ManyAttr(StringAttr(kind), ArrayAttr(items))
 
 
+def kind_of_attribute(attribute: Attribute) -> str:
+    """FLOAT, INT, ...: the kind of any IR attribute but graphs."""
+    if isinstance(attribute, RefAttr | ManyAttr):
+        return attribute.kind.data
+    return next(kind for held, kind in _OF_CLASSES.items() if isinstance(attribute, held))
+
+
+_OF_CLASSES: Mapping[type[Attribute], str] = {
+    FloatAttr: "FLOAT",
+    IntegerAttr: "INT",
+    BytesAttr: "STRING",
+    TensorAttr: "TENSOR",
+    SparseTensorAttr: "SPARSE_TENSOR",
+    TypeAttr: "TYPE_PROTO",
+    FloatsAttr: "FLOATS",
+    DenseArrayBase: "INTS",
+    NamesAttr: "STRINGS",
+}
+
+
 def write_attribute(
     name: str, attribute: Attribute, store: WeightStore | None = None
 ) -> AttributeProto:

@@ -58,22 +58,23 @@ class Custom(OnnxOp):
         domain: str,
         op_type: str,
         inputs: Sequence[SSAValue | None],
-        attributes: Mapping[str, Attribute | Sequence[Graph]],
+        attributes: Mapping[str, Attribute | Graph | Sequence[Graph]],
         outputs: Sequence[str],
         types: Sequence[Attribute],
         extra: Mapping[str, Attribute],
         overload: str = "",
     ) -> Custom:
-        """As `SchemaOp.make`; the value of an attribute may be a list of graphs."""
+        """As `SchemaOp.make`; the value of an attribute may be a graph or a list of them."""
         held: list[Attribute] = []
         graphs: list[Graph] = []
         for value in attributes.values():
             if isinstance(value, Attribute):
                 held.append(value)
             else:
-                kind = StringAttr("GRAPH" if len(value) == 1 else "GRAPHS")
-                held.append(GraphsAttr(kind, IntAttr(len(graphs)), IntAttr(len(value))))
-                graphs.extend(value)
+                many = [value] if isinstance(value, Graph) else value
+                kind = StringAttr("GRAPH" if isinstance(value, Graph) else "GRAPHS")
+                held.append(GraphsAttr(kind, IntAttr(len(graphs)), IntAttr(len(many))))
+                graphs.extend(many)
         return cls.build(
             operands=[[value for value in inputs if value is not None]],
             result_types=[[type_ for name, type_ in zip(outputs, types, strict=True) if name]],
@@ -130,6 +131,11 @@ class Custom(OnnxOp):
             for name, value in self.entries()
             if isinstance(value, GraphsAttr)
         }
+
+    def has_list_of_graphs(self, attribute: str) -> bool:
+        """Whether an attribute is a list of graphs, be it one graph long."""
+        held = dict(self.entries()).get(attribute)
+        return isinstance(held, GraphsAttr) and held.kind.data == "GRAPHS"
 
     def verify_(self) -> None:
         if sum(self.present.get_values()) != len(self.arguments):

@@ -8,7 +8,7 @@ from onnx import FunctionProto
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.attributes import GraphsAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Graph, Initializer, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
@@ -215,7 +215,13 @@ def with_inputs(op: OnnxOp, inputs: list[SSAValue | None]) -> OnnxOp:
         single = {name: many[0] for name, many in graphs.items()}
         return type(op).make(inputs, op.onnx_attributes(), single, op.output_names, types, extra)
     assert isinstance(op, Custom)
-    held: dict[str, Attribute | Sequence[Graph]] = {**op.onnx_attributes(), **graphs}
+    alone = [name for name, value in op.entries() if _is_one_graph(value)]
+    held: dict[str, Attribute | Graph | Sequence[Graph]] = {**op.onnx_attributes(), **graphs}
+    held |= {name: graphs[name][0] for name in alone}
     return Custom.make(
         op.domain, op.op_type, inputs, held, op.output_names, types, extra, op.key[2]
     )
+
+
+def _is_one_graph(value: Attribute) -> bool:
+    return isinstance(value, GraphsAttr) and value.kind.data == "GRAPH"

@@ -18,7 +18,6 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.onnx.attributeproto import read_attribute, write_attribute
 from popgraph.dialects.onnx.attributes import (
-    GraphsAttr,
     OpsetAttr,
     SparseTensorAttr,
     TensorAttr,
@@ -125,11 +124,7 @@ def _attributes(op: OnnxOp, store: WeightStore | None, name_of: NameOf) -> list[
 def _write_graphs(
     op: OnnxOp, name: str, graphs: list[Graph], store: WeightStore | None, name_of: NameOf
 ) -> AttributeProto:
-    many = isinstance(op, Custom) and any(
-        isinstance(value, GraphsAttr) and value.kind.data == "GRAPHS"
-        for key, value in op.entries()
-        if key == name
-    )
+    many = isinstance(op, Custom) and op.has_list_of_graphs(name)
     proto = AttributeProto(name=name)
     if many:
         proto.type = AttributeProto.GRAPHS

@@ -23,7 +23,7 @@ from popgraph.dialects.onnx.protos import remainder, write_opset
 from popgraph.dialects.onnx.tensorproto import read_sparse, read_tensor
 from popgraph.dialects.onnx.typeproto import read_value_info
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, erased, tensor_type
-from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
+from popgraph.dialects.onnx.writer import FunctionKey, Graphs, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError, PopgraphError, UnsupportedError
 
@@ -146,10 +146,10 @@ def _read_attributes(
             continue  # a note, see annotations.py; `_extra` keeps it
         if kind in _GRAPH_KINDS and not proto.ref_attr_name:
             graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
-            arguments = _argument_types(node.op_type, inputs, node)
+            arguments = argument_types(node.op_type, inputs)
             lenient = node.op_type == "If"
             read = [read_subgraph(writer, graph, arguments, lenient) for graph in graphs]
-            attributes[proto.name] = read[0] if kind == "GRAPH" else read
+            attributes[proto.name] = read[0] if kind == "GRAPH" else Graphs(read)
         elif kind in _GRAPH_KINDS and not writer.is_custom(node.op_type, node.domain):
             raise UnsupportedError(
                 f"attribute {proto.name!r} takes its graph from the caller of the function",
@@ -160,9 +160,7 @@ def _read_attributes(
     return attributes
 
 
-def _argument_types(
-    op_type: str, inputs: Sequence[SSAValue | None], node: NodeProto
-) -> list[Attribute]:
+def argument_types(op_type: str, inputs: Sequence[SSAValue | None]) -> list[Attribute]:
     """What a node's graph receives, where the graph does not say it itself."""
     types = [UNKNOWN if value is None else value.type for value in inputs]
     if op_type == "Loop":

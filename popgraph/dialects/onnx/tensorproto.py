@@ -231,21 +231,26 @@ def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAtt
     values, indices = read_tensor(proto.values, store), read_tensor(proto.indices, store)
     shape = ArrayAttr([IntAttr(dim) for dim in proto.dims])
     attribute = SparseTensorAttr(values, indices, shape)
-    where = f"sparse tensor {proto.values.name!r}"
-    if any(dim < 0 for dim in proto.dims) or prod(proto.dims) > MAX_ELEMENTS:
-        raise ModelError(f"{where} of shape {list(proto.dims)} cannot exist")
-    count = values.type.get_shape()
-    wanted = {count, (*count, len(proto.dims))}
-    if len(count) != 1 or indices.type.get_shape() not in wanted:
+    check_sparse(attribute, store, f"sparse tensor {proto.values.name!r}")
+    return attribute
+
+
+def check_sparse(attribute: SparseTensorAttr, store: WeightStore, what: str) -> None:
+    """`ModelError` unless values and indices fit together, and into the shape."""
+    shape = [dim.data for dim in attribute.shape]
+    if any(dim < 0 for dim in shape) or prod(shape) > MAX_ELEMENTS:
+        raise ModelError(f"{what} of shape {shape} cannot exist")
+    count = attribute.values.type.get_shape()
+    found = attribute.indices.type.get_shape()
+    if len(count) != 1 or found not in {count, (*count, len(shape))}:
         raise ModelError(
-            f"{where} has {count} values, but indices of shape {indices.type.get_shape()}",
+            f"{what} has {count} values, but indices of shape {found}",
             hint="one index, or one row of indices, per value",
         )
-    places = array_of(indices.held, store)
-    limits = np.array(proto.dims if places.ndim == 2 else [prod(proto.dims)])
+    places = array_of(attribute.indices.held, store)
+    limits = np.array(shape if places.ndim == 2 else [prod(shape)])
     if places.size and (places.min() < 0 or (places >= limits).any()):
-        raise ModelError(f"{where} has an index outside its shape {list(proto.dims)}")
-    return attribute
+        raise ModelError(f"{what} has an index outside its shape {shape}")
 
 
 def write_sparse(attribute: SparseTensorAttr, store: WeightStore | None) -> SparseTensorProto:

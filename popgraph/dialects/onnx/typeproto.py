@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
@@ -143,6 +144,14 @@ def read_type_attribute(proto: TypeProto) -> TypeAttr:
     type_ = read_type(proto)
     exact = b"" if write_type(type_) == proto else proto.SerializeToString()
     return TypeAttr(type_, BytesAttr(exact))
+
+
+def type_attribute_of(data: bytes) -> TypeAttr | None:
+    """The attribute of a serialized TypeProto; None when the bytes are none."""
+    try:
+        return read_type_attribute(TypeProto.FromString(data))
+    except DecodeError:
+        return None
 
 
 def write_type_attribute(attribute: TypeAttr) -> TypeProto:

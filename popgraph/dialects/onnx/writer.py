@@ -42,6 +42,10 @@ FunctionKey = tuple[str, str, str]
 """Domain, name and overload."""
 
 
+class Graphs(list[Graph]):
+    """The value of an attribute that is a list of graphs."""
+
+
 class GraphWriter:
     """
     Writes one graph, node by node; the types of results are inferred as they are written.
@@ -135,6 +139,14 @@ class GraphWriter:
         self._values[name] = value
         value.name_hint = hint(name)
         return value
+
+    def import_opset(self, domain: str, version: int) -> None:
+        """Makes the operators of a domain known, here and around, unless they are."""
+        writer: GraphWriter | None = self
+        while writer is not None:
+            writer.opsets.setdefault(domain, version)
+            writer.inference.opsets.setdefault(domain, version)
+            writer = writer.parent
 
     # inputs and initializers
 
@@ -303,11 +315,9 @@ class GraphWriter:
         described: Mapping[str, Attribute],
         overload: str,
     ) -> Custom:
-        held: dict[str, Attribute | Sequence[Graph]] = {}
+        held: dict[str, Attribute | Graph | Sequence[Graph]] = {}
         for key, value in given.items():
-            if isinstance(value, Graph):
-                held[key] = [value]
-            elif isinstance(value, Sequence) and value and isinstance(value[0], Graph):
+            if isinstance(value, Graph | Graphs):
                 held[key] = value
             else:
                 held[key] = from_python(key, value, None, self.store)
