@@ -208,9 +208,11 @@ class _Formatter:
                 rest = self.block(otherwise, depth)
             return f"if {condition} {then} else {rest}"
         inputs = [self.parameter(parameter) for parameter in expression.inputs]
+        annotations = self.annotated(expression.annotations, depth)
         head = f"graph {name_text(expression.name.text)}" if expression.name else "graph "
-        text = self.headed(head, inputs, expression.outputs, expression.body, depth)
-        return self.annotated(expression.annotations, depth) + text
+        if "\n" not in annotations:
+            head, annotations = annotations + head, ""
+        return annotations + self.headed(head, inputs, expression.outputs, expression.body, depth)
 
     def block(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
         opening = "{" + self.comments.beside(block.span.line)

@@ -255,7 +255,7 @@ class GraphText:
         for label, value in attributes.items():
             shown = self.attributes(label, value, known=known)
             arguments.append(Argument(NOWHERE, name(label), shown))
-        for label, held in graphs.items():
+        for label, held in sorted(graphs.items(), reverse=True):  # then_branch, else_branch
             arguments.append(Argument(NOWHERE, name(label), self.graphs(op, label, held)))
         return Call(NOWHERE, path(op.domain, op.op_type), tuple(arguments))
 

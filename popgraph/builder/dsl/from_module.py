@@ -54,7 +54,7 @@ def _graph(model: Model, attributes: AttributeText) -> tuple[str, Graph]:
         notes.append(note("weights", attributes.file.name))
     made = Graph(
         NOWHERE,
-        name(graph.graph_name.text or "graph"),
+        name(graph.graph_name.text or "main"),
         tuple(map(parameter, graph.inputs)),
         tuple(map(output, graph.outputs, graph.yielded)),
         Block(NOWHERE, graph_doc, statements),

@@ -15,6 +15,7 @@ from popgraph.builder.dsl.tree import (
     Argument,
     Bytes,
     Expression,
+    Items,
     Number,
     Path,
     Text,
@@ -54,6 +55,8 @@ def _literal(value: object) -> Expression:
             return Number(NOWHERE, value)
         case bytes():
             return Bytes(NOWHERE, value)
+        case list():
+            return Items(NOWHERE, tuple(map(_literal, value)))
         case _:
             return Text(NOWHERE, str(value))
 
@@ -97,7 +100,8 @@ def _note(key: str, value: object) -> tuple[Annotation, object] | None:
             truth = value == made(True)
             return (note(word), made(True)) if truth else (note(word, False), made(False))
         return note(word, value), made(value)
-    return (note("attribute", key, value), value) if isinstance(value, int | float | str) else None
+    plain = isinstance(value, int | float | str | bytes | list)
+    return (note("attribute", key, value), value) if plain else None
 
 
 # values

@@ -353,8 +353,11 @@ class GraphWriter:
 
     def name_of(self, value: SSAValue) -> str:
         """As `value_name`, but for inputs, too, which get their graph at the end only."""
-        if isinstance(value, BlockArgument) and value.block is self.block:
-            return self.inputs[value.index].text
+        writer: GraphWriter | None = self
+        while writer is not None:
+            if isinstance(value, BlockArgument) and value.block is writer.block:
+                return writer.inputs[value.index].text
+            writer = writer.parent
         return value_name(value)
 
     def graph(self, value_infos: Sequence[ValueInfoAttr] = (), rest: bytes = b"") -> Graph:
