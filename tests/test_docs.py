@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+from popgraph.builder.dsl import load
+from popgraph.builder.dsl.annotations import NODE_NOTES
+from popgraph.builder.dsl.initializers import INITIALIZERS
+from popgraph.builder.dsl.parser import GRAMMAR
+from popgraph.builder.dsl.schedules import SCHEDULES
+from popgraph.passes import optimizer_spec
+from popgraph.passes.optimizer_spec import Scalar
+from popgraph.support.errors import ErrorGroup, PopgraphError
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(python|pgraph|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|pgraph|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks() -> list[tuple[str, str, str]]:
@@ -31,16 +43,23 @@ def test_there_are_blocks_to_run() -> None:
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
     Python blocks share one program, `.pgraph` blocks are saved under the name in their first
-    comment, console blocks run as they stand and must succeed.
+    comment, console blocks run as they stand and must succeed. After a `.pgraph` block with
+    mistakes stands what `popgraph check` says.
     """
-    program = ""
+    program, mistakes = "", ""
     for other, language, text in blocks():
         if other != page:
             continue
-        if language == "pgraph":
+        if mistakes:
+            assert (language, text.rstrip()) == ("text", mistakes)
+            mistakes = ""
+        elif language == "pgraph":
             name = re.match(r"# (\S+\.pgraph)", text)
             assert name, f"{page}: the first line of a .pgraph block names its file"
             (tmp_path / name[1]).write_text(text)
+            mistakes = what_is_wrong(tmp_path / name[1])
+        elif language == "text":
+            continue
         elif language == "python":
             program += text + "\n"
             (tmp_path / "page.py").write_text(program)
@@ -49,6 +68,45 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             for line in text.splitlines():
                 if line.startswith("$ popgraph "):
                     run([sys.executable, "-m", *line[2:].split()], tmp_path)
+
+
+def what_is_wrong(path: Path) -> str:
+    """The mistakes of a text, as the command tells them; warnings count, too."""
+    try:
+        warnings = load(path).warnings
+    except PopgraphError as error:
+        errors = error.errors if isinstance(error, ErrorGroup) else (error,)
+        shown = "\n\n".join(f"error: {one}" for one in errors)
+        return shown.replace(f"{path.parent}/", "")
+    assert not warnings, f"{path.name}: {warnings[0]}"
+    return ""
+
+
+def rows(functions: Mapping[str, Callable[..., object]]) -> list[str]:
+    """A row of a table for each function, made of its parameters and the first words about it."""
+    found = []
+    for name, function in functions.items():
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        shown = ", ".join(
+            one.name if one.default is one.empty else f"{one.name}={one.default}"
+            for one in parameters
+        )
+        about = (inspect.getdoc(function) or "").split("\n\n")[0].replace("\n", " ")
+        found.append(f"| `{name}{f'({shown})' if shown else ''}` | {about} |")
+    return found
+
+
+def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
+    page = (ROOT / "docs/language.md").read_text()
+    for row in rows({**INITIALIZERS, **SCHEDULES}):
+        assert row in page
+    for name, kind in optimizer_spec.KINDS.items():
+        defaults = [one.name for one in fields(kind) if isinstance(one.default, Scalar)]
+        assert all(f"`{one}`" in page for one in defaults), name
+    for word in re.findall(r'"([a-z]+)"', GRAMMAR.read_text()):
+        assert re.search(rf"\b{word}\b", page), word
+    for word in NODE_NOTES:
+        assert f"`@{word}" in page
 
 
 def run(command: list[str], folder: Path) -> None:

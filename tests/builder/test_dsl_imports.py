@@ -198,3 +198,11 @@ def test_the_operator_sets_of_imports_are_added(tmp_path: Path) -> None:
     layers = "opset ai.onnx.ml 3\ndef f(x: f32[...]) -> y {\n y = ml.Normalizer(x)\n}"
     path = files(tmp_path, layers=layers, main=main('import "layers.pgraph"', "y = f(x)"))
     assert model_of(load(path).module).opset_versions["ai.onnx.ml"] == 3
+
+
+def test_a_file_may_hold_definitions_only() -> None:
+    document = parse(LAYERS, "layers.pgraph")
+    assert document.graphs == {}
+    assert document.training is None
+    with pytest.raises(PopgraphError, match="this text has no graph"):
+        assert document.module

@@ -23,10 +23,12 @@ from popgraph.builder.dsl.training import (
     lower_training,
     optimizer_call,
 )
-from popgraph.builder.dsl.tree import File, Graph, Span, Train
+from popgraph.builder.dsl.tree import File, Function, Graph, Span, Static, Template, Train
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.support.garbage import without_collection
+
+_GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,19 @@ class Document:
     """The versions of the operator sets by domain; the standard one is ""."""
     warnings: tuple[ParseError, ...] = ()
     """What is not wrong, but hardly meant, such as a weight that nothing uses."""
+    filename: str = ""
 
     @property
     def module(self) -> ModuleOp:
-        """The first graph."""
+        """The first graph; a text of definitions for others has none, which is a ParseError."""
+        if not self.graphs:
+            raise ParseError("this text has no graph", self.filename, _GRAPH)
         return next(iter(self.graphs.values()))
 
     @property
     def training(self) -> TrainingSection | None:
         """How the first graph is trained, if the text says so."""
-        return self.trainings.get(next(iter(self.graphs)))
+        return next((self.trainings.get(name) for name in self.graphs), None)
 
 
 def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Document:
@@ -87,8 +92,9 @@ def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     trainings = _trainings(setting, file)
     source.raise_mistakes()
     graphs = {name: _module(file, lowered[name]) for name in named}
-    warnings = tuple(warning for _, warning in source.warnings())
-    return Document(graphs, setting.store, trainings, setting.opsets, warnings)
+    # What a text without graphs defines is for others.
+    warnings = tuple(warning for _, warning in source.warnings() if graphs)
+    return Document(graphs, setting.store, trainings, setting.opsets, warnings, source.filename)
 
 
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
@@ -130,10 +136,9 @@ def parse_optimizer(text: str) -> OptimizerCall:
 
 
 def _check_graphs(source: Source, file: File) -> None:
-    if not file.graphs:
-        source.parse_error(
-            Span(1, 1, 1, 2), "there is no graph here", "`graph name(x: f32[N, 3]) -> y { ... }`"
-        )
+    defines = any(isinstance(item, Template | Static | Function) for item in file.items)
+    if not file.graphs and (file.trains or not defines):
+        source.parse_error(Span(1, 1, 1, 2), "there is no graph here", _GRAPH)
     seen: set[str] = set()
     for graph in file.graphs:
         if graph.name is None:
