@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.support.errors import PopgraphError
+
 if TYPE_CHECKING:
+    from popgraph.builder.dsl import Document
     from popgraph.builder.dsl.diagnostics import Diagnostic
 
 
@@ -39,7 +43,10 @@ def command(
 
     found: list[Diagnostic] = []
     for path in files:
-        found += checked(read_text(path), str(path)).diagnostics
+        result = checked(read_text(path), str(path))
+        found += result.diagnostics
+        if result.document is not None:
+            found += _optimizers(str(path), result.document)
     if format is Format.json:
         print(json.dumps([one.as_json() for one in found], indent=2))
     else:
@@ -49,6 +56,22 @@ def command(
             print(_counted(found))
     if any(one.severity == "error" or strict for one in found):
         raise typer.Exit(1)
+
+
+def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
+    """What is wrong with the optimizers of a text, which sessions know and texts do not."""
+    calls = [section.optimizer for section in document.trainings.values() if section.optimizer]
+    if not calls:
+        return
+    from popgraph.builder.dsl.diagnostics import Diagnostic
+    from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
+
+    for call in calls:
+        try:
+            popart_optimizer(optimizer_of(call))
+        except PopgraphError as error:
+            shown = str(PopgraphError(error.what, error.where or call.where, error.hint))
+            yield Diagnostic(filename, call.span, "error", error.what, error.hint, shown)
 
 
 def _counted(found: list[Diagnostic]) -> str:

@@ -85,6 +85,7 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
                 mode=Adaptive.mode_of(spec.mode),
                 weight_decay_mode=_decay(spec.decay),
                 rmsprop_tf_variant=spec.tf_variant,
+                clip_norm_settings=clip,
             )
     raise AssertionError("every optimizer is one of these")
 

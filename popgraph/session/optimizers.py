@@ -391,6 +391,7 @@ class Adaptive(Optimizer):
         accl3_type: DataType = DataType.UNDEFINED,
         rmsprop_tf_variant: bool = False,
         debugContext: object = "adaptive",
+        clip_norm_settings: Sequence[ClipNormSettings] = (),
     ) -> None:
         _refuse_other_precision(
             "Adaptive()",
@@ -405,7 +406,7 @@ class Adaptive(Optimizer):
                 "CenteredRMSProp optimizers."
             )
         self._mode, self._decay, self._tf = mode, weight_decay_mode, rmsprop_tf_variant
-        super().__init__(values)
+        super().__init__(values, clip_norm_settings)
 
     def alphas(self) -> OptimizerValueMap:
         return self._maps["alpha"]

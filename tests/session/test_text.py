@@ -179,7 +179,7 @@ def test_wrong_settings_are_told(more: str, said: str) -> None:
         "Lamb(0.1, max_weight_norm=2, clip_norm=3, scaled_state=true)",
         "AdaMax(0.1)",
         "RMSProp(0.1, alpha=0.8, momentum=0.5, tf_variant=true)",
-        "AdaDelta(0.1, decay=false)",
+        "AdaDelta(0.1, decay=false, clip_norm=2)",
     ],
 )
 def test_optimizers_of_a_text_are_those_of_a_session(written: str) -> None:
@@ -193,3 +193,19 @@ def test_a_misspelt_optimizer() -> None:
         optimizer_of(parse_optimizer("Adem(0.1)"))
     with pytest.raises(PopgraphError, match=r"did you mean 'momentum'\?"):
         optimizer_of(parse_optimizer("SGD(0.1, momentun=0.9)"))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        ("Adem(0.1)", "did you mean 'adam'?"),
+        ("SGD(0.1, momentun=0.9)", "did you mean 'momentum'?"),
+        ("SGD(-0.1)", "Negative learning rate"),
+        ('Adam(0.1, mode="sgd")', "there is no optimizer mode 'sgd'"),
+    ],
+)
+def test_popgraph_check_knows_the_optimizers(optimizer: str, said: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["check", str(text(tmp_path, optimizer))])
+    assert result.exit_code == 1, result.output
+    assert said in result.output
+    assert "net.pgraph:11:17" in result.output

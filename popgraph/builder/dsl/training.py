@@ -58,6 +58,7 @@ class OptimizerCall:
     arguments: dict[str, int | float | bool | str] = field(default_factory=dict)
     where: str = ""
     """The place in the text, for whoever finds that there is no such optimizer."""
+    span: Span = field(default=Span(1, 1, 1, 2), compare=False)
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,8 @@ def optimizer_call(
 ) -> OptimizerCall:
     """`SGD(0.1, momentum=0.9)`: the name and the arguments; the first may be the learning rate."""
     if isinstance(expression, Name):
-        return OptimizerCall(expression.text, {}, source.where(expression.span))
+        span = expression.span
+        return OptimizerCall(expression.text, {}, source.where(span), span)
     if not isinstance(expression, Call) or len(expression.path.parts) != 1:
         source.parse_error(
             expression.span, "an optimizer is a name with arguments", "`SGD(0.1, momentum=0.9)`"
@@ -258,7 +260,8 @@ def optimizer_call(
             source.parse_error(value.span, f"`{key}` must be a number, `true`, `false` or a string")
             raise Failed
         arguments[key] = value.value
-    return OptimizerCall(expression.path.text, arguments, source.where(expression.path.span))
+    span = expression.path.span
+    return OptimizerCall(expression.path.text, arguments, source.where(span), span)
 
 
 def _key(source: Source, argument: Argument, place: int) -> str:
