@@ -371,6 +371,34 @@ def test_choices_are_made_element_by_element() -> None:
     assert np.array_equal(value("y = x if 2 > 1 else -x"), X)
 
 
+def test_graphs_inside_templates_do_not_hide_values_of_the_caller() -> None:
+    document = parse(
+        "def multiplied(x: f32[4], turns) -> y {\n"
+        " (y, _) = Loop(turns, true, x, body=graph turn(i: i64, on: bool, before: f32[4])"
+        " -> (more, after, total) {\n more = on\n after = before + x\n"
+        " total = ReduceSum(after, keepdims=0)\n })\n}\n"
+        "graph g(x: f32[4], n: i64) -> y {\n before = -x\n total = x * before\n"
+        " y = multiplied(before, n) + multiplied(total, n)\n}"
+    )
+    x = np.arange(4, dtype=np.float32)
+    found = by_onnx(document, x=x, n=np.array(2))["y"]
+    assert np.array_equal(found, 3 * -x + 3 * (x * -x))
+
+
+def test_parts_of_a_tensor_of_unknown_rank() -> None:
+    x = X[0]
+    for text, expected in {
+        "..., 0": x[..., 0],
+        "0, ...": x[0, ...],
+        "..., _, 0": x[..., None, 0],
+        "_, ..., _": x[None, ..., None],
+        "..., _, [0, 1]": x[..., None, [0, 1]],
+        "..., [1, 0], _, 0": x[[1, 0]][:, None, 0],
+    }.items():
+        document = graph(f"y = x[{text}]", "x: f32[...]")
+        assert np.array_equal(run(document, x=x)["y"], expected), text
+
+
 # --- operators --------------------------------------------------------------------------------
 
 

@@ -107,7 +107,7 @@ class GraphLowering(ExpressionLowering):
             self.scope.define(parameter.name, value, kind)
 
     def input(self, parameter: Parameter | Formal, type_: Attribute) -> SSAValue:
-        name, notes = parameter.name.text, ValueNotes()
+        name, notes = self.full_name(parameter.name.text), ValueNotes()
         if isinstance(parameter, Parameter):
             notes = value_notes(self.source, parameter.annotations, self.fold)
         said: Attribute = UNKNOWN
@@ -381,7 +381,8 @@ class GraphLowering(ExpressionLowering):
 
     def subgraph(self, graph: Graph, types: Sequence[Attribute], *, lenient: bool) -> GraphOp:
         inner = self.inner(graph.name.text if graph.name else "", lenient=lenient)
-        inner.prefix = ""
+        if self.prefix:  # names of a template must not hide those of its callers
+            inner.prefix = f"{self.prefix}{self._stem}/{inner.writer.name or 'body'}/"
         notes = graph_notes(self.source, graph.annotations, self.fold, graph.body.doc)
         inner.take(notes)
         inner.body(graph, types)
