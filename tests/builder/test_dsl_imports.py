@@ -206,3 +206,43 @@ def test_a_file_may_hold_definitions_only() -> None:
     assert document.training is None
     with pytest.raises(PopgraphError, match="this text has no graph"):
         assert document.module
+
+
+UNCALLED = """
+def f(x: f32[N, size], heads, activation=Relu) -> y {
+    let deep = size / heads
+    weight w: f32[size, size] = normal(std=0.02)
+    h = activation(x @ w) |> Reshape([0, heads, deep])
+    for i in 0..heads {
+        h = h + i
+    }
+    y = if deep > 3 {
+        y = Cast(h, to=f16)
+    } else {
+        y = Loop(heads, true, h, body=graph (i: i64, go: bool, v: f32) -> (go, n) {
+            n = v + h
+        })
+    }
+}
+"""
+
+
+def test_templates_that_nothing_calls_are_read() -> None:
+    assert parse(UNCALLED).graphs == {}
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("x @ w", "x @ v", "there is no value `v`"),
+        ("[0, heads, deep]", "[0, head, deep]", "did you mean `heads`?"),
+        ("Cast(h", "Caste(h", "Caste"),
+        ("h = h + i", "h = h + j", "there is no value `j`"),
+        ("n = v + h", "n = v + q", "there is no value `q`"),
+        ("y = if", "z = if", "y"),
+    ],
+)
+def test_misspelt_names_in_templates_that_nothing_calls(right: str, wrong: str, said: str) -> None:
+    with pytest.raises(PopgraphError) as caught:
+        parse(UNCALLED.replace(right, wrong), "t.pgraph")
+    assert said in str(caught.value)

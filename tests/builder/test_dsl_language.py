@@ -422,6 +422,35 @@ def test_infix_operators_compute_what_numpy_does(text: str, expected: Any) -> No
     assert np.array_equal(found, expected)
 
 
+numbers = st.sampled_from(["1", "2", "3", "0.5", "1.5", "k"])
+values = st.sampled_from(["x", "y", "x", "y[0]", "x[:, ::-1]"])
+
+
+def written(parts: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Larger expressions of smaller ones, as Python and .pgraph write them alike."""
+    pairs = st.tuples(parts, parts)
+    return st.one_of(
+        st.tuples(parts, st.sampled_from("+-*"), parts).map(" ".join),
+        pairs.map(lambda pair: f"({pair[0]}) - ({pair[1]})"),
+        parts.map(lambda part: f"-{part}"),
+        parts.map(lambda part: f"({part}) / 2"),
+        st.tuples(values, st.sampled_from(["2", "3", "k"])).map("**".join),
+        parts.map(lambda part: f"-({part})"),
+    )
+
+
+@given(st.recursive(numbers | values, written, max_leaves=12))
+def test_expressions_mean_what_they_mean_in_python(text: str) -> None:
+    rng = np.random.default_rng(1)
+    x, y = (rng.integers(-3, 4, (2, 3)).astype(np.float32) for _ in "xy")
+    expected = eval(text, {"x": x, "y": y, "k": 2})
+    document = parse(
+        f"let k = 2\ngraph g(x: f32[2, 3], y: f32[2, 3]) -> z {{\n z = x * 0 + ({text})\n u = y\n}}"
+    )
+    found = run(document, x=x, y=y)["z"]
+    assert np.allclose(found, np.broadcast_to(expected, (2, 3)), rtol=1e-4), text
+
+
 def test_after_a_pipe_stands_what_the_value_goes_to() -> None:
     assert "after `|>` stands what the value goes to" in message(
         "graph g(x: f32[2]) -> y {\n y = x |> 3\n}"

@@ -110,6 +110,7 @@ def _setting_of(setting: Setting, item: Import) -> Setting:
             scope=Scope(source),
             definitions={},
             borrowed=set(),
+            called=set(),
             reading=(*setting.reading, key),
         )
         settle(other, file)

@@ -24,6 +24,7 @@ from popgraph.builder.dsl.training import (
     optimizer_call,
 )
 from popgraph.builder.dsl.tree import File, Function, Graph, Span, Static, Template, Train
+from popgraph.builder.dsl.uncalled import check_uncalled
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
 from popgraph.support.garbage import without_collection
@@ -90,6 +91,7 @@ def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     named = {graph.name.text: graph for graph in file.graphs if graph.name}
     lowered = {name: lower_graph(setting, graph) for name, graph in named.items()}
     trainings = _trainings(setting, file)
+    check_uncalled(setting)
     source.raise_mistakes()
     graphs = {name: _module(file, lowered[name]) for name in named}
     # What a text without graphs defines is for others.

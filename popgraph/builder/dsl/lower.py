@@ -467,6 +467,7 @@ class GraphLowering(ExpressionLowering):
         self, definition: Definition, call: Call, names: Sequence[str] | None
     ) -> list[SSAValue]:
         template = definition.template
+        definition.setting.called.add(template.name.text)
         if self.calls >= MOST_CALLS:
             self.source.parse_error(
                 call.path.span, f"`{template.name.text}` calls itself without an end"

@@ -51,6 +51,8 @@ class Setting:
     files: dict[Path, Setting] = field(default_factory=dict)
     reading: tuple[Path, ...] = ()
     borrowed: set[str] = field(default_factory=set)
+    called: set[str] = field(default_factory=set)
+    """The templates of this file that something has called."""
     weights: Path | None = None
     """The file from which `= load` takes the weights of this graph, by their full names."""
 
