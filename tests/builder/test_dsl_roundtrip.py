@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,6 @@ from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
 from popgraph.builder.dsl import parse, text_of, tree
-from popgraph.builder.dsl.expression_text import reserved
-from popgraph.builder.dsl.formatter import format_file
-from popgraph.builder.dsl.parser import parse_file
-from popgraph.builder.dsl.source import Source
 from popgraph.builder.onnx_export import export_model
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx import tensor_type
@@ -230,65 +225,6 @@ def test_a_nan_that_is_not_the_usual_one_is_written_by_its_bits() -> None:
     payload = np.array([0x7FC00001, 0], np.uint32).view(np.float32)
     writer.set_outputs([writer.add_initializer("w", payload)])
     assert "= bits([0x7fc00001, 0x0])" in assert_roundtrip(writer.module(), store)
-
-
-# --- tree -> text -> tree ----------------------------------------------------------------------
-
-identifiers = st.sampled_from(["x", "w2", "a b", "é", "`\\", *sorted(reserved())])
-tree_names = identifiers.map(lambda text: tree.Name(NOWHERE, text))
-numbers = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False)
-leaves: st.SearchStrategy[Any] = st.one_of(
-    tree_names,
-    numbers.map(lambda value: tree.Number(NOWHERE, value)),
-    st.text(max_size=5).map(lambda text: tree.Text(NOWHERE, text)),
-    st.booleans().map(lambda value: tree.Truth(NOWHERE, value)),
-)
-
-
-def extend(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    symbols = st.sampled_from(["+", "-", "*", "/", "@", "**", "==", "!=", "<", "<=", ">", ">="])
-    paths = st.lists(tree_names, min_size=1, max_size=3).map(
-        lambda parts: tree.Path(NOWHERE, tuple(parts))
-    )
-    arguments = st.builds(
-        tree.Argument, st.just(NOWHERE), st.none() | tree_names, inner | st.just(MISSING)
-    )
-    not_number = inner.filter(lambda node: not isinstance(node, tree.Number))
-    return st.one_of(
-        st.builds(tree.Binary, st.just(NOWHERE), symbols, inner, inner),
-        st.builds(tree.Unary, st.just(NOWHERE), st.just("-"), not_number),
-        st.lists(inner, max_size=3).map(lambda items: tree.Items(NOWHERE, tuple(items))),
-        st.builds(tree.Call, st.just(NOWHERE), paths, st.lists(arguments, max_size=3).map(tuple)),
-    )
-
-
-MISSING = tree.Missing(NOWHERE)
-expressions = st.recursive(leaves, extend, max_leaves=12)
-
-
-def placeless(node: Any) -> Any:
-    """The tree without its places."""
-    if isinstance(node, tuple):
-        return tuple(map(placeless, node))
-    if not isinstance(node, tree.Node):
-        return node
-    fields = {key: placeless(value) for key, value in vars(node).items() if key != "span"}
-    return replace(node, span=NOWHERE, **fields)
-
-
-@settings(max_examples=max(300, settings.default.max_examples))
-@given(expressions)
-def test_a_tree_written_down_and_parsed_is_the_same(expression: Any) -> None:
-    target = tree.Target(NOWHERE, tree.Name(NOWHERE, "y"), None)
-    statement = tree.Assignment(NOWHERE, (target,), expression)
-    graph = tree.Graph(
-        NOWHERE, tree.Name(NOWHERE, "g"), (), (target,), tree.Block(NOWHERE, "", (statement,))
-    )
-    file = tree.File(NOWHERE, "", (tree.Opset(NOWHERE, "", 21), graph))
-    text = format_file(file)
-    parsed = placeless(parse_file(Source(text, "t")))
-    assert repr(parsed) == repr(file), text
-    assert format_file(parsed) == text
 
 
 # --- every model that onnx brings along ---------------------------------------------------------
