@@ -16,6 +16,7 @@ from onnx import (
     numpy_helper,
 )
 
+from popgraph.dialects.onnx.about import is_empty
 from popgraph.dialects.onnx.attributeproto import kind_of
 from popgraph.dialects.onnx.containers import standard_domain
 from popgraph.dialects.onnx.tensorproto import PAYLOAD, read_array
@@ -72,7 +73,7 @@ def _respell(message: Any) -> None:
         if field.type == field.TYPE_MESSAGE:
             for one in [value] if hasattr(value, "ListFields") else value:
                 _respell(one)
-        elif not value and not _is_repeated(value) and field.containing_oneof is None:
+        elif is_empty(value) and not _is_repeated(value) and field.containing_oneof is None:
             message.ClearField(field.name)
     for name in _SORTED.keys() & {field.name for field, _ in message.ListFields()}:
         _sort(getattr(message, name), _SORTED[name])

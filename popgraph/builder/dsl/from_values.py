@@ -187,7 +187,7 @@ def literal(array: Array) -> Expression:
 def _parts(array: Array) -> Array:
     """Complex numbers as pairs, along a last axis."""
     half = np.float32 if array.dtype.itemsize == 8 else np.float64
-    return np.ascontiguousarray(array).reshape(array.shape).view(half).reshape(*array.shape, 2)
+    return np.ascontiguousarray(array).reshape(-1).view(half).reshape(*array.shape, 2)
 
 
 def _nested(array: Array, leaf: Callable[[Any], Expression]) -> Expression:

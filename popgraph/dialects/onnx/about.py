@@ -8,6 +8,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import (
+    AttributeProto,
     FunctionProto,
     GraphProto,
     ModelProto,
@@ -20,7 +21,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
 from popgraph.dialects.onnx.annotations import NOTE
-from popgraph.dialects.onnx.attributeproto import read_attribute, write_attribute
+from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
 from popgraph.dialects.onnx.attributes import TensorAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Graph, Model, standard_domain
 from popgraph.dialects.onnx.op import OnnxOp
@@ -63,8 +64,13 @@ def _drop_empty(message: Any) -> None:
         if field.type == field.TYPE_MESSAGE:
             for one in [value] if hasattr(value, "ListFields") else value:
                 _drop_empty(one)
-        elif not value and field.containing_oneof is None:
+        elif is_empty(value) and field.containing_oneof is None:
             message.ClearField(field.name)
+
+
+def is_empty(value: object) -> bool:
+    """Whether a field that holds this says as much as one that is not there."""
+    return not value and str(value) != "-0.0"
 
 
 def _write(kind: type[Any], about: About) -> bytes:
@@ -86,13 +92,21 @@ def _held(attribute: Attribute | None) -> bytes:
 def about_node(op: OnnxOp) -> About:
     """All but the name, the overload and the notes that no schema knows."""
     rest = NodeProto.FromString(_held(op.attributes.get("rest")))
-    documented = [one for one in rest.attribute if one.doc_string and not one.name.startswith(NOTE)]
+    documented = [_doc_of(one) for one in rest.attribute if not one.name.startswith(NOTE)]
     rest.ClearField("attribute")
-    rest.attribute.extend(documented)
+    rest.attribute.extend(filter(None, documented))
     if not standard_domain(rest.domain):
         rest.ClearField("domain")
     found = _read(NodeProto, rest.SerializeToString())
     return replace(found, doc=_held(op.attributes.get("doc")).decode())
+
+
+def _doc_of(attribute: AttributeProto) -> AttributeProto | None:
+    """The attribute with its doc string alone, if it has one; its value stands elsewhere."""
+    if not attribute.doc_string:
+        return None
+    kind = AttributeProto.AttributeType.Value(kind_of(attribute))
+    return AttributeProto(name=attribute.name, type=kind, doc_string=attribute.doc_string)
 
 
 def notes_on(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
@@ -192,9 +206,9 @@ def about_graph(graph: Graph) -> About:
 
 def about_function(function: Function) -> About:
     rest = FunctionProto.FromString(_held(function.rest))
-    documented = [one for one in rest.attribute_proto if one.doc_string]
+    documented = [_doc_of(one) for one in rest.attribute_proto]
     rest.ClearField("attribute_proto")
-    rest.attribute_proto.extend(documented)
+    rest.attribute_proto.extend(filter(None, documented))
     return _read(FunctionProto, rest.SerializeToString())
 
 

@@ -144,8 +144,12 @@ def _as_it_was(made: AttributeProto, odd: AttributeProto | None) -> AttributePro
         whole.CopyFrom(odd)
         whole.g.CopyFrom(made.g) if made.HasField("g") else whole.graphs.extend(made.graphs)
         return whole
-    same = read_attribute(odd) == read_attribute(made)
-    return odd if same else made
+    told = all(made.HasField(one) == odd.HasField(one) for one in ("t", "sparse_tensor"))
+    if told and read_attribute(odd) == read_attribute(made):
+        return odd
+    if odd.doc_string:
+        made.doc_string = odd.doc_string
+    return made
 
 
 def write_graph(
