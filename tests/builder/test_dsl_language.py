@@ -211,6 +211,11 @@ def test_wrong_calls_are_told_where_they_stand(call: str, said: str) -> None:
     assert "t.pgraph:11:" in shown
 
 
+def test_a_misspelt_template() -> None:
+    shown = message(DENSE + "graph g(x: f32[N, 4]) -> y {\n y = x |> dens(4)\n}")
+    assert "did you mean `dense`?" in shown
+
+
 def test_a_dimension_that_is_named_twice_must_agree() -> None:
     text = (
         "def f(a: f32[n, m], b: f32[m, k]) -> y {\n y = a @ b\n}\n"

@@ -119,7 +119,7 @@ class _Reader:
         template = self.setting.template(path)
         if not parameter and template is None and not is_dtype(path.text):
             with suppress(Failed):
-                functions = self.setting.functions
+                functions = self.setting.calls
                 operator_of(self.setting.source, path, self.setting.opsets, functions)
         for argument in call.arguments:
             self.node(argument)
