@@ -107,6 +107,8 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert re.search(rf"\b{word}\b", page), word
     for word in NODE_NOTES:
         assert f"`@{word}" in page
+    for path in (ROOT / "examples").glob("*.pgraph"):
+        assert f"`{path.name}`" in page
 
 
 def run(command: list[str], folder: Path) -> None:
