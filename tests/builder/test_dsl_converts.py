@@ -578,6 +578,19 @@ def test_what_is_said_about_functions() -> None:
     assert '@overload("f32") y = local.Other(h)' in text
 
 
+def test_a_function_may_call_another_of_its_name_but_not_itself() -> None:
+    model = functions()
+    model.functions[0].name, model.functions[0].overload = "Other", "first"
+    model.graph.node[0].op_type, model.graph.node[0].overload = "Other", "first"
+    assert '@overload("first") h = local.Other(x' in comes_back(model)
+    text = comes_back(functions()).replace("const t: f32 = 2.0", "t = local.Twice(a, beta=1)")
+    with pytest.raises(ErrorGroup) as caught:
+        parse(text)
+    first, second = map(str, caught.value.errors)
+    assert first.startswith("`local.Twice` calls itself\n")
+    assert second.startswith("`local.Other` calls itself\n")
+
+
 DEFAULTS = {
     "1": 1,
     "0.5": 0.5,
@@ -616,6 +629,28 @@ graph g(x: f32) -> y {
 """
     with pytest.raises((ParseError, ErrorGroup), match="of which kind the attribute `a` is"):
         parse(text)
+
+
+MISTAKES = {
+    '@proto(b"\\xff") y = x': "`@proto` does not take this",
+    "@input(1, 5) weight w: f32 = 1.0": "`@input` does not take this",
+    "y = com.e.F(x, g=GRAPHS([1]))": "attribute `g` of com.e.F is a list of graphs",
+    "y = com.e.F(x, g=INTS(2))": "attribute `g` of com.e.F is a list of whole numbers",
+    "y = com.e.F(x, g=sparse(1, 2))": "attribute `g` of com.e.F is a sparse tensor",
+    'y = com.e.F(x, g=TYPE_PROTO(b"\\xff"))': "attribute `g` of com.e.F is a type",
+    "weight w: c64[2] = [1.0, 2.0]": "this has the shape scalar, the type says 2",
+    "weight w: c64 = 1.0": "an element of type `c64` is a list of two numbers",
+    "weight w: bool = bits(1)": "an element of type `bool` is not given by its bits",
+    "weight w: f32[3] = sparse(f32([1.0]), i64([7]))": "has an index outside its shape [3]",
+    "weight w: f32[3] = sparse(f64([1.0]), i64([1]))": "a sparse weight is made of its values",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistakes_in_what_is_rare(line: str) -> None:
+    with pytest.raises(PopgraphError) as caught:
+        parse(f"graph g(x: f32[2]) -> x {{\n    {line}\n}}\n")
+    assert MISTAKES[line] in str(caught.value)
 
 
 # --- the difference of two models --------------------------------------------------------------

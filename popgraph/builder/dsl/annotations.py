@@ -148,7 +148,9 @@ def _added(source: Source, notes: Notes, annotation: Annotation, values: list[Va
                 return replace(notes, overload=text)
             case "attribute", [str(key), value]:
                 return replace(notes, attributes={**notes.attributes, key: value})
-            case "input", [int(place), *rest] if len(rest) < 2:
+            case "input", [int(place)] if place >= 0:
+                return replace(notes, place=place)
+            case "input", [int(place), _] if place >= 0 and type_of(_second(annotation)):
                 return replace(notes, place=place, declared=_second(annotation))
     except (TypeError, ValueError):
         pass

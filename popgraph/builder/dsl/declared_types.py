@@ -187,7 +187,7 @@ def may_be(found: Attribute, wanted: Attribute) -> bool:
     )
 
 
-def type_of(expression: Expression) -> AnyType | None:
+def type_of(expression: Expression | None) -> AnyType | None:
     """The type that an expression spells, if it spells one."""
     match expression:
         case Name():

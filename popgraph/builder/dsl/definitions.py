@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 
-from popgraph.builder.dsl.functions import key_of, lower_function
+from popgraph.builder.dsl.functions import calls_itself, key_of, lower_function
 from popgraph.builder.dsl.imports import check_circle, found, text_of_file
 from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.opset_versions import check_opsets, declared_opsets
@@ -133,6 +133,13 @@ def _functions(setting: Setting, functions: list[Function]) -> None:
             keyed[key] = function
     setting.calls.update(keyed)
     for key, function in keyed.items():
+        if calls_itself(setting, key, keyed):
+            setting.source.parse_error(
+                function.span,
+                f"`{function.path.text}` calls itself",
+                "ONNX has no recursion; `Loop` repeats a graph",
+            )
+            continue
         opsets = setting.opsets
         if function.opsets:
             opsets = declared_opsets(setting.source, function.opsets)

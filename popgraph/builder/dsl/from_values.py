@@ -259,7 +259,8 @@ def _filled(array: Array) -> Expression | None:
         return None
     first = array.reshape(-1)[:1]
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8).reshape(array.size, -1)
-    if not (flat == first.view(np.uint8)).all():
+    same = first.view(np.uint8)
+    if not ((flat[:LARGE] == same).all() and (flat == same).all()):
         return None
     number = literal(first[0])
     if not isinstance(number, Number):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Region
@@ -11,10 +11,19 @@ from popgraph.builder.dsl.attribute_values import attribute_value
 from popgraph.builder.dsl.declared_types import declared_type
 from popgraph.builder.dsl.graph_notes import GraphNotes, graph_notes
 from popgraph.builder.dsl.lower import GraphLowering
-from popgraph.builder.dsl.operators import Operator
+from popgraph.builder.dsl.operators import Operator, domain_of
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.setting import Setting
-from popgraph.builder.dsl.tree import Formal, Function
+from popgraph.builder.dsl.tree import (
+    Argument,
+    Assignment,
+    Call,
+    Formal,
+    Function,
+    Node,
+    Text,
+    children,
+)
 from popgraph.dialects.onnx import containers
 from popgraph.dialects.onnx.about import written_function
 from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
@@ -28,6 +37,38 @@ def key_of(setting: Setting, function: Function) -> FunctionKey:
     """Domain, name and overload of a function."""
     domain = ".".join(part.text for part in function.path.parts[:-1])
     return domain, function.path.parts[-1].text, _notes(setting, function).overload
+
+
+def calls_itself(
+    setting: Setting, key: FunctionKey, functions: Mapping[FunctionKey, Function]
+) -> bool:
+    """Whether a function calls itself, directly or through others."""
+    pending, seen = [key], set[FunctionKey]()
+    while pending:
+        function = functions.get(pending.pop())
+        called = set() if function is None else set(_called(setting, function.body))
+        if key in called:
+            return True
+        pending += called - seen
+        seen |= called
+    return False
+
+
+def _called(setting: Setting, node: Node, overload: str = "") -> Iterator[FunctionKey]:
+    """What is called anywhere within; `overload` is said about the node itself."""
+    if isinstance(node, Call):
+        yield domain_of(node.path, setting.opsets), node.path.parts[-1].text, overload
+    for child in children(node):
+        root = isinstance(node, Assignment) and child is node.value
+        yield from _called(setting, child, _overload(node) if root else "")
+
+
+def _overload(node: Node) -> str:
+    for annotation in node.annotations if isinstance(node, Assignment) else ():
+        match annotation.path.text, annotation.arguments:
+            case "overload", [Argument(value=Text(value=text))]:
+                return text
+    return ""
 
 
 def _notes(setting: Setting, function: Function) -> GraphNotes:
