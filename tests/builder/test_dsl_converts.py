@@ -13,6 +13,7 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, 
 from popgraph.builder.dsl import WeightFile, load, parse, text_of, write_safetensors
 from popgraph.builder.onnx_export import export_model
 from popgraph.builder.onnx_import import import_model
+from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError
 from popgraph.testing import model_difference
@@ -508,6 +509,19 @@ def test_what_is_said_about_inner_graphs() -> None:
     assert '@names("") @meta("k", "v") graph turn(' in text
     assert '"""One turn."""' in text
     assert "inner: f32[3] = If(" in text
+
+
+def test_outputs_that_have_become_other_values() -> None:
+    store = WeightStore()
+    model = add()
+    model.graph.node.add(op_type="Neg", input=["z"], output=["w"])
+    module = import_model(model, store)
+    graph = model_of(module).graph
+    graph.terminator.operands[0] = list(graph.nodes)[1].results[0]
+    text = text_of(module, store).replace("z = x + y", "first = x + y").replace("-z", "-first")
+    assert text.endswith("    w = -first\n    z = w\n}\n")
+    document = parse(text)
+    assert export_model(document.module, document.weights).graph.node[2].op_type == "Identity"
 
 
 # --- functions ---------------------------------------------------------------------------------

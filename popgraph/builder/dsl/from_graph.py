@@ -60,7 +60,6 @@ from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr, Valu
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.types import UnknownType
 from popgraph.dialects.program.attributes import Array
-from popgraph.support.errors import UnsupportedError
 
 _OF_SYMBOLS = {op_type: symbol for symbol, op_type in SYMBOLS.items()}
 
@@ -87,6 +86,9 @@ class GraphText:
         self.weights_are_inputs = weights_are_inputs
         self.infos = {info.text: info for info in body.value_infos or ()}
         self.yielded = set(body.yielded)
+        given = zip(body.output_names, body.yielded, strict=True)
+        self.renamed = [(label, value) for label, value in given if value_name(value) != label]
+        """Outputs that a pass has made other values than those of their names."""
         self.function = isinstance(body, containers.Function)
         names, self.rule = names_rule(self.nodes)
         self.expected = self._expected(names)
@@ -110,7 +112,7 @@ class GraphText:
             steps = self.steps(end - 1)
             end -= 1 + len(steps)
             found.append(self.statement(root, set(steps)))
-        return tuple(found[::-1])
+        return (*found[::-1], *(_alias(label, value) for label, value in self.renamed))
 
     def steps(self, place: int) -> list[Operation]:
         """The operations before `ops[place]` that are parts of its expression."""
@@ -370,14 +372,13 @@ def declared_target(info: ValueInfoAttr, value: SSAValue) -> Target:
     return Target(NOWHERE, name(info.text), type_text(info.type), notes)
 
 
-def output(info: ValueInfoAttr, value: SSAValue) -> Target:
-    """An output of a file's graph."""
-    if value_name(value) != info.text:
-        raise UnsupportedError(f"output {info.text!r} has another name inside the graph")
-    return declared_target(info, value)
+def _alias(label: str, value: SSAValue) -> Assignment:
+    """`label = value`."""
+    target = Target(NOWHERE, name(label), None)
+    return Assignment(NOWHERE, (target,), name(value_name(value)))
 
 
 def inner_output(info: ValueInfoAttr, value: SSAValue) -> Target:
     """An output of a graph inside a node, which often declares nothing."""
     known = not isinstance(info.type, UnknownType)
-    return replace(output(info, value), type=type_text(info.type) if known else None)
+    return replace(declared_target(info, value), type=type_text(info.type) if known else None)

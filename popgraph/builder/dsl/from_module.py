@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.dsl.formatter import format_file
-from popgraph.builder.dsl.from_graph import GraphText, output, parameter, path
+from popgraph.builder.dsl.from_graph import GraphText, declared_target, parameter, path
 from popgraph.builder.dsl.from_notes import graph_annotations, model_annotations, note
 from popgraph.builder.dsl.from_values import NOWHERE, AttributeText, WeightFile, name, type_text
 from popgraph.builder.dsl.tree import (
@@ -56,7 +56,7 @@ def _graph(model: Model, attributes: AttributeText) -> tuple[str, Graph]:
         NOWHERE,
         name(graph.graph_name.text or "main"),
         tuple(map(parameter, graph.inputs)),
-        tuple(map(output, graph.outputs, graph.yielded)),
+        tuple(map(declared_target, graph.outputs, graph.yielded)),
         Block(NOWHERE, graph_doc, statements),
         (*notes, *body.rule),
     )
