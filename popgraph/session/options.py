@@ -6,7 +6,9 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from popgraph.backends.c.schedule_file import read
 from popgraph.builder.enums import (
     Instrumentation,
     MeanReductionStrategy,
@@ -22,6 +24,7 @@ from popgraph.builder.exceptions import (
     popart_unsupported_exception,
     poplar_exception,
 )
+from popgraph.passes.pipeline import Options
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -163,6 +166,14 @@ class SessionOptions:
     useLoopCandidateCreator: bool = False
     stashAllTensorsInferencePipeline: bool = False
 
+    # What PopART does not have: how code is made for a CPU.
+    enableWinograd: bool = True
+    """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
+    scheduleFile: str = ""
+    """How contractions are to run, as `popgraph schedules` writes it."""
+    useTunedSchedules: bool = True
+    """Follow what `popgraph tune` measured on this machine."""
+
     def __post_init__(self) -> None:
         directory = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
         if directory:
@@ -223,6 +234,14 @@ class SessionOptions:
                     f"SessionOptions.{name}",
                     "leave it at its default",
                 )
+
+    def compilation(self) -> Options:
+        """What the options say about how code is made."""
+        return Options(
+            winograd=self.enableWinograd,
+            schedules=read(Path(self.scheduleFile)) if self.scheduleFile else (),
+            measured=None if self.useTunedSchedules else (),
+        )
 
     def check_engine_options(self) -> None:
         """Refuses engine options that no version of Poplar ever knew."""

@@ -37,6 +37,8 @@ class Request:
     variables: bool = False
     """Weights can be changed by the host (always so in training)."""
     disabled: frozenset[str] = frozenset()
+    code: Options = field(default_factory=Options)
+    """How code is made."""
 
 
 @dataclass
@@ -110,7 +112,8 @@ class Program:
                 tuple(anchors.gradients),
                 tuple(anchors.after_step),
             )
-        options = Options(
+        options = replace(
+            self._request.code,
             training=training,
             variables=self._request.variables,
             extra_outputs=tuple(dict.fromkeys(wanted)),

@@ -92,6 +92,7 @@ class Session:
             optimizer=None if self._optimizer is None else self._optimizer.spec(),
             variables=not self._constant_weights,
             disabled=self._patterns.disabled_passes(),
+            code=self._options.compilation(),
         )
 
     # what was asked for
