@@ -58,8 +58,11 @@ STRENGTH = {
 }
 """How tightly each infix operator binds; the others are comparisons."""
 
-Written = Callable[[Graph | Branches, int], str]
-"""Writes what has a block of its own, for a line that is indented so many times."""
+Written = Callable[[Graph | Branches, int, int], str]
+"""
+Writes what has a block of its own, for a line that is indented so many times, and where so many
+characters stand before it.
+"""
 
 
 @cache
@@ -152,7 +155,7 @@ class ExpressionText:
                 otherwise = self.operand(expression.otherwise, CHOICE, 0, depth)
                 return f"{then} if {condition} else {otherwise}"
             case Graph() | Branches():
-                return self.blocks(expression, depth)
+                return self.blocks(expression, depth, 0)
 
     def subscript(self, part: object) -> str:
         match part:
@@ -176,6 +179,8 @@ class ExpressionText:
         keyword = f"{name_text(argument.keyword.text)}=" if argument.keyword else ""
         if isinstance(argument.value, Missing):
             return keyword + "_"
+        if isinstance(argument.value, Graph):
+            return keyword + self.blocks(argument.value, depth, len(keyword))
         return keyword + self.expression(argument.value, len(keyword), depth)
 
     def binary(self, expression: Binary, column: int, depth: int) -> str:

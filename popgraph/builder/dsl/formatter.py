@@ -188,16 +188,19 @@ class _Formatter:
         body: Block,
         depth: int,
         opsets: Sequence[Opset] = (),
+        before: int = 0,
     ) -> str:
-        """`head(inputs) -> outputs { body }`."""
-        head += f"{filled('()', inputs, len(head) + len(INDENT) * depth, depth)} -> "
+        """`head(inputs) -> outputs { body }`; so many characters stand before it in its line."""
+        start = len(INDENT) * depth + before
+        head += f"{filled('()', inputs, start + len(head), depth)} -> "
         shown = [self.target(target) for target in outputs]
         plain = len(outputs) == 1 and outputs[0].type is None and not outputs[0].annotations
-        column = len(head.rpartition("\n")[2]) + len(" {")
+        begun = head.rpartition("\n")
+        column = len(begun[2]) + len(" {") + (0 if begun[1] else start)
         given = shown[0] if plain else filled("()", shown, column, depth)
         return f"{head}{given} {self.block(body, depth, opsets)}"
 
-    def with_block(self, expression: Graph | Branches, depth: int) -> str:
+    def with_block(self, expression: Graph | Branches, depth: int, before: int = 0) -> str:
         if isinstance(expression, Branches):
             condition = self.texts.expression(expression.condition, 0, depth)
             then = self.block(expression.then, depth)
@@ -212,7 +215,9 @@ class _Formatter:
         head = f"graph {name_text(expression.name.text)}" if expression.name else "graph "
         if "\n" not in annotations:
             head, annotations = annotations + head, ""
-        return annotations + self.headed(head, inputs, expression.outputs, expression.body, depth)
+        return annotations + self.headed(
+            head, inputs, expression.outputs, expression.body, depth, before=before
+        )
 
     def block(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
         opening = "{" + self.comments.beside(block.span.line)
