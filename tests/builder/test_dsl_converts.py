@@ -11,6 +11,7 @@ import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
 from popgraph.builder.dsl import WeightFile, load, parse, text_of, write_safetensors
+from popgraph.builder.dsl.array_files import read_key
 from popgraph.builder.onnx_export import export_model
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx import model_of
@@ -365,6 +366,15 @@ def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> N
     write_safetensors(tmp_path / "w.safetensors", {"a/b": array, "é": array[0]})
     found = safetensors.load_file(tmp_path / "w.safetensors")
     assert np.array_equal(found["a/b"], array)
+
+
+def test_a_file_of_weights_may_be_written_anew_from_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    array = np.arange(40, dtype=np.float32)
+    write_safetensors(path, {"w": array})
+    write_safetensors(path, {"first": array, "w": read_key(path, "w")})
+    assert np.array_equal(read_key(path, "w"), array)
+    assert [one.name for one in tmp_path.iterdir()] == ["w.safetensors"]
 
 
 def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:

@@ -126,7 +126,11 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Writes all arrays into one file; the larger elements first, so that all are aligned."""
+    """
+    Writes all arrays into one file; the larger elements first, so that all are aligned.
+
+    The file takes its place when it is whole: the arrays may be parts of the one that stood there.
+    """
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
     header: dict[str, Any] = {}
     place = 0
@@ -142,10 +146,12 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
         place += array.nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
-    with path.open("wb") as file:
+    part = path.with_name(f"{path.name}.part")
+    with part.open("wb") as file:
         file.write(_HEAD.pack(len(text)) + text)
         for key in order:
             file.writelines(_pieces(arrays[key]))
+    part.replace(path)
 
 
 def _pieces(array: Array) -> Iterator[bytes | memoryview]:
