@@ -9,26 +9,24 @@ from dataclasses import replace
 from difflib import get_close_matches
 
 import numpy as np
-from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.dsl import graphcore_calls
-from popgraph.builder.dsl.annotations import Notes
 from popgraph.builder.dsl.attribute_values import attribute_value, of_kind
 from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.literals import array_of, default_dtype, is_literal, typed_literal
-from popgraph.builder.dsl.node_names import NodeNames
+from popgraph.builder.dsl.lower_nodes import NodeLowering
 from popgraph.builder.dsl.operators import (
     GRAPHCORE,
     SYMBOLS,
     Operator,
     is_operator,
-    newest,
     operator_of,
     sort_arguments,
 )
-from popgraph.builder.dsl.scope import Failed, Scope
-from popgraph.builder.dsl.setting import Definition, Setting
+from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.setting import Definition
 from popgraph.builder.dsl.subscripts import take
 from popgraph.builder.dsl.tree import (
     Argument,
@@ -48,46 +46,18 @@ from popgraph.builder.dsl.tree import (
 )
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Graph as GraphOp
-from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.reader import argument_types
 from popgraph.dialects.onnx.types import describe
-from popgraph.dialects.onnx.writer import Graphs, GraphWriter
+from popgraph.dialects.onnx.writer import Graphs
 from popgraph.dialects.program import BytesAttr
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
-from popgraph.support.errors import PopgraphError
 
 _DEEPEST = 200
 """How deep expressions may be nested."""
 
 
-class ExpressionLowering(ABC):
-    """
-    Writes the nodes of expressions.
-
-    What a statement computes on the way to its result `y` is named `y/1`, `y/2`, ... in the order
-    of computation. `prefix` stands before the names of all values written here, `renamed` are the
-    names that the caller of a template has given to its results.
-    """
-
-    def __init__(self, setting: Setting, writer: GraphWriter, scope: Scope) -> None:
-        self.setting = setting
-        self.source = setting.source
-        self.writer = writer
-        self.scope = scope
-        self.prefix = ""
-        self.renamed: dict[str, str] = {}
-        self.notes = Notes()
-        """What annotations say about every node that is written now."""
-        self.node_names = NodeNames()
-        """How nodes are named of which the text does not say it."""
-        self.references: dict[str, str] = {}
-        """The attributes of the function around, and their kinds as far as they are known."""
-        self.overload = ""
-        """Which of the functions of one name the statement calls."""
-        self._stem = ""
-        self._steps = 0
-        self._depth = 0
+class ExpressionLowering(NodeLowering, ABC):
+    """Writes the nodes of expressions."""
 
     @abstractmethod
     def subgraph(self, graph: Graph, types: Sequence[Attribute], *, lenient: bool) -> GraphOp:
@@ -102,26 +72,6 @@ class ExpressionLowering(ABC):
         self, template: Definition, call: Call, names: Sequence[str] | None
     ) -> list[SSAValue]:
         """The results of the statements of a `def`."""
-
-    # names
-
-    def full_name(self, name: str) -> str:
-        """The name in the graph of what the text calls `name` here."""
-        wanted = self.renamed.get(name, self.prefix + name)
-        full, number = wanted, 1
-        while name and self.writer.has_value(full):
-            number += 1
-            full = f"{wanted}_{number}"
-        return full if name else ""
-
-    def step(self) -> str:
-        """The name of the next value on the way to the result of this statement."""
-        stem = self.renamed.get(self._stem, self.prefix + self._stem)
-        while True:
-            self._steps += 1
-            name = f"{stem}/{self._steps}"
-            if not self.scope.taken(name) and not self.writer.has_value(name):
-                return name
 
     def fold(self, expression: Expression) -> Expression:
         """The expression with everything computed that is known now."""
@@ -414,67 +364,6 @@ class ExpressionLowering(ABC):
         array = array_of(self.source, expression, dtype or default_dtype(expression))
         return self.constant(array, name if name is not None else self.step(), expression.span)
 
-    # nodes
-
-    def constant(self, array: Array, name: str, span: Span) -> SSAValue:
-        return self.node("Constant", [], [name], span, {"value": array})[0]
-
-    def node(
-        self,
-        op_type: str,
-        operands: Sequence[SSAValue | None],
-        names: Sequence[str],
-        span: Span,
-        attributes: dict[str, object] | None = None,
-        domain: str = "",
-        types: Sequence[Attribute] | None = None,
-        overload: str = "",
-    ) -> list[SSAValue]:
-        """Writes a node; what it says against it is a mistake at `span`."""
-        if types is not None:
-            types = [type_ for name, type_ in zip(names, types, strict=False) if name]
-        self.writer.import_opset(domain, newest().get(domain, 1))
-        first = next(filter(None, names), "")
-        label = self.node_names.next(op_type, first)
-        try:
-            values = self.writer.add_node(
-                op_type,
-                operands,
-                attributes,
-                domain=domain,
-                outputs=list(names),
-                name=label,
-                overload=overload,
-                result_types=types,
-            )
-        except PopgraphError as error:
-            self.source.note(span, error)
-            raise Failed from error
-        self.locate(label or first, span)
-        written = self.writer.block.last_op
-        assert isinstance(written, OnnxOp)
-        self.notes.put(written, self.setting.store)
-        return values
-
-    def locate(self, label: str, span: Span) -> None:
-        """Gives what was written last its place in the text."""
-        written = self.writer.block.last_op
-        assert written is not None
-        place = FileLineColLoc(
-            StringAttr(self.source.filename), IntAttr(span.line), IntAttr(span.column)
-        )
-        written.location = NameLoc(StringAttr(label), place)
-
-
-def _how(operator: Operator, operands: Sequence[SSAValue | None]) -> dict[str, object]:
-    """Attributes without which an infix operator would not compute what its symbol says."""
-    floats = any(value is not None and _is_float(dtype_of(value)) for value in operands)
-    return {"fmod": 1} if operator.op_type == "Mod" and floats else {}
-
-
-def _is_float(dtype: str) -> bool:
-    return dtype in dtypes.BY_NAME and dtypes.BY_NAME[dtype].is_float
-
 
 def literal_dtype(
     operator: Operator,
@@ -497,3 +386,13 @@ def dtype_of(value: SSAValue) -> str:
     """The dtype of a tensor; empty when nothing is known about it."""
     shown = describe(value.type)
     return shown.split("[")[0] if "[" in shown else ""
+
+
+def _how(operator: Operator, operands: Sequence[SSAValue | None]) -> dict[str, object]:
+    """Attributes without which an infix operator would not compute what its symbol says."""
+    floats = any(value is not None and _is_float(dtype_of(value)) for value in operands)
+    return {"fmod": 1} if operator.op_type == "Mod" and floats else {}
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype in dtypes.BY_NAME and dtypes.BY_NAME[dtype].is_float
