@@ -20,6 +20,7 @@ from popgraph.builder.dsl.lower_nodes import NodeLowering
 from popgraph.builder.dsl.operators import (
     GRAPHCORE,
     SYMBOLS,
+    Arguments,
     Operator,
     is_operator,
     operator_of,
@@ -203,9 +204,7 @@ class ExpressionLowering(NodeLowering, ABC):
         template = self.setting.template(call.path)
         if template is not None:
             return self.expand(template, call, names)
-        self.check_spelling(call.path)
-        operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.calls)
-        arguments = sort_arguments(self.source, operator, call)
+        operator, arguments = self.called(call)
         operands = None
         with suppress(Failed):
             operands = self.operands(operator, arguments.inputs)
@@ -229,6 +228,23 @@ class ExpressionLowering(NodeLowering, ABC):
             types,
             "" if names is None else self.overload,
         )
+
+    def called(self, call: Call) -> tuple[Operator, Arguments]:
+        """
+        The operator that a call names, and its arguments, sorted.
+
+        Where that fails the arguments are looked at all the same, for mistakes of their own.
+        """
+        try:
+            self.check_spelling(call.path)
+            operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.calls)
+            return operator, sort_arguments(self.source, operator, call)
+        except Failed:
+            for argument in call.arguments:
+                if argument.keyword is None and not isinstance(argument.value, Missing):
+                    with suppress(Failed):
+                        self.value(argument.value)
+            raise
 
     def check_spelling(self, path: Path) -> None:
         """Fails at what is no operator, but almost the name of a `def`."""
