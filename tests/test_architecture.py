@@ -31,10 +31,15 @@ ALLOWED = {
 
 LEVELS = ("onnx", "graphcore", "tile")
 ONLY = {
-    "onnx": ("dialects/onnx/", "builder/onnx_", "backends/reference/onnx_level.py"),
+    "onnx": (
+        "dialects/onnx/",
+        "builder/onnx_",
+        "backends/reference/onnx_level.py",
+        "testing/onnx_",
+    ),
     "lark": ("builder/dsl/",),
     "hypothesis": ("testing/",),
-}
+}  # fmt: skip
 """Third-party packages that only some files may import."""
 ORACLES = {"torch", "onnxruntime", "openvino", "tensorflow", "sklearn", "mlxtend"}
 

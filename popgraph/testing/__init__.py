@@ -6,6 +6,7 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.builder.onnx_difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
+from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.specs import Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
 
@@ -20,6 +21,7 @@ __all__ = [
     "check_ir",
     "model_difference",
     "networks",
+    "onnx_models",
     "random_inputs",
     "training_networks",
 ]
