@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import TensorType, f32
+from xdsl.dialects.builtin import TensorType, f32, f64
 from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
@@ -22,7 +22,7 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.tile_loops import TileLoops, ahead, chunking, sums
+from popgraph.passes.tile_loops import TileLoops, ahead, chunking, copies, sums
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -217,3 +217,13 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
     element = float(np.float32(0.1) * np.float32(3) + np.float32(2))
     expected = 1 + 100_003 * element
     assert (abs(float(found) / expected - 1) < 1e-6) == accurate
+
+
+@pytest.mark.parametrize("extent", range(9, 70))
+def test_chunks_of_packs_take_whole_neighbours(
+    extent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
+    monkeypatch.setattr(chunking, "GRAIN", 8)
+    cut = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
+    assert cut is None or cut.size % (copies.NEIGHBOURS * 4) == 0

@@ -53,12 +53,12 @@ def shared_out(
     """
     How chunks share one of these dimensions of a box.
 
-    Of the innermost one, and of those along which vectors are `loaded`, they get whole vectors: a
-    vector that crosses the end of a chunk would write what belongs to the next one, or to nobody.
+    Of the innermost one they get whole vectors, of those along which vectors are `loaded` whole
+    neighbours: what crosses the end of a chunk would write what belongs to the next, or to nobody.
     """
     inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    steps = [width if dim == inner or dim in loaded else 1 for dim in dims]
+    steps = [NEIGHBOURS * width if dim in loaded else width if dim == inner else 1 for dim in dims]
     return split([shape[dim] for dim in dims], prod(shape), steps)
 
 
