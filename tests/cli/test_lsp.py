@@ -64,7 +64,8 @@ def conversation(hold: Callable[[Editor], Awaitable[None]]) -> None:
 def test_mistakes_are_told_while_one_writes() -> None:
     async def hold(editor: Editor) -> None:
         told = await editor.open(WRONG)
-        assert [one.range.start for one in told.diagnostics] == [lsp.Position(1, 8)]
+        starts = [one.range.start for one in told.diagnostics]
+        assert starts == [lsp.Position(1, 8), lsp.Position(1, 17)]
         assert "Softmax" in told.diagnostics[0].message
         assert told.diagnostics[0].severity == lsp.DiagnosticSeverity.Error
         told = await editor.change(RIGHT)
