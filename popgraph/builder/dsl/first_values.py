@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from zlib import crc32
 
@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
 from popgraph.builder.dsl.array_files import Unreadable, as_type, read_key, read_only, read_part
 from popgraph.builder.dsl.declared_types import static_type, type_of
-from popgraph.builder.dsl.initializers import INITIALIZERS, Initializer
+from popgraph.builder.dsl.initializers import INITIALIZERS
 from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.literals import (
     STRING,
@@ -25,6 +25,7 @@ from popgraph.builder.dsl.literals import (
     python_value,
     typed_literal,
 )
+from popgraph.builder.dsl.python_calls import bound, parameters
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
@@ -243,8 +244,8 @@ def _initialised(
         hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(known)}"
         source.parse_error(name.span, f"there is no initialiser `{name.text}`", hint)
         raise Failed
-    given = _bound(source, name, make, arguments)
-    if "seed" in inspect.signature(make).parameters:
+    given = bound(source, name, make, arguments, partial(_number, source))
+    if "seed" in parameters(make):
         given.setdefault("seed", crc32(wanted.full_name.encode()))
         _check_float(source, wanted, name)
     try:
@@ -274,37 +275,6 @@ def _narrowed(source: Source, wanted: Wanted, name: Name, wide: Array) -> Array:
         source.mismatch(name.span, f"these values do not fit into {wanted.dtype}")
         raise Failed
     return narrow
-
-
-def _bound(
-    source: Source, name: Name, make: Initializer, arguments: tuple[Argument, ...]
-) -> dict[str, int | float]:
-    """The arguments of an initialiser by the names of its parameters."""
-    signature = inspect.signature(make).parameters
-    parameters = [one for one in signature if one != "shape"]
-    positional = [
-        one for one in parameters if signature[one].kind is not inspect.Parameter.KEYWORD_ONLY
-    ]
-    given: dict[str, int | float] = {}
-    for place, argument in enumerate(arguments):
-        key = argument.keyword.text if argument.keyword else [*positional[place:], ""][0]
-        if key not in parameters or key in given:
-            source.parse_error(
-                argument.span,
-                f"`{name.text}` does not take this",
-                f"it takes {', '.join(parameters) or 'no arguments'}",
-            )
-            raise Failed
-        given[key] = _number(source, argument, key)
-    missing = [
-        one
-        for one in positional
-        if one not in given and signature[one].default is inspect.Parameter.empty
-    ]
-    if missing:
-        source.parse_error(name.span, f"`{name.text}` needs {missing[0]}", f"`{name.text}(0.5)`")
-        raise Failed
-    return given
 
 
 def _number(source: Source, argument: Argument, key: str) -> int | float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from math import cos, pi
 
 from popgraph.builder.dsl.known import folded
+from popgraph.builder.dsl.python_calls import bound
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import Argument, Call, Expression, Missing, Name, Number
@@ -86,32 +87,12 @@ def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedul
         hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(SCHEDULES)}"
         source.parse_error(name.span, f"there is no schedule `{name.text}`", hint)
         raise Failed
-    found = _bound(source, name, arguments, scope)
+    number = partial(_number, source, scope)
+    found = bound(source, name, SCHEDULES[name.text], arguments, number, (WARMUP,))
     return Schedule(name.text, found, int(found.pop(WARMUP, 0)))
 
 
-def _bound(
-    source: Source, name: Name, arguments: tuple[Argument, ...], scope: Scope
-) -> dict[str, int | float]:
-    parameters = list(inspect.signature(SCHEDULES[name.text]).parameters.values())[1:]
-    keys = [*(one.name for one in parameters), WARMUP]
-    found: dict[str, int | float] = {}
-    for place, argument in enumerate(arguments):
-        key = argument.keyword.text if argument.keyword else [*keys[place:], ""][0]
-        if key not in keys or key in found:
-            source.parse_error(
-                argument.span, f"`{name.text}` does not take this", f"it takes {', '.join(keys)}"
-            )
-            raise Failed
-        found[key] = _number(source, argument, key, scope)
-    for one in parameters:
-        if one.default is inspect.Parameter.empty and one.name not in found:
-            source.parse_error(name.span, f"`{name.text}` needs `{one.name}`")
-            raise Failed
-    return found
-
-
-def _number(source: Source, argument: Argument, key: str, scope: Scope) -> int | float:
+def _number(source: Source, scope: Scope, argument: Argument, key: str) -> int | float:
     value = argument.value
     if not isinstance(value, Missing):
         value = folded(source, value, scope.known)
