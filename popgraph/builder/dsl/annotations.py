@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 
@@ -103,16 +104,26 @@ def notes_of(
 ) -> Notes:
     """What annotations add to what holds already; mistakes are noted and left out."""
     notes = before
-    for annotation in annotations:
-        try:
-            values = arguments_of(source, annotation, fold)
-            notes = _added(source, notes, annotation, values)
-        except Failed:
-            continue
+    for annotation, values in read_annotations(source, annotations, fold):
+        added = _added(notes, annotation, values)
+        if added is None:
+            refuse(source, annotation, [*NODE_NOTES, *ABOUT])
+        notes = added or notes
     return notes
 
 
-def arguments_of(
+def read_annotations(
+    source: Source,
+    annotations: Iterable[Annotation],
+    fold: Callable[[Expression], Expression],
+) -> Iterator[tuple[Annotation, list[Value]]]:
+    """Annotations and their arguments, without those whose arguments are mistakes."""
+    for annotation in annotations:
+        with suppress(Failed):
+            yield annotation, _arguments(source, annotation, fold)
+
+
+def _arguments(
     source: Source, annotation: Annotation, fold: Callable[[Expression], Expression]
 ) -> list[Value]:
     """The arguments of an annotation, which have no names and are known now."""
@@ -135,7 +146,8 @@ def arguments_of(
     return values
 
 
-def _added(source: Source, notes: Notes, annotation: Annotation, values: list[Value]) -> Notes:
+def _added(notes: Notes, annotation: Annotation, values: list[Value]) -> Notes | None:
+    """The notes with one more; None for other words and wrong arguments."""
     word = annotation.path.text
     try:
         if word in NODE_NOTES:
@@ -153,13 +165,9 @@ def _added(source: Source, notes: Notes, annotation: Annotation, values: list[Va
             case "input", [int(place), _] if place >= 0 and type_of(_second(annotation)):
                 return replace(notes, place=place, declared=_second(annotation))
     except (TypeError, ValueError):
-        pass
-    else:
-        about = added_about(notes.about, word, values, "node")
-        if about is not None:
-            return replace(notes, about=about)
-    refuse(source, annotation, [*NODE_NOTES, *ABOUT])
-    raise Failed
+        return None
+    about = added_about(notes.about, word, values, "node")
+    return None if about is None else replace(notes, about=about)
 
 
 def _second(annotation: Annotation) -> Expression | None:
@@ -187,11 +195,7 @@ def value_notes(
 ) -> ValueNotes:
     """What annotations say about a value; mistakes are noted and left out."""
     notes = ValueNotes()
-    for annotation in annotations:
-        try:
-            values = arguments_of(source, annotation, fold)
-        except Failed:
-            continue
+    for annotation, values in read_annotations(source, annotations, fold):
         word = annotation.path.text
         about = added_about(notes.about, word, values, "value")
         if about is not None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute
 
-from popgraph.builder.dsl.annotations import Value, added_about, arguments_of, refuse
-from popgraph.builder.dsl.scope import Failed
+from popgraph.builder.dsl.annotations import Value, added_about, read_annotations, refuse
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import Annotation, Expression
 from popgraph.dialects.onnx.about import NOTHING, About, parted_proto
@@ -85,11 +84,7 @@ def graph_notes(
 ) -> GraphNotes:
     """What is said about a graph inside another, or a function; `doc` stands in its body."""
     notes = GraphNotes(about=About(doc))
-    for annotation in annotations:
-        try:
-            values = arguments_of(source, annotation, fold)
-        except Failed:
-            continue
+    for annotation, values in read_annotations(source, annotations, fold):
         word = annotation.path.text
         about = added_about(notes.about, word, values, kind)
         if about is not None:
@@ -113,11 +108,7 @@ def model_notes(
 ) -> ModelNotes:
     """What is said about a graph of a file; `doc` stands in its body."""
     notes = ModelNotes(about=About(doc))
-    for annotation in annotations:
-        try:
-            values = arguments_of(source, annotation, fold)
-        except Failed:
-            continue
+    for annotation, values in read_annotations(source, annotations, fold):
         added = _added(notes, annotation.path.text, values)
         if added is None:
             refuse(source, annotation, OF_MODELS)
