@@ -36,6 +36,7 @@ from popgraph.support.debug import Observer
 from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
 from popgraph.support.garbage import without_collection
 from popgraph.support.shapes import Shape
+from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
 """A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
@@ -65,7 +66,7 @@ def load(
             document = dsl.load(Path(model), search)
             return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".mlir":
-            return parse_ir(_text(Path(model)), compilation, str(model)), compilation
+            return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
         case _:
             return import_model(model, compilation.weights, mapped=mapped), compilation
 
@@ -83,14 +84,6 @@ def to_pgraph(model: Model, *, whole: bool = True) -> dsl.Listing:
             hint="only models as they were written have one",
         )
     return dsl.listing(module, compilation.weights, whole=whole)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise ParseError(f"the file cannot be read: {reason}", str(path)) from error
 
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:

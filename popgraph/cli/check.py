@@ -39,7 +39,7 @@ def command(
     message and hint; lines and columns count from 1, ends are exclusive.
     """
     from popgraph.builder.dsl.diagnostics import checked
-    from popgraph.builder.dsl.document import read_text
+    from popgraph.builder.dsl.text_files import read_text
 
     found: list[Diagnostic] = []
     for path in files:

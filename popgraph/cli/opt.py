@@ -11,6 +11,7 @@ import typer
 
 from popgraph.cli.print import ScheduleFile
 from popgraph.support.errors import ParseError, PassError
+from popgraph.support.texts import read_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -110,7 +111,9 @@ def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: Weight
 
 
 def _text(file: Path) -> str:
+    if str(file) != "-":
+        return read_text(file)
     try:
-        return sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+        return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise ParseError("this is no UTF-8 text", str(file)) from error

@@ -162,7 +162,15 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         (["train", MLP], "error: there is no data to train on"),
         (["opt", "-p", "nonsense"], "error: there is no pass 'nonsense'"),
         (["opt", "-p", "cse{depth=3}"], "error: "),
-        (["opt", "nothing.mlir"], "error: No such file or directory\n  at: nothing.mlir"),
+        (["opt", "nothing.mlir"], "error: the file cannot be read: No such file or directory\n"),
+        *(
+            (
+                [command, "nets/m.onnx"],
+                "error: m.onnx is no .pgraph file\n  at: nets/m.onnx\n"
+                "  try: `popgraph convert nets/m.onnx nets/m.pgraph` makes one",
+            )
+            for command in ("check", "fmt")
+        ),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], message: str) -> None:

@@ -17,6 +17,7 @@ from popgraph.builder.dsl.parser import parse_expression, parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.training import (
     OptimizerCall,
     TrainingSection,
@@ -115,16 +116,6 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
     """The document of a file; see `parse`."""
     return parse(read_text(path), str(path), search)
-
-
-def read_text(path: str | Path) -> str:
-    """The text of a file; a ParseError says why it cannot be read."""
-    try:
-        return Path(path).read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ParseError("this is no UTF-8 text", str(path), "save the file as UTF-8") from error
-    except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror}", str(path)) from error
 
 
 def parse_optimizer(text: str) -> OptimizerCall:

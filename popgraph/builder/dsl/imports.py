@@ -8,7 +8,9 @@ from pathlib import Path
 
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.setting import Setting
+from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.tree import Import
+from popgraph.support.errors import ParseError
 
 PATH = "POPGRAPH_PATH"
 """The environment variable with folders to look in, separated as in PATH."""
@@ -45,14 +47,9 @@ def found(setting: Setting, item: Import) -> Path:
 def text_of_file(setting: Setting, item: Import, path: Path) -> str:
     """What stands in an imported file."""
     try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        setting.source.parse_error(item.file.span, f"{str(path)!r} is no UTF-8 text")
-        raise Failed from error
-    except OSError as error:
-        setting.source.parse_error(
-            item.file.span, f"{str(path)!r} cannot be read: {error.strerror}"
-        )
+        return read_text(path)
+    except ParseError as error:
+        setting.source.note(item.file.span, error)
         raise Failed from error
 
 
