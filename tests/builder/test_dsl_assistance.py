@@ -108,6 +108,24 @@ def test_warnings_are_about_names_that_nothing_uses() -> None:
     ]
 
 
+def test_a_result_that_nobody_wants_is_written_so() -> None:
+    text = (
+        "def f(x) -> (y, z) {\n    y = x * 2\n    z = x * 3\n}\n"
+        "graph g(x: f32[2]) -> (a, d) {\n    (y, mask) = Dropout(x)\n    (a, _) = f(y)\n"
+        "    (d, e) = if ReduceSum(a, keepdims=0) > 0 {\n        d = a\n        e = a\n"
+        "    } else {\n        d = y\n        e = y\n    }\n}\n"
+    )
+    found = [(one.message, one.hint) for one in checked(text).diagnostics]
+    hint = "write `_` in its place, or make it an output"
+    assert found == [
+        ("nothing uses the result `mask`", hint),
+        ("nothing uses the result `e`", hint),
+    ]
+    for unused, wanted in (("mask", "_"), ("e)", "_)"), ("        e = a\n", ""), ("e = y", "")):
+        text = text.replace(unused, wanted)
+    assert checked(text).diagnostics == ()
+
+
 def test_what_a_loop_or_a_call_uses_is_used() -> None:
     text = (
         "def f(x, a) -> y {\n    y = x * a\n}\n"

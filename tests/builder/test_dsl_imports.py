@@ -117,6 +117,16 @@ def test_imports_are_looked_for_in_the_search_path(
     assert op_types(load(path)) == ["Abs"]
 
 
+def test_only_texts_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"\x08\x07")
+    (tmp_path / "layers.pgraph").write_bytes(b"\xff\xfe\x00")
+    path = files(tmp_path, main=main('import "model.onnx"'))
+    assert "model.onnx is no .pgraph file" in message(path)
+    assert "model.pgraph` makes one" in message(path)
+    path = files(tmp_path, main=main('import "layers.pgraph"'))
+    assert "this is no UTF-8 text" in message(path)
+
+
 def test_files_outside_of_the_search_path_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "inner").mkdir()
     files(tmp_path, layers=LAYERS)

@@ -138,7 +138,10 @@ class Assistant:
         if re.search(r":\s*$", start) and not _inside_index(start):
             return [Proposal(word, "type") for word in (*dtypes.BY_NAME, STRING)]
         if re.search(r"^\s*(weight|const)\b[^=]*=\s*$", start.rpartition("\n")[2]):
-            return [Proposal(name, "initialiser", getdoc(one) or "") for name, one in _initials()]
+            return [
+                Proposal(name, "initialiser", getdoc(one) or "")
+                for name, one in INITIALIZERS.items()
+            ]
         found = [*self._arguments(start), *self._values(line)]
         if re.search(r"(^|\n|\{)\s*$", start):
             found += [Proposal(word, "keyword") for word in sorted(reserved()) if word.isalpha()]
@@ -179,10 +182,6 @@ class Assistant:
         return sorted(
             {one.name for one in SCHEMAS if not one.domain and one.since_version <= version}
         )
-
-
-def _initials() -> list[tuple[str, object]]:
-    return list(INITIALIZERS.items())
 
 
 def _shown(meaning: object) -> str:

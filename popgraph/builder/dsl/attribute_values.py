@@ -62,8 +62,14 @@ _EXAMPLES = {
     "TENSOR": "`value=f32([0.5, 1.5])`",
     "SPARSE_TENSOR": "`sparse_value=sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`",
     "TYPE_PROTO": "`type=sequence(f32[N])`",
-    "GRAPH": "`body=graph (i: i64, go: bool, x: f32) -> (go, y) { ... }`",
 }
+
+_GRAPHS = {
+    "If": "`y = if c { y = a } else { y = b }`, or `then_branch=graph () -> y { y = a }`",
+    "Loop": "`body=graph (i: i64, go: bool, x: f32) -> (go, y) { ... }`",
+    "Scan": "`body=graph (sum: f32, x: f32) -> (sum_out, y) { ... }`",
+}
+"""Graphs by the operators that run them."""
 
 _MAX_INT = (1 << 63) - 1
 
@@ -92,7 +98,7 @@ def attribute_value(
         setting.source.mismatch(
             expression.span,
             f"attribute `{name.text}` of {operator.shown} is {KINDS[kind]}",
-            _EXAMPLES.get(kind, ""),
+            _GRAPHS.get(operator.op_type, "") if kind == "GRAPH" else _EXAMPLES.get(kind, ""),
         )
         raise Failed
     return value

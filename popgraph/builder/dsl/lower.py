@@ -165,7 +165,7 @@ class GraphLowering(StatementLowering):
             "else_branch": self.branch("else", branches.otherwise, wanted),
         }
         operands: list[SSAValue | None] = [self.value(condition)]
-        return self.node("If", operands, names, branches.span, dict(graphs))
+        return self.node("If", operands, [*filter(None, names)], branches.span, dict(graphs))
 
     def branch(self, label: str, body: Block | Branches, wanted: Sequence[Name]) -> GraphOp:
         inner = self.inner(label, lenient=True)
@@ -242,6 +242,7 @@ class GraphLowering(StatementLowering):
     ) -> list[SSAValue]:
         """The results of a template that are wanted, of which `given` are the names."""
         inner.statements(template.body.statements)
+        inner.scope.use(target.name for target in template.outputs)
         self.infos += inner.infos
         return [
             inner.output(target, set())

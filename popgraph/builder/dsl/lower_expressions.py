@@ -159,7 +159,8 @@ class ExpressionLowering(NodeLowering, ABC):
                 self.source.parse_error(
                     expression.span,
                     "a graph is no value",
-                    "it is given to an attribute: `Loop(n, true, x, body=graph ...)`",
+                    "it is given to an attribute: `Loop(n, true, x, body=graph ...)`, "
+                    "`If(c, then_branch=graph ..., else_branch=graph ...)`",
                 )
                 raise Failed
             case _:

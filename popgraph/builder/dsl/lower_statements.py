@@ -196,12 +196,12 @@ class StatementLowering(ExpressionLowering):
         self._wanted = [one.name for one in targets if isinstance(one.name, Name)]
         values = self.results(statement.value, [self.full_name(name) for name in names])
         self.describe(values, notes)
-        given = iter(values)
+        given, kind = iter(values), "result" if len(targets) > 1 else "value"
         for target in targets:
             if isinstance(target.name, Name):
                 value = next(given)
                 self.declare(target, value)
-                self.scope.define(target.name, value, "value")
+                self.scope.define(target.name, value, kind)
 
     def declare(self, target: Target, value: SSAValue) -> None:
         """Notes what the text says about a result."""

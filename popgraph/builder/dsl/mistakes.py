@@ -112,7 +112,17 @@ TABLE: tuple[Advice, ...] = (
     Advice(
         "an import names a file",
         '`import "layers.pgraph"`, `import "layers.pgraph" (dense, attention)`',
-        ("import\n", "import layers", "import (", 'import "a" b', 'import "a" ()'),
+        ("import\n", "import layers", "import (", 'import "a" ()'),
+    ),
+    Advice(
+        "the names of an import stand in parentheses",
+        '`import "layers.pgraph" (dense, attention)`; without a list, all that the file defines',
+        ('import "a" b', 'import "a" {', 'import "a" [', 'import "a" :', 'import "a", "b"'),
+    ),
+    Advice(
+        "there is no `from`",
+        '`import "layers.pgraph" (dense, attention)`',
+        ('from "a"', "from a"),
     ),
     Advice(
         "`freeze` names weights",

@@ -138,6 +138,12 @@ class Scope:
             raise Failed
         return meaning
 
+    def use(self, names: Iterable[Name | Missing]) -> None:
+        """What a `def` gives is there for others, even if one call does not want all of it."""
+        for name in names:
+            if isinstance(name, Name) and name.text in (home := self._home(name.text))._defined:
+                self.source.used.add(home._defined[name.text])
+
     def known(self, name: Name) -> Expression | None:
         """What a name stands for, if that is known now."""
         home = self._home(name.text)

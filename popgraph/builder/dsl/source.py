@@ -141,6 +141,7 @@ class Source:
 
 _UNUSED = {
     "value": "remove it, or make it an output",
+    "result": "write `_` in its place, or make it an output",
     "weight": "remove it, or use it",
     "constant": "remove it, or use it",
     "input": "remove it, or use it",
