@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, ModuleOp, TensorType, f64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured import element
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.contraction_costs import FILL, SECOND, most_rows
+from popgraph.passes.convolutions import Convolution, convolution, weight_gradient
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.tile_loops.access import tensor
-from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
+from popgraph.passes.winograd_gradients import GradientChoice, gradient_choices
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
@@ -75,9 +74,12 @@ class UseWinograd(Pass):
 
     y = contract x, w  ->  u = G w G^T; y = tile.winograd x, u
 
+    dw = contract x, dy  ->  dw = G^T (contract (B^T x B), (A dy A^T)) G
+
     Only when the window moves by one, channels stand last, and the transforms cost less than they
     save: also those of the weights, if they are not known when the program is loaded. The gradient
-    of such a convolution's images is such a convolution. `vector_bytes` is the size of a vector
+    of such a convolution's images is such a convolution; that of its weights has the same
+    transforms, turned, and sums over tiles. `vector_bytes` is the size of a vector
     register, `registers` how many there are. `schedules` are the user's decisions, `measured`
     those that were found by measuring (see `Decisions`).
     """
@@ -97,14 +99,14 @@ class UseWinograd(Pass):
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
                 choice = self._choice(op, fixed, decisions)
                 if choice is not None:
-                    _replace(compilation, choice)
+                    choice.replace(compilation)
             for result in op.results:
                 constants.holds(result)
         decisions.check(winograd=True)
 
     def _choice(
         self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions
-    ) -> Choice | None:
+    ) -> Choice | GradientChoice | None:
         """What was decided, else what is cheapest by estimate; None for a sum."""
         found = self.choices(op, fixed)
         for asked in decisions.about(op, fixed):
@@ -120,8 +122,15 @@ class UseWinograd(Pass):
         best = found[0] if found else None
         return best if best and best.cycles * GAIN <= best.direct else None
 
-    def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> list[Choice]:
+    def choices(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool]
+    ) -> Sequence[Choice | GradientChoice]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
+        for number in (0, 1):
+            slope = weight_gradient(op, number)
+            if slope is not None:
+                width = self.vector_bytes // lane_bytes(slope.kind)
+                return gradient_choices(slope, width)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
@@ -144,86 +153,6 @@ class UseWinograd(Pass):
                     yield choice
                 elif blocks < FEW:
                     yield replace(choice, at_once=True)
-
-
-def _replace(compilation: Compilation, choice: Choice) -> None:
-    weights, tiles, op = choice.transformed(compilation), choice.image(), choice.found.op
-    image = tiles[0].output if tiles else choice.found.image
-    new = choice.convolution(image, weights[-1].results[0])
-    new.location = op.location
-    for made in (*weights, *tiles):
-        made.location = op.location
-        Rewriter.insert_op(made, InsertPoint.before(op))
-    put_in_place(op, new)
-
-
-@dataclass(frozen=True)
-class Convolution:
-    """A contraction that is a 3x3 convolution: its image, its weights, and where the window is."""
-
-    op: tile.ContractOp
-    image: SSAValue
-    weights: SSAValue
-    weights_map: AffineMap
-    """From (row, column, channel before, channel behind)."""
-    offset: tuple[int, int]
-    channels: int
-    fixed: bool = False
-    """Whether the weights are known when the program is loaded."""
-
-    @property
-    def kind(self) -> Attribute:
-        return element(self.image)
-
-    def tiles(self, size: int) -> int:
-        n, height, width = self.op.sizes[:3]
-        return n * -(-height // size) * -(-width // size)
-
-
-def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
-    """
-    The contraction as a 3x3 convolution whose factor number `weights` are the weights.
-
-    Its domain is (image, row, column, channel) and, in any order, the row and the column in the
-    window and the channel before.
-    """
-    values, maps, sizes = (op.lhs, op.rhs), op.input_maps, op.sizes
-    image, map_ = values[1 - weights], maps[1 - weights]
-    if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or len(map_.results) != 4:
-        return None
-    if lane_type([element(image)]) is None or indexed_dims(op.finish.block):
-        return None
-    rows = [linear(result, sizes) for result in map_.results]
-    inside = [_other(rows[axis].terms, axis) for axis in (1, 2)]
-    channel = next((dim for dim in (4, 5, 6) if dim not in inside), 0)
-    if None in inside or len({*inside, channel}) != 3 or prod(sizes[:4]) == 0:
-        return None
-    wanted = [linear(AffineExpr.dimension(dim), sizes) for dim in (0, channel)]
-    if [rows[0], rows[3]] != wanted or any(sizes[dim or 0] != TAPS for dim in inside):
-        return None
-    if maps[weights].used_dims() & {0, 1, 2} or not _is_channels_last(image, map_, sizes, channel):
-        return None
-    places = [AffineExpr.constant(0)] * 7
-    for at, dim in enumerate((*inside, channel, 3)):
-        places[dim or 0] = AffineExpr.dimension(at)
-    results = tuple(old.replace_dims_and_symbols(places, ()) for old in maps[weights].results)
-    down, right = (rows[axis].constant for axis in (1, 2))
-    weights_map = AffineMap(4, 0, results)
-    return Convolution(op, image, values[weights], weights_map, (down, right), sizes[channel])
-
-
-def _other(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
-    """The reduction that is added to parallel dimension `dim`, if that is all there is."""
-    dims = [atom.position for atom in terms if isinstance(atom, AffineDimExpr)]
-    if len(dims) != len(terms) or len(dims) != 2 or set(terms.values()) != {1}:
-        return None
-    return max(dims) if min(dims) == dim and max(dims) > 3 else None
-
-
-def _is_channels_last(image: SSAValue, map_: AffineMap, sizes: Sequence[int], channel: int) -> bool:
-    form = offset(tensor(image), map_, sizes)
-    strides = [form.stride(dim) for dim in range(len(sizes))]
-    return None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
 
 
 @dataclass(frozen=True)
@@ -301,6 +230,17 @@ class Choice:
         return cycles
 
     # The new operations
+
+    def replace(self, compilation: Compilation) -> None:
+        """Puts the transforms where the sums stand."""
+        weights, tiles, op = self.transformed(compilation), self.image(), self.found.op
+        image = tiles[0].output if tiles else self.found.image
+        new = self.convolution(image, weights[-1].results[0])
+        new.location = op.location
+        for made in (*weights, *tiles):
+            made.location = op.location
+            Rewriter.insert_op(made, InsertPoint.before(op))
+        put_in_place(op, new)
 
     def transformed(self, compilation: Compilation) -> list[Operation]:
         """G w G^T in panels; in float64 and rounded once where that is done once."""

@@ -289,6 +289,19 @@ def window_backwards(original: Any) -> Any:
     return _seen_through(original, AffineMap.from_callable(lambda r, s, c, k: (2 - r, 2 - s, c, k)))
 
 
+def rows_for_columns(original: Any) -> Any:
+    """The window of a gradient is turned, too."""
+
+    def weight_gradient(op: Any, image: int) -> Any:
+        found = original(op, image)
+        if found is None:
+            return None
+        row, column, *channels = found.dims
+        return replace(found, dims=(column, row, *channels))
+
+    return weight_gradient
+
+
 def _seen_through(original: Any, turn: AffineMap) -> Any:
     def convolution(op: Any, weights: int) -> Any:
         found = original(op, weights)
@@ -678,6 +691,14 @@ MUTANTS: tuple[Mutant, ...] = (
         training=True,
     ),
     Mutant(
+        "use-winograd",
+        "the window of a gradient is turned",
+        f"{PASSES}.use_winograd:weight_gradient",
+        rows_for_columns,
+        training=True,
+        needs=frozenset({"Conv"}),
+    ),
+    Mutant(
         "schedule-contractions",
         "panels of another width than the schedule's",
         f"{PASSES}.schedule_contractions:panel_layout",
@@ -737,6 +758,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "in place though read elsewhere",
         f"{PASSES}.tile_loops.access:is_identity",
         always,
+    ),
+    Mutant(
+        "tile-loops",
+        "what two tiles of a gradient have counts twice",
+        f"{PASSES}.tile_loops.winograd_tiles:Tiling.is_own",
+        nothing,
+        training=True,
+        needs=frozenset({"Conv"}),
     ),
     Mutant(
         "outline-kernels",

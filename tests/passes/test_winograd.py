@@ -24,8 +24,10 @@ from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.winograd import transforms
 from popgraph.passes.base import Compilation
+from popgraph.passes.decisions import contraction_text
 from popgraph.passes.pipeline import Options
 from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.passes.use_winograd import UseWinograd
 from popgraph.testing.structured import finish, graph_of
 
 VECTORS, WIDTH = 2, 4
@@ -122,6 +124,16 @@ def by_sums(x: Array, w: Array) -> Array:
     return np.asarray(sum(windows))
 
 
+def gradient_by_sums(x: Array, dy: Array) -> Array:
+    """The gradient of the weights of a convolution of padded images, as [k, r, s, c]."""
+    height, width = dy.shape[1:3]
+    gradient = np.empty((dy.shape[-1], 3, 3, x.shape[-1]))
+    for r, s in np.ndindex(3, 3):
+        window = x[:, r : r + height, s : s + width]
+        gradient[:, r, s] = np.einsum("nyxk,nyxc->kc", dy, window)
+    return gradient
+
+
 @given(specs(), st.sampled_from([64, 16384]))
 def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
     """As an operation and as loops; tiles at the edge, panels and blocks that are not full."""
@@ -145,6 +157,44 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
         inputs = {"x0": x, "x1": u, "x2": bias, "x3": residual}
         (found,) = evaluate(written, inputs, WeightStore(), None)[0].values()
         np.testing.assert_allclose(found, expected, atol=1e-12 * np.abs(expected).max())
+
+
+@given(specs(), st.sampled_from([64, 16384]))
+def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
+    """As operations and as loops; elements of a gradient that two tiles have count once."""
+    count, height, width = spec.image
+    before, behind = spec.channels
+    shapes = [(count, height + 2, width + 2, before), (*spec.image, behind)]
+    k, r, s, c, n, y, x = (AffineExpr.dimension(dim) for dim in range(7))
+    maps = [AffineMap(7, 0, (n, y + r, x + s, c)), AffineMap(7, 0, (n, y, x, k))]
+    sizes = (behind, 3, 3, before, *spec.image)
+    weights = AffineMap.identity(4)
+
+    def build(values: Sequence[SSAValue]) -> list[Operation]:
+        lhs, rhs, *extras = values
+        end = finish(f64, 1, 1)
+        return [tile.ContractOp(lhs, rhs, maps, sizes, 4, end, [f64], extras, [weights])]
+
+    module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
+    compilation = Compilation()
+    found = next(op for op in module.walk() if isinstance(op, tile.ContractOp))
+    text = contraction_text(found, (False, False))
+    UseWinograd(8 * WIDTH, 16, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
+    assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())
+    check_ir(module)
+    loops = module.clone()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunking, "GRAIN", grain)
+        TileLoops(8 * WIDTH).run(compilation, loops)
+    check_ir(loops)
+    rng = np.random.default_rng(0)
+    image, slope = (rng.standard_normal(shape) for shape in shapes)
+    old = rng.standard_normal(sizes[:4])
+    expected = old + gradient_by_sums(image, slope)
+    for written in (module, loops):
+        inputs = {"x0": image, "x1": slope, "x2": old}
+        (result,) = evaluate(written, inputs, compilation.weights, None)[0].values()
+        np.testing.assert_allclose(result, expected, atol=1e-12 * np.abs(expected).max())
 
 
 def test_kernels_know_where_the_convolution_stood() -> None:

@@ -113,7 +113,7 @@ class Graph:
                 return partial(_launch, op, self._functions.of(op, op.body.block))
             case tile.LaunchOp():
                 return partial(_launch, op, self._functions.called(op.callee))
-            case tile.TransformTilesOp():
+            case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
                 return partial(run_transform_tiles, op)
             case tile.WinogradOp():
                 return partial(run_winograd, op)

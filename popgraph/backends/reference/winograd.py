@@ -13,14 +13,15 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.winograd import Matrix
 
-Tiled: TypeAlias = tile.TransformTilesOp | tile.WinogradOp
+Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
+Tiled: TypeAlias = Transformed | tile.WinogradOp
 
 TILES = "nyxijc"
 """A tile by image, row and column, and an element of it by row, column and channel."""
 
 
-def run_transform_tiles(op: tile.TransformTilesOp, x: Array) -> tuple[Array, ...]:
-    tiles = _transformed(op, x).transpose(3, 4, 0, 1, 2, 5)
+def run_transform_tiles(op: Transformed, x: Array) -> tuple[Array, ...]:
+    tiles = _transformed(op, op.matrix, x).transpose(3, 4, 0, 1, 2, 5)
     return stored(op, [tiles.reshape(op.output.type.get_shape())])
 
 
@@ -30,7 +31,7 @@ def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tup
         tiles = to_logical(x, op.x.type)  # type: ignore[arg-type]
         data = tiles.reshape(side, side, op.sizes[0], *op.grid, -1).transpose(2, 3, 4, 0, 1, 5)
     else:
-        data = _transformed(op, x)
+        data = _transformed(op, op.transforms.input, x)
     weights = to_logical(u, op.u.type)  # type: ignore[arg-type]
     if op.is_in_panels:
         weights = weights.transpose(1, 2, 0, 3).reshape(*weights.shape[1:3], -1)
@@ -49,9 +50,22 @@ def _einsum(formula: str, *arrays: Any) -> Array:
     return np.asarray(np.einsum(formula, *arrays))
 
 
-def _transformed(op: Tiled, x: Array) -> Array:
-    into = _matrix(op.transforms.input, x.dtype)
-    return _einsum(f"ai,bj,{TILES}->nyxabc", into, into, _tiles(op, x))
+def _transformed(op: Tiled, matrix: Matrix, x: Array) -> Array:
+    into, tiles = _matrix(matrix, x.dtype), _tiles(op, x, len(matrix[0]))
+    if isinstance(op, tile.TransformGradientTilesOp):
+        tiles = _each_once(op, tiles)
+    return _einsum(f"ai,bj,{TILES}->nyxabc", into, into, tiles)
+
+
+def _each_once(op: Tiled, tiles: Array) -> Array:
+    """Nothing where an element stands in an earlier tile, too."""
+    size = op.size.value.data
+    rows, columns = (
+        np.add.outer(start, np.arange(size)) >= np.arange(len(start))[:, None] * size
+        for start in _starts(op)
+    )
+    own = rows[:, None, :, None, None] & columns[None, :, None, :, None]
+    return np.where(own, tiles, tiles.dtype.type(0))
 
 
 def _starts(op: Tiled) -> tuple[Array, Array]:
@@ -64,13 +78,13 @@ def _starts(op: Tiled) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _tiles(op: Tiled, x: Array) -> Array:
-    """The elements that every tile is made of."""
+def _tiles(op: Tiled, x: Array, side: int) -> Array:
+    """The elements that every tile is made of, so high and wide."""
     n, y, s, i, j, c = (AffineExpr.dimension(dim) for dim in range(len(TILES)))
     down, right = op.offset.data
     window = AffineMap(len(TILES), 0, (n, y + i + down, s + j + right, c))
     rows, columns = _starts(op)
-    side, channels = op.transforms.side, op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
+    channels = op.x.type.get_shape()[-1]  # type: ignore[attr-defined]
     indices = np.ix_(
         np.arange(op.sizes[0]), rows, columns, np.arange(side), np.arange(side), np.arange(channels)
     )

@@ -22,7 +22,11 @@ from popgraph.dialects.tile.structured import (
     ViewOp,
     YieldOp,
 )
-from popgraph.dialects.tile.winograd import TransformTilesOp, WinogradOp
+from popgraph.dialects.tile.winograd import (
+    TransformGradientTilesOp,
+    TransformTilesOp,
+    WinogradOp,
+)
 
 TILE = Dialect(
     "tile",
@@ -45,6 +49,7 @@ TILE = Dialect(
         ReduceOp,
         ScatterOp,
         SelectOp,
+        TransformGradientTilesOp,
         TransformTilesOp,
         UnpackOp,
         ViewOp,
@@ -78,6 +83,7 @@ __all__ = [
     "ScheduleAttr",
     "SelectOp",
     "Structured",
+    "TransformGradientTilesOp",
     "TransformTilesOp",
     "UnpackOp",
     "ViewOp",

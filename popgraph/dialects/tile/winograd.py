@@ -40,7 +40,8 @@ class Transforms:
     """
     The matrices of F(m, 3): `y = A^T [(G g) * (B^T d)]`, in two dimensions from both sides.
 
-    `input` is B^T, `weights` is G, `output` is A^T.
+    `input` is B^T, `weights` is G, `output` is A^T. The gradient of the weights has the same
+    matrices, turned: `dg = G^T [(B^T d) * (A dy)]`.
     """
 
     input: Matrix
@@ -51,6 +52,11 @@ class Transforms:
     def side(self) -> int:
         """A tile of the input is this high and wide."""
         return len(self.input)
+
+    @property
+    def gradient(self) -> Matrix:
+        """A: what tiles of a convolution's gradient become."""
+        return tuple(zip(*self.output, strict=True))
 
 
 @cache
@@ -129,16 +135,14 @@ class Tiled(Structured):
             raise VerifyException(f"a tile of {size}x{size} is larger than the image")
 
 
-@irdl_op_definition
-class TransformTilesOp(Tiled):
+class TransformedTiles(Tiled):
     """
-    Tiles of `x`, which is `[n, y, x, c]`, as `tile.winograd` multiplies them: B^T d B.
+    Tiles of `x`, which is `[n, y, x, c]`, transformed by a matrix from both sides.
 
     The domain is `[n, y, x]` of the convolution's result; `x` is read at `y + r + offset[0]`,
     `x + s + offset[1]`. The result is `[(size + 2)^2, tile, c]`.
     """
 
-    name = "tile.transform_tiles"
     x = operand_def(TensorType)
     domain = prop_def(IntsAttr)
     offset = prop_def(IntsAttr)
@@ -168,12 +172,43 @@ class TransformTilesOp(Tiled):
             result_types=[result_type],
         )
 
+    @property
+    def matrix(self) -> Matrix:
+        """What a tile is multiplied by; it has as many columns as the tile is wide."""
+        raise NotImplementedError
+
     def verify_(self) -> None:
         self.check_tiles()
         assert isinstance(self.x.type, TensorType) and isinstance(self.output.type, TensorType)
         shape = (self.transforms.side**2, self.tile_count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
             raise VerifyException(f"the result's shape must be {shape}")
+
+
+@irdl_op_definition
+class TransformTilesOp(TransformedTiles):
+    """Tiles of an image as `tile.winograd` multiplies them: B^T d B. Neighbours share pixels."""
+
+    name = "tile.transform_tiles"
+
+    @property
+    def matrix(self) -> Matrix:
+        return self.transforms.input
+
+
+@irdl_op_definition
+class TransformGradientTilesOp(TransformedTiles):
+    """
+    Tiles of a convolution's gradient as that of its weights multiplies them: A dy A^T.
+
+    Every element counts in one tile: where tiles were moved in, the first one has it.
+    """
+
+    name = "tile.transform_gradient_tiles"
+
+    @property
+    def matrix(self) -> Matrix:
+        return self.transforms.gradient
 
 
 @irdl_op_definition

@@ -39,6 +39,7 @@ STRUCTURED = (
     tile.PackOp,
     tile.UnpackOp,
     tile.TransformTilesOp,
+    tile.TransformGradientTilesOp,
     tile.WinogradOp,
     tile.NestOp,
 )
@@ -128,7 +129,7 @@ class TileLoops(Pass):
                 return assemble_kernel(op, self.vector_bytes)
             case tile.PackOp() | tile.UnpackOp():
                 return relayout_kernel(op, self.vector_bytes, once=runs_once(op))
-            case tile.TransformTilesOp():
+            case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
                 return transform_kernel(op, self.vector_bytes)
             case tile.WinogradOp():
                 return WinogradLoops(op).kernel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -18,6 +19,7 @@ from popgraph.passes.tile_loops.access import Access, Group, Place, clear_gaps, 
 from popgraph.passes.tile_loops.chunking import split
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.transforms import from_both_sides
+from popgraph.passes.tile_loops.vectors import in_lanes
 from popgraph.passes.tile_loops.writer import Bound, Writer
 
 LINE = 16
@@ -28,6 +30,9 @@ N, Y, X, R, S, C = range(6)
 
 TAP, TILE, PANEL, LANE, TERM = range(5)
 """The dimensions of the products."""
+
+Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
+Tiled: TypeAlias = tile.WinogradOp | Transformed
 
 
 def dim(number: int) -> AffineExpr:
@@ -90,7 +95,7 @@ class Corner:
 class Tiling:
     """The tiles of the images of an operation, by number: row by row, image by image."""
 
-    def __init__(self, writer: Writer, op: tile.WinogradOp | tile.TransformTilesOp) -> None:
+    def __init__(self, writer: Writer, op: Tiled) -> None:
         self.writer = writer
         self.images, *self.extents = op.sizes[:3]
         self.grid, self.size = op.grid, op.size.value.data
@@ -136,39 +141,48 @@ class Tiling:
     @contextmanager
     def own(self, corner: Corner, axis: int, by: int) -> Iterator[None]:
         """Only if a result is the tile's own: tiles that were moved in leave some to others."""
-        if by >= -self.extents[axis] % self.size:
+        condition = self.is_own(corner, axis, by)
+        if condition is None:
             yield
             return
+        with self.writer.when(condition):
+            yield
+
+    def is_own(self, corner: Corner, axis: int, by: int) -> SSAValue | None:
+        """Whether it is, or None if it always is."""
+        if by >= -self.extents[axis] % self.size:
+            return None
         place = self.writer.value(corner.starts[axis] + by)
         own = self.writer.value(corner.own[axis])
-        with self.writer.when(self.writer.once(arith.CmpiOp(place, own, "sge"))):
-            yield
+        return self.writer.once(arith.CmpiOp(place, own, "sge"))
 
 
 class TilesIn:
-    """Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel)."""
+    """
+    Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
 
-    def __init__(
-        self,
-        tiling: Tiling,
-        op: tile.WinogradOp | tile.TransformTilesOp,
-        image: SSAValue,
-        width: int,
-    ) -> None:
+    For gradients, A dy A^T; there, elements that another tile has count as zero.
+    """
+
+    def __init__(self, tiling: Tiling, op: Tiled, image: SSAValue, width: int) -> None:
         self.tiling, self.writer, self.width = tiling, tiling.writer, width
-        self.matrix, self.side = op.transforms.input, op.transforms.side
+        self.once = isinstance(op, tile.TransformGradientTilesOp)
+        self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
+        self.side = len(self.matrix[0])
         self.channels = tensor(op.x).get_shape()[3]
         sizes = (*op.sizes[:3], self.side, self.side, self.channels)
         down, right = op.offset.data
         window = AffineMap(6, 0, (dim(N), dim(Y) + dim(R) + down, dim(X) + dim(S) + right, dim(C)))
         self.pixels = Place(self.writer, sizes)
         self.image = Access(image, offset(tensor(op.x), window, sizes))
+        self.kind = element(op.x)
 
     def transform(self, number: Index, place: Place, into: Access) -> None:
         """All channels of one tile."""
         corner = self.tiling.corner(number)
         where = self.pixels.where
         where[N], (where[Y], where[X]) = corner.image, corner.starts
+        self.corner = corner
         lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
         whole = self.channels - self.channels % lanes
         with self.tiling.each(0, whole, lanes) as channel:
@@ -187,10 +201,16 @@ class TilesIn:
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
-        return self.writer.get(*self.pixels.of(self.image), lanes)
+        value = self.writer.get(*self.pixels.of(self.image), lanes)
+        for axis, by in enumerate((row, column)) if self.once else ():
+            own = self.tiling.is_own(self.corner, axis, by)
+            if own is not None:
+                nothing = in_lanes(self.writer, self.writer.number(0, self.kind), lanes)
+                value = self.writer.add(arith.SelectOp(own, value, nothing))
+        return value
 
 
-def transform_kernel(op: tile.TransformTilesOp, vector_bytes: int) -> tile.KernelOp:
+def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     """All tiles of all images."""
     taps, total, channels = tensor(op.output).get_shape()
     cut = split([total], taps * total * channels)

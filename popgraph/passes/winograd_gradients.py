@@ -1,0 +1,163 @@
+"""What do gradients of 3x3 weights cost by Winograd's transforms, and what do they become?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, Region
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.tile.attributes import LayoutAttr
+from popgraph.dialects.tile.decisions import Way
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.winograd import TAPS, transforms
+from popgraph.passes.base import Compilation
+from popgraph.passes.contraction_costs import LATE, SECOND
+from popgraph.passes.convolutions import WeightGradient
+from popgraph.passes.readings import put_in_place, retype
+from popgraph.passes.tile_loops.access import tensor
+from popgraph.passes.tile_loops.winograd_tiles import apart
+from popgraph.support import dtypes
+from popgraph.support.shapes import prod
+
+BUSY = 0.65
+"""How much of the time the multipliers are busy in sums over images, as they are or in tiles."""
+
+TILE_CYCLES = {2: 40.0, 4: 120.0}
+"""What a tile's transform costs, per vector of channels, by the tile's size."""
+
+BACK_CYCLES = 2.0
+"""What a term of the transform of sums costs, per vector."""
+
+
+@dataclass(frozen=True)
+class GradientChoice:
+    """A size of tiles for the gradient of weights."""
+
+    found: WeightGradient
+    size: int
+    width: int
+
+    @property
+    def way(self) -> Way:
+        """The choice in words."""
+        return Way(size=self.size)
+
+    def fits(self, way: Way) -> bool:
+        return way.size == self.size and way.tiles == 0
+
+    @property
+    def direct(self) -> float:
+        """Cycles of the sums as they are."""
+        return self._products(TAPS**2 * prod(self.found.images))
+
+    @property
+    def cycles(self) -> float:
+        taps, total = self._taps, self.found.tiles(self.size)
+        before, behind = self.found.channels
+        vectors = -(-before // self.width) + -(-behind // self.width)
+        pairs = before * behind
+        back = BACK_CYCLES * taps * TAPS**2 * pairs / self.width
+        memory = [taps * total * before, taps * total * behind, taps * pairs]
+        late = sum(2 * self._late(elements) for elements in memory)
+        return self._products(taps * total) + TILE_CYCLES[self.size] * total * vectors + back + late
+
+    @property
+    def _taps(self) -> int:
+        return (self.size + 2) ** 2
+
+    def _products(self, terms: int) -> float:
+        before, behind = self.found.channels
+        return terms * before * behind / (2 * self.width * BUSY)
+
+    def _late(self, elements: int) -> float:
+        """Cycles in which the second cache passes on what it does not hold."""
+        return max(0, elements * lane_bytes(self.found.kind) - SECOND) / LATE
+
+    # The new operations
+
+    def replace(self, compilation: Compilation) -> None:
+        """Puts the transforms where the sums stand."""
+        op = self.found.op
+        tiles = self._image(), self._slope()
+        sums = self._sums(*tiles)
+        matrix = self._matrix(compilation)
+        back = self._back(matrix, sums)
+        back.location = op.location
+        made: list[Operation] = [*tiles, sums, matrix]
+        for new in made:
+            new.location = op.location
+            Rewriter.insert_op(new, InsertPoint.before(op))
+        put_in_place(op, back)
+
+    def _image(self) -> tile.TransformTilesOp:
+        found = self.found
+        type_ = self._type(found.channels[0])
+        return tile.TransformTilesOp(found.image, found.images, found.offset, self.size, type_)
+
+    def _slope(self) -> tile.TransformGradientTilesOp:
+        found = self.found
+        type_ = self._type(found.channels[1])
+        return tile.TransformGradientTilesOp(found.slope, found.images, (0, 0), self.size, type_)
+
+    def _type(self, channels: int) -> TensorType:
+        """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
+        shape = (self._taps, self.found.tiles(self.size), channels)
+        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels)))
+        return TensorType(self.found.kind, shape, room)
+
+    def _sums(
+        self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp
+    ) -> tile.ContractOp:
+        """By tap and both channels."""
+        before, behind = self.found.channels
+        tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
+        finish = Block(arg_types=[self.found.kind])
+        finish.add_op(tile.YieldOp(*finish.args))
+        return tile.ContractOp(
+            image.output,
+            slope.output,
+            [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
+            (self._taps, behind, before, self.found.tiles(self.size)),
+            3,
+            Region(finish),
+            [self.found.kind],
+        )
+
+    def _matrix(self, compilation: Compilation) -> ConstantOp:
+        """What each tap adds to each place in the window."""
+        weights = np.array(transforms(self.size).weights)
+        both = np.einsum("ir,js->rsij", weights, weights).reshape(TAPS, TAPS, -1)
+        kind = dtypes.from_ir(self.found.kind).numpy
+        return ConstantOp(compilation.weights.attribute(both.astype(kind)))
+
+    def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:
+        """G^T m G, finished as the sums were."""
+        op = self.found.op
+        row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
+        new = tile.ContractOp(
+            matrix.result,
+            sums.outputs[0],
+            [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],
+            (*op.sizes[:4], self._taps),
+            4,
+            op.detach_region(op.finish),
+            [tensor(output).element_type for output in op.outputs],
+            list(op.extras),
+            [map_.data for map_ in op.extra_maps],
+        )
+        for old, result in zip(op.outputs, new.outputs, strict=True):
+            retype(result, tensor(old))
+        return new
+
+
+def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
+    """All sizes of tiles, the cheapest by estimate first."""
+    sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
+    choices = [GradientChoice(found, size, width) for size in sizes]
+    return sorted(choices, key=lambda choice: choice.cycles)
