@@ -9,27 +9,28 @@
  * becomes vector instructions: 5 to 20 times as fast as libm, and at most one unit in the last
  * place from the correctly rounded result. NaN stays NaN; infinities and subnormals come out right.
  */
-static inline f32 popgraph_power_of_two(i32 exponent) {
-    union { i32 bits; f32 number; } made = {.bits = (exponent + 127) << 23};
-    return made.number;
-}
-
-/* 2^n e^r with |r| < ln 2 / 2; the power is applied in two halves, which reach all of f32. */
+/*
+ * 2^n e^r with |r| < ln 2 / 2. The last bits of what is rounded to a whole number hold n + 254: the
+ * power is applied in two halves, which reach all of f32, and each half is moved to its place with
+ * 127 added already. Large x need no limit but that of n: their r makes the polynomial infinite.
+ */
 static inline f32 popgraph_expf(f32 x) {
-    x = x > 104.0f ? 104.0f : x;
     x = x < -104.0f ? -104.0f : x;
-    union { f32 number; i32 bits; } shifted = {.number = x * 1.44269504f + 12582912.0f};
-    const f32 n = shifted.number - 12582912.0f;
-    const i32 whole = shifted.bits - 0x4b400000, half = whole >> 1;
+    union { f32 number; i32 bits; } whole = {.number = x * 1.44269504f + 12583166.0f};
+    whole.bits = whole.bits > 0x4b400196 ? 0x4b400196 : whole.bits;
+    const f32 n = whole.number - 12583166.0f;
     const f32 r = (x - n * 0.693145751953125f) - n * 1.42860682e-6f;
-    f32 p = 1.98756915e-4f;
-    p = p * r + 1.39819995e-3f;
-    p = p * r + 8.33345191e-3f;
-    p = p * r + 4.16657959e-2f;
-    p = p * r + 1.66666655e-1f;
-    p = p * r + 5.00000012e-1f;
-    p = p * (r * r) + r + 1.0f;
-    return p * popgraph_power_of_two(half) * popgraph_power_of_two(whole - half);
+    f32 p = 1.38144672e-3f;
+    p = p * r + 8.36878084e-3f;
+    p = p * r + 4.16683927e-2f;
+    p = p * r + 1.66665196e-1f;
+    p = p * r + 4.99999940e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    const u32 half = (u32)whole.bits >> 1;
+    const union { u32 bits; f32 number; } one = {.bits = half << 23};
+    const union { u32 bits; f32 number; } other = {.bits = ((u32)whole.bits - half) << 23};
+    return p * one.number * other.number;
 }
 
 /* ln(m 2^e) with m in [1/sqrt 2, sqrt 2); subnormals are scaled up first. */
