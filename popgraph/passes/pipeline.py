@@ -17,6 +17,7 @@ from popgraph.passes.dce import EliminateDeadCode
 from popgraph.passes.expand import Expand
 from popgraph.passes.fold_constants import FoldConstants
 from popgraph.passes.fuse_attention import FuseAttention
+from popgraph.passes.fuse_channels import FuseChannels
 from popgraph.passes.fuse_elementwise import FuseElementwise
 from popgraph.passes.fuse_epilogue import FuseEpilogue
 from popgraph.passes.fuse_rows import FuseRows
@@ -182,6 +183,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", FuseRows, "layouts are known, and maps as long as they get", optional=True),
     Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
     Step("tile", FuseAttention, "which rows run together depends on schedules", optional=True),
+    Step("tile", FuseChannels, "panels of channels are what schedules decide", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", MoveUpdates, "when nothing is taken apart or joined any more", optional=True),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),

@@ -320,6 +320,14 @@ def unturned(original: Any) -> Any:
     return lambda op, order: op
 
 
+def half_as_many(original: Any) -> Any:
+    return lambda op: max(1, original(op) // 2)
+
+
+def no_distance(original: Any) -> Any:
+    return lambda *_: 0
+
+
 def unshifted(original: Any) -> Any:
     return lambda self, form, place: Index()
 
@@ -639,6 +647,18 @@ MUTANTS: tuple[Mutant, ...] = (
         unturned,
     ),
     Mutant(
+        "fuse-channels",
+        "channels that are mixed are taken for channels that go alone",
+        f"{PASSES}.fuse_channels:follows",
+        always,
+    ),
+    Mutant(
+        "fuse-channels",
+        "a part of the channels is no whole number of panels",
+        f"{PASSES}.fuse_channels:_lanes",
+        half_as_many,
+    ),
+    Mutant(
         "fuse-rows",
         "only the first result leaves the nest",
         f"{PASSES}.fuse_rows:Group.results",
@@ -722,6 +742,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "local memory begins where the first row would",
         f"{PASSES}.tile_loops.nest:NestLoops._start",
         unshifted,
+    ),
+    Mutant(
+        "tile-loops",
+        "every iteration of a chain works on the first channels",
+        f"{PASSES}.tile_loops.chain:apart",
+        no_distance,
+    ),
+    Mutant(
+        "tile-loops",
+        "the halo of a local image is not cleared",
+        f"{PASSES}.tile_loops.chain:halo_boxes",
+        none_of_them,
     ),
     Mutant(
         "tile-loops",

@@ -15,6 +15,7 @@ from popgraph.passes import (
     assign_layouts,
     contraction_costs,
     fuse_attention,
+    fuse_channels,
     fuse_rows,
     schedule_contractions,
     use_winograd,
@@ -32,6 +33,7 @@ from popgraph.testing import (
     build_network,
     check_ir,
     networks,
+    separable_convolutions,
     training_networks,
 )
 from tests.passes.claims import assert_all_typed, assert_gradients, assert_trains, forget_types
@@ -71,7 +73,7 @@ TRAINED = {
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
 
-TRUSTED = {"assign-halos", "fuse-attention", "schedule-contractions", "tile-loops"}
+TRUSTED = {"assign-halos", "fuse-attention", "fuse-channels", "schedule-contractions", "tile-loops"}
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
 
@@ -88,6 +90,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunking, "GRAIN", 32)
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
+    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 8192)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
 
@@ -112,6 +115,10 @@ class Place:
         """What this pass is tested on; ONNX cannot run PopART's loss."""
         if self.name == "fuse-attention":  # few other networks have two products around a softmax
             return attentions(dtype="f64")
+        if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
+            return separable_convolutions(dtype="f64")
+        if self.name == "tile-loops" and not self.training:
+            return networks(dtype="f64") | separable_convolutions(dtype="f64")
         if self.training:
             return training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
         return networks(dtype="f64")

@@ -240,9 +240,9 @@ def run_relayout(op: tile.PackOp | tile.UnpackOp, memory: Array) -> tuple[Array,
     return (to_physical(elements, op.output.type),)
 
 
-def run_nest(op: tile.NestOp, *memories: Array) -> tuple[Array, ...]:
+def run_nest(op: tile.NestOp | tile.ChainOp, *memories: Array) -> tuple[Array, ...]:
     values: dict[SSAValue, Array] = dict(zip(op.body.block.args, memories, strict=True))
-    for inner in op.nested:
+    for inner in op.nested if isinstance(op, tile.NestOp) else op.chained:
         results = STRUCTURED[type(inner)](inner, *(values[operand] for operand in inner.operands))
         values |= zip(inner.results, results, strict=True)
     return tuple(values[value] for value in op.yielded)
@@ -258,4 +258,5 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.PackOp: run_relayout,
     tile.UnpackOp: run_relayout,
     tile.NestOp: run_nest,
+    tile.ChainOp: run_nest,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
+from popgraph.dialects.tile.chain import ChainOp
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
 from popgraph.dialects.tile.nest import Nested, NestOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
@@ -34,6 +35,7 @@ TILE = Dialect(
         AssembleOp,
         BufferOp,
         CallOp,
+        ChainOp,
         CompareOp,
         PrefetchOp,
         ContractOp,
@@ -64,6 +66,7 @@ __all__ = [
     "AssembleOp",
     "BufferOp",
     "CallOp",
+    "ChainOp",
     "CompareOp",
     "PrefetchOp",
     "ContractOp",

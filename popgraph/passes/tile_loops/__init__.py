@@ -18,6 +18,7 @@ from popgraph.passes.outline_kernels import Functions, put_in_place_of
 from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.assemble import assemble_kernel
 from popgraph.passes.tile_loops.bodies import indexed_dims
+from popgraph.passes.tile_loops.chain import ChainLoops
 from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.nest import NestLoops
@@ -42,6 +43,7 @@ STRUCTURED = (
     tile.TransformGradientTilesOp,
     tile.WinogradOp,
     tile.NestOp,
+    tile.ChainOp,
 )
 
 
@@ -61,8 +63,8 @@ class Shared:
 
 
 def is_nested(op: Operation) -> bool:
-    """Whether an operation is part of a nest, which is written as a whole."""
-    return isinstance(op.parent_op(), tile.NestOp)
+    """Whether an operation is part of a nest or a chain, which is written as a whole."""
+    return isinstance(op.parent_op(), tile.NestOp | tile.ChainOp)
 
 
 def runs_once(op: Operation) -> bool:
@@ -135,4 +137,6 @@ class TileLoops(Pass):
                 return WinogradLoops(op).kernel()
             case tile.NestOp():
                 return NestLoops(op, self.vector_bytes).kernel()
+            case tile.ChainOp():
+                return ChainLoops(op).kernel()
         return None

@@ -242,7 +242,8 @@ def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SS
     """
     for value, memory in zip(values, memories, strict=True):
         if has_gaps(value):
-            _clear(writer, value, memory, Linear(), (prod(physical_shape(tensor(value))),))
+            whole = (prod(physical_shape(tensor(value))),)
+            clear_box(writer, tensor(value), memory, Linear(), whole)
     around = [
         (value, memory, start, sizes)
         for value, memory in zip(values, memories, strict=True)
@@ -254,7 +255,7 @@ def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SS
         first = writer.add(arith.CmpiOp(block.args[0], writer.constant(0), "eq"))
         with writer.when(first):
             for value, memory, start, sizes in around:
-                _clear(writer, value, memory, start, sizes)
+                clear_box(writer, tensor(value), memory, start, sizes)
 
 
 def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Linear, Shape]]:
@@ -282,8 +283,11 @@ def _at(origin: Sequence[int], physical: Shape) -> Linear:
     return Linear(start, terms)
 
 
-def _clear(writer: Writer, value: SSAValue, memory: SSAValue, form: Linear, sizes: Shape) -> None:
-    nothing = writer.number(0, tensor(value).element_type)
+def clear_box(
+    writer: Writer, type_: TensorType[Attribute], memory: SSAValue, form: Linear, sizes: Shape
+) -> None:
+    """Zeroes a box of the memory of a tensor."""
+    nothing = writer.number(0, type_.element_type)
     form = form if form.terms else Linear(0, {AffineExpr.dimension(0): 1})
     groups = group_loops(range(len(sizes)), sizes, [form])
     place = Place(writer, sizes)

@@ -253,8 +253,12 @@ class Writer:
     def local(self, element: Attribute, size: int) -> SSAValue:
         """As `alloca`; it is written at this level, so that no load of it goes further out."""
         memory = self.alloca(element, size)
-        self.depths[memory] = len(self.levels) - 1
+        self.written_here(memory)
         return memory
+
+    def written_here(self, memory: SSAValue) -> None:
+        """Local memory changes at this level: no load of it goes further out from now on."""
+        self.depths[memory] = len(self.levels) - 1
 
     # Control
 

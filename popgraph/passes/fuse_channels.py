@@ -1,0 +1,195 @@
+"""Which convolutions run together, some channels at a time, with the image between them near?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import lcm
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.chain import follows
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.tile_loops.access import element_bytes, has_gaps, tensor
+from popgraph.passes.tile_loops.bodies import indexed_dims
+from popgraph.passes.tile_loops.chain import apart, narrowed, operands_and_results
+from popgraph.support.shapes import prod
+
+LOCAL_BYTES = 768 * 1024
+"""The image of some channels; it stays in the second cache beside what it is made of."""
+
+FIRST_BYTES = 48 * 1024
+"""An image of more channels is worth having while it stays in the first cache."""
+
+ITERATIONS = 8
+"""Enough for threads to share; more channels at a time are worth less."""
+
+READ_BYTES = 1024 * 1024
+"""What every iteration reads again must stay near."""
+
+
+@dataclass(frozen=True)
+class FuseChannels(Pass):
+    """
+    Convolutions go along channel by channel with the depthwise ones that read them.
+
+    m = contract x; y = contract m  ->  y = chain along c step n { m = contract x; y = contract m }
+    """
+
+    name = "fuse-channels"
+    TOLERANCE = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            for op in list(graph.block.ops):
+                if isinstance(op, tile.ContractOp):
+                    found = pair_of(op)
+                    if found is not None:
+                        found.join()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A contraction and the only one that reads it, of which each channel needs one channel."""
+
+    first: tile.ContractOp
+    second: tile.ContractOp
+    number: int
+    """Which factor of the second one the result of the first is."""
+
+    @property
+    def along(self) -> tuple[int, int]:
+        """The loop over channels of each."""
+        return channel_loop(self.first), channel_loop(self.second)
+
+    @property
+    def channels(self) -> int:
+        return self.second.sizes[self.along[1]]
+
+    @property
+    def step(self) -> int:
+        """How many channels run together; 0 where that is all of them, or too many."""
+        least = lcm(_lanes(self.first), _lanes(self.second))
+        steps = [
+            step
+            for step in range(least, self.channels, least)
+            if self.channels % step == 0 and self._local_bytes(step) <= LOCAL_BYTES
+        ]
+        near = [
+            step
+            for step in steps
+            if self._local_bytes(step) <= FIRST_BYTES and self.channels // step >= ITERATIONS
+        ]
+        return max(near, default=min(steps, default=0))
+
+    def _local_bytes(self, step: int) -> int:
+        (between,) = self.first.outputs
+        type_ = narrowed(tensor(between), self.along[0], step)
+        return prod(physical_shape(type_)) * element_bytes(between)
+
+    def fits(self) -> bool:
+        """Whether both can run for some channels, and what they read again and again is near."""
+        return self.step > 0 and self._is_cut_evenly() and self._read_again() <= READ_BYTES
+
+    def _is_cut_evenly(self) -> bool:
+        """Whether parts of the loops over channels are evenly apart in all that they touch."""
+        between = self.second.operands[self.number], *self.first.outputs
+        return all(
+            apart(value, map_, op.sizes, along, self.step) is not None
+            for op, along in zip((self.first, self.second), self.along, strict=True)
+            for value, map_ in operands_and_results(op)
+            if value not in between
+        )
+
+    def _read_again(self) -> int:
+        """The bytes of what is the same for all channels."""
+        return sum(
+            prod(physical_shape(tensor(value))) * element_bytes(value)
+            for value, map_ in operands_and_results(self.first)
+            if not any(self.along[0] in result.used_dims() for result in map_.results)
+        )
+
+    def join(self) -> None:
+        """Puts both into a chain at the place of the second."""
+        first, second = self.first, self.second
+        read = second.operands[self.number]
+        operands = [*first.operands, *(value for value in second.operands if value is not read)]
+        inputs = list(dict.fromkeys(operands))
+        body = Block(arg_types=[value.type for value in inputs])
+        chain = tile.ChainOp(inputs, self.along, self.step, body, second.outputs[0].type)
+        chain.location = second.location
+        Rewriter.insert_op(chain, InsertPoint.before(second))
+        own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
+        for op in (first, second):
+            copy = op.clone()
+            copy.operands = [own[operand] for operand in op.operands]
+            body.add_op(copy)
+            own[read] = copy.outputs[0]
+        body.add_op(tile.YieldOp(copy.outputs[0]))
+        chain.output.name_hint = second.outputs[0].name_hint
+        second.outputs[0].replace_all_uses_with(chain.output)
+        Rewriter.erase_op(second)
+        while isinstance(view := read.owner, tile.ViewOp):
+            read = view.source
+            Rewriter.erase_op(view)
+        Rewriter.erase_op(first)
+
+
+def pair_of(second: tile.ContractOp) -> Pair | None:
+    """The contraction before this one that can go along with it, channel by channel."""
+    if not _is_plain(second):
+        return None
+    along = channel_loop(second)
+    for number, (value, map_) in enumerate(operands_and_results(second)[:2]):
+        first = _maker(value)
+        if (
+            first is not None
+            and _is_plain(first)
+            and first.sizes[channel_loop(first)] == second.sizes[along]
+            and follows(map_, channel_loop(first), second.sizes, along)
+            and list(second.operands).count(value) == 1
+        ):
+            pair = Pair(first, second, number)
+            if pair.fits():
+                return pair
+    return None
+
+
+def _maker(value: SSAValue) -> tile.ContractOp | None:
+    """The contraction that computes a value for one reader alone; views may rename it."""
+    while value.has_one_use():
+        owner = value.owner
+        if isinstance(owner, tile.ContractOp):
+            halo = halo_of(tensor(value))
+            return owner if halo is not None and halo.part < 0 else None
+        if not isinstance(owner, tile.ViewOp) or owner.source.type != owner.output.type:
+            return None
+        value = owner.source
+    return None
+
+
+def _is_plain(op: tile.ContractOp) -> bool:
+    """Whether the loops of a contraction can be those of a part of its channels."""
+    return (
+        op.schedule is not None
+        and not op.schedule.sweep.data
+        and not indexed_dims(op.finish.block)
+        and len(op.outputs) == 1
+        and not has_gaps(op.outputs[0])
+        and 0 not in op.sizes
+    )
+
+
+def channel_loop(op: tile.ContractOp) -> int:
+    """The loop that runs along vectors."""
+    assert op.schedule is not None
+    return op.schedule.vector.data
+
+
+def _lanes(op: tile.ContractOp) -> int:
+    assert op.schedule is not None
+    return op.schedule.lanes

@@ -1,0 +1,155 @@
+"""Do convolutions go along with the depthwise ones that read them, and only where that is right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.compiler import runner
+from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.passes import fuse_channels
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options, planned
+from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
+
+
+def separable(
+    channels: int, image: int = 14, *, batch: int = 1, stride: int = 1, between: bool = False
+) -> Network:
+    """Channels mix, then each goes alone through a window of 3x3."""
+    nodes = (
+        Node("Conv", (0, Constant((channels, 8, 1, 1), seed=1))),
+        Node("Relu", (1,)),
+        Node(
+            "Conv",
+            (2, Constant((channels, 1, 3, 3), seed=2)),
+            (("pads", (1, 1, 1, 1)), ("group", channels), ("strides", (stride, stride))),
+        ),
+    )
+    outputs = (2, 3) if between else (3,)
+    return Network(((batch, 8, image, image),), nodes, "f32", outputs)
+
+
+def lowered(network: Network, last: str = "fuse-channels") -> ModuleOp:
+    compilation = Compilation()
+    module = build_network(network, compilation.weights)
+    before = module.clone()
+    for _, made in planned(Options()):
+        made.run(compilation, module)
+        if made.name == last:
+            break
+    assert_same_meaning(before, module, compilation.weights, tolerance=1e-5)
+    return module
+
+
+def chains(module: ModuleOp) -> list[tile.ChainOp]:
+    return [op for op in module.walk() if isinstance(op, tile.ChainOp)]
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        separable(64),
+        separable(64, stride=2),
+        separable(64, batch=2),
+        separable(96, image=7),
+    ],
+)
+def test_channels_go_together(network: Network) -> None:
+    (chain,) = chains(lowered(network))
+    assert len(chain.chained) == 2
+    assert not chains(lowered(network, "tile-loops"))
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        separable(64, between=True),
+        separable(32),
+    ],
+)
+def test_they_stay(network: Network) -> None:
+    """An image that is asked for is there in full; with one panel of channels there is no part."""
+    assert not chains(lowered(network))
+
+
+def test_images_that_are_too_large_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 16 * 16 * 32 * 4 - 1)
+    assert not chains(lowered(separable(64)))
+
+
+def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse_channels, "READ_BYTES", 8 * 14 * 14 * 4 - 1)
+    assert not chains(lowered(separable(64)))
+
+
+def test_more_channels_at_a_time_while_they_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 512 channels, 64 make eight parts; images of so many still fit the first cache."""
+    (chain,) = chains(lowered(separable(512, image=7)))
+    assert chain.step.value.data == 64
+    monkeypatch.setattr(fuse_channels, "FIRST_BYTES", 0)
+    (chain,) = chains(lowered(separable(512, image=7)))
+    assert chain.step.value.data == 32
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("network", [separable(64), separable(96, stride=2, batch=2)])
+def test_results_are_the_same_bits(network: Network, threads: int) -> None:
+    """As they are where both run alone, with any number of threads."""
+
+    def run(options: Options, threads: int) -> np.ndarray:
+        compilation = Compilation()
+        module = build_network(network, compilation.weights)
+        draw = np.random.default_rng(0)
+        image = draw.standard_normal(network.inputs[0]).astype(np.float32)
+        made = runner(module, compilation, options, "c", threads)
+        (found,) = made(x0=image).values()
+        return np.asarray(found)
+
+    alone = run(Options(disabled=frozenset({"fuse-channels"})), 1)
+    np.testing.assert_array_equal(run(Options(), threads), alone)
+
+
+def other_loop(chain: tile.ChainOp) -> None:
+    chain.properties["along"] = IntsAttr.of((1, 1))
+    chain.properties["step"] = type(chain.step)(7, chain.step.type)
+
+
+def loop_outside(chain: tile.ChainOp) -> None:
+    chain.properties["along"] = IntsAttr.of((3, 9))
+
+
+def too_few_loops(chain: tile.ChainOp) -> None:
+    chain.properties["along"] = IntsAttr.of((3,))
+
+
+def uneven(chain: tile.ChainOp) -> None:
+    chain.properties["step"] = type(chain.step)(24, chain.step.type)
+
+
+def yields_what_is_between(chain: tile.ChainOp) -> None:
+    end = chain.body.block.last_op
+    assert end is not None
+    end.operands = chain.chained[0].outputs
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (other_loop, "reads what another iteration computes"),
+        (loop_outside, "does not share the loop of the chain"),
+        (too_few_loops, "every contraction in the body has one shared loop"),
+        (uneven, "an iteration takes an equal part of the shared loop"),
+        (yields_what_is_between, "the body yields what its last contraction computes"),
+    ],
+)
+def test_what_is_no_chain(change: Callable[[tile.ChainOp], None], message: str) -> None:
+    (chain,) = chains(lowered(separable(64)))
+    change(chain)
+    with pytest.raises(VerifyException, match=message):
+        chain.verify()
