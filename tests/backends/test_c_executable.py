@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import CExecutable, build
+from popgraph.backends.c.executable import LARGE
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError, RunError
@@ -126,6 +127,37 @@ def test_strided_inputs_are_taken_as_they_read() -> None:
     made = build(counter(), WeightStore())
     x = np.arange(8, dtype=np.float32)[1::4]
     assert made.run({"x": x})["y"].tolist() == [12.0, 30.0]
+
+
+def large() -> ModuleOp:
+    """y = exp(x) of so many elements that nothing is copied."""
+    size = LARGE // 4
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        return math.ExpOp(values[0]).result
+
+    made = kernels.elementwise("exp", [f32], f32, size, compute, 16)
+    return kernels.program([(made, ["x"], "y")])
+
+
+def test_large_arrays_are_read_and_made_where_they_are() -> None:
+    executable = kernels.executable(large())
+    size = LARGE // 4
+    plain = np.linspace(-3, 3, size, dtype=np.float32)
+    reversed_, odd = plain[::-1], np.empty(4 * size + 1, np.uint8)[1:].view(np.float32)
+    odd[...] = plain
+    frozen = plain.copy()
+    frozen.flags.writeable = False
+    results = []
+    for x in (plain, reversed_, odd, frozen, plain[::-1], frozen):
+        before = x.copy()
+        results.append((before, executable.run({"x": x})["y"]))
+        assert np.array_equal(x, before)
+    for x, y in results:
+        np.testing.assert_allclose(y, np.exp(x), rtol=1e-6)
+        assert y.flags.writeable and y.ctypes.data % 64 == 0
+    del plain, frozen
+    assert np.isfinite(executable.run({"x": np.zeros(size, np.float32)})["y"]).all()
 
 
 def test_wrong_variables_are_refused() -> None:

@@ -17,10 +17,24 @@ LARGE_PAGE = 2 << 20
 
 def aligned(size: int) -> Array:
     """Memory that is new, at an address that vectors and large pages like."""
-    alignment = LARGE_PAGE if size >= LARGE_PAGE else ALIGNMENT
-    raw = (_in_large_pages if size >= LARGE_PAGE else _anywhere)(size + alignment)
-    start = -raw.ctypes.data % alignment
+    if size < LARGE_PAGE:
+        return fresh(size)
+    return _at(LARGE_PAGE, _in_large_pages(size + LARGE_PAGE), size)
+
+
+def fresh(size: int) -> Array:
+    """Memory at an address that vectors like; pages may have served others before."""
+    return _at(ALIGNMENT, _anywhere(size + ALIGNMENT), size)
+
+
+def _at(alignment: int, raw: Array, size: int) -> Array:
+    start = -address(raw) % alignment
     return raw[start : start + size]
+
+
+def address(array: Array) -> int:
+    """Where the elements begin; `array.ctypes` takes twice as long to say it."""
+    return int(array.__array_interface__["data"][0])
 
 
 def _anywhere(size: int) -> Array:
