@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from popgraph.backends.base import Executable, as_array
+from popgraph.backends.c.in_place import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.library import Entry, load
-from popgraph.backends.c.memory import address, aligned, fresh, near
+from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
@@ -20,8 +22,7 @@ from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
 
-LARGE = 1 << 17
-"""Bytes from which on an array is read where it is, and made where it stays: no copy is as fast."""
+Made = TypeVar("Made", ReadInPlace, MadeInPlace)
 
 
 class CExecutable(Executable):
@@ -61,11 +62,9 @@ class CExecutable(Executable):
         self.inputs = self._signature("input")
         self.outputs = self._signature("output")
         self.variables = self._signature("variable")
-        self._inputs = self._views("input")
-        self._outputs = self._views("output")
+        self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
+        self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
         self._variables = self._views("variable")
-        self._large_inputs = self._large("input")
-        self._large_outputs = self._large("output")
 
     @property
     def persistent(self) -> Array:
@@ -122,16 +121,19 @@ class CExecutable(Executable):
             found[name] = array
         return found
 
-    def _large(self, space: str) -> dict[str, int]:
-        """The slots whose pointers change with every run."""
-        numbers, views = self.table.named(space), self._views(space)
-        return {name: number for name, number in numbers.items() if views[name].nbytes >= LARGE}
+    def _in_place(self, space: str, made: Callable[[Array, Pointers, int], Made]) -> dict[str, Made]:
+        """What stands for the large arrays, so that they are not copied."""
+        numbers = self.table.named(space)
+        return {
+            name: made(view, self._pointers, numbers[name])
+            for name, view in self._views(space).items()
+            if view.nbytes >= LARGE
+        }
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         with self._lock:
             if len(inputs) != len(self._inputs):
                 self.check(inputs)
-            held = []  # Until the run has ended.
             for name, view in self._inputs.items():
                 array = inputs.get(name)
                 if (
@@ -140,35 +142,9 @@ class CExecutable(Executable):
                     or array.shape != view.shape
                 ):
                     array = self._unusual(inputs, name)
-                if name in self._large_inputs:
-                    held.append(self._read_in_place(name, array))
-                else:
-                    view[...] = array
-            if self._large_outputs:
-                return self._outputs_in_place()
+                view[...] = array
             self._entry(self._address)
             return {name: view.copy() for name, view in self._outputs.items()}
-
-    def _outputs_in_place(self) -> dict[str, Array]:
-        made = {name: self._made_in_place(name) for name in self._large_outputs}
-        self._entry(self._address)
-        outputs = self._outputs.items()
-        return {name: made[name] if name in made else view.copy() for name, view in outputs}
-
-    def _read_in_place(self, name: str, array: Array) -> Array:
-        """Points to the caller's elements, which nothing changes, or to a copy in their order."""
-        if not (array.flags.c_contiguous and array.flags.aligned):
-            self._inputs[name][...] = array
-            array = self._inputs[name]
-        self._pointers[self._large_inputs[name]] = address(array)
-        return array
-
-    def _made_in_place(self, name: str) -> Array:
-        """Points to memory that is the caller's when the run has ended."""
-        view = self._outputs[name]
-        array = fresh(view.nbytes).view(view.dtype).reshape(view.shape)
-        self._pointers[self._large_outputs[name]] = address(array)
-        return array
 
     def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
         """An error for what does not fit; what only looks unusual passes."""
