@@ -21,7 +21,6 @@ from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
-
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
 
 
@@ -121,7 +120,9 @@ class CExecutable(Executable):
             found[name] = array
         return found
 
-    def _in_place(self, space: str, made: Callable[[Array, Pointers, int], Made]) -> dict[str, Made]:
+    def _in_place(
+        self, space: str, made: Callable[[Array, Pointers, int], Made]
+    ) -> dict[str, Made]:
         """What stands for the large arrays, so that they are not copied."""
         numbers = self.table.named(space)
         return {
