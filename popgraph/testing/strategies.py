@@ -387,6 +387,7 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (square_convolution, activation),
     (square_convolution, residual, activation),
     (square_convolution, square_convolution),
+    (square_convolution, pool),
     (convolution, batch_norm, activation),
     (convolution, bias, bias, activation),
     (convolution, residual, activation),

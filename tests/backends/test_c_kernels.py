@@ -70,6 +70,30 @@ def test_three_carried_values_rotate() -> None:
     assert run([MemRefType(f32, [3])], body, {}).tolist() == [3.0, 1.0, 2.0]
 
 
+@pytest.mark.parametrize("width", [8, 16])
+def test_no_counter_has_the_name_of_a_type(width: int) -> None:
+    """Inside many loops, numbers of 8 and 16 bits still have types."""
+    kind = IntegerType(width)
+
+    def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
+        def loop(depth: int) -> None:
+            step = Block(arg_types=[INDEX])
+            with ImplicitBuilder(step):
+                if depth:
+                    loop(depth - 1)
+                else:
+                    value = memref.LoadOp.get(x, step.args).res
+                    memref.StoreOp.get(arith.AddiOp(value, value), y, step.args)
+                scf.YieldOp()
+            scf.ForOp(index(0), index(1), index(1), [], step)
+
+        loop(17)
+
+    memory = MemRefType(kind, [1])
+    x = np.array([5], f"i{width // 8}")
+    assert run([memory, memory], body, {"x": x}).tolist() == [10]
+
+
 def test_a_loop_without_turns_gives_its_initial_values() -> None:
     def body(_: SSAValue, y: SSAValue) -> None:
         step = Block(arg_types=[INDEX, f32])

@@ -252,6 +252,16 @@ def first_output_only(original: Any) -> Any:
 # graphcore-to-tile
 
 
+def one_window_less(original: Any) -> Any:
+    """Where windows overlap, the one that begins first is forgotten."""
+
+    def covering(*arguments: Any) -> Any:
+        covers = original(*arguments)
+        return [replace(cover, count=max(1, cover.count - 1)) for cover in covers]
+
+    return covering
+
+
 def extremes_from_zero(original: Any) -> Any:
     return original | {"max": lambda element: 0, "min": lambda element: 0}
 
@@ -601,6 +611,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "windows without holes",
         f"{PASSES}.graphcore_to_tile.contractions:read_at",
         undilated,
+    ),
+    Mutant(
+        "graphcore-to-tile",
+        "elements ask one window too few",
+        f"{PASSES}.graphcore_to_tile.windows:covering",
+        one_window_less,
+        training=True,
+        needs=frozenset({"MaxPool"}),
     ),
     Mutant(
         "graphcore-to-tile",

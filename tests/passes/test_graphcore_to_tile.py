@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import (
     ComplexType,
@@ -171,6 +173,37 @@ def test_lowered_operation_means_the_same(sample: Sample) -> None:
     inputs = {f"x{at}": array for at, array in enumerate(built.arrays)}
     outputs, _ = evaluate(module, inputs, Compilation().weights)
     assert_same(sample, outputs["y0"], expected)
+
+
+@st.composite
+def axes(draw: st.DrawFn) -> tuple[int, ...]:
+    """Along an axis: its elements, and a pool's kernel, stride, dilation, padding and windows."""
+    size, kernel, stride = draw(st.tuples(st.integers(1, 7), st.integers(1, 4), st.integers(1, 5)))
+    dilation, low = draw(st.integers(1, 3)), draw(st.integers(0, 3))
+    windows = draw(st.integers(1, (size - 1 + low) // stride + 1))
+    starts = [number * stride - low for number in range(windows)]
+    places = [[start + tap * dilation for tap in range(kernel)] for start in starts]
+    assume(all(any(0 <= place < size for place in window) for window in places))
+    return size, kernel, stride, dilation, low, windows
+
+
+@given(st.lists(axes(), min_size=1, max_size=2), st.integers(0, 99))
+def test_gradients_of_pools_find_their_windows(rows: list[tuple[int, ...]], seed: int) -> None:
+    """Windows that leave gaps, overlap, are few or hang over; among equals the first one counts."""
+    space, kernel, strides, dilations, low, sizes = zip(*rows, strict=True)
+    high = (
+        max(0, (count - 1) * stride + (taps - 1) * dilation + 1 - size - before)
+        for size, taps, stride, dilation, before, count in rows
+    )
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 3, (1, 2, *space)).astype(np.float32)
+    dy = rng.integers(1, 9, (1, 2, *sizes)).astype(np.float32)
+    pads = [*low, *high]
+    options = {"kernel": kernel, "strides": strides, "dilations": dilations, "pads": pads}
+    built = build(Sample(gc.MaxPoolGradOp, [x, dy], {**options, "sizes": sizes}))
+    (expected,) = built.op.evaluate(*built.arrays)
+    outputs, _ = evaluate(lowered(built.module()), {"x0": x, "x1": dy}, Compilation().weights)
+    np.testing.assert_array_equal(outputs["y0"], expected)
 
 
 def test_every_primitive_operation_is_lowered() -> None:

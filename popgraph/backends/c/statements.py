@@ -40,7 +40,7 @@ class Body:
         self._names[value] = text
 
     def fresh(self, value: SSAValue, letter: str) -> str:
-        """A new variable for `value`."""
+        """A new variable for `value`; `i8` and `c64` are types, so neither `i` nor `c` will do."""
         number = self._numbers.get(letter, 0)
         self._numbers[letter] = number + 1
         self._names[value] = f"{letter}{number}"
@@ -98,13 +98,13 @@ def _for(body: Body, op: Operation) -> None:
     assert isinstance(op, scf.ForOp)
     index, *carried = op.body.block.args
     for argument, initial, result in zip(carried, op.iter_args, op.results, strict=True):
-        name = body.fresh(argument, "c")
+        name = body.fresh(argument, "s")
         body.bind(result, name)
         body.line(f"{types.value(argument.type)} {name} = {body.name(initial)};")
-    i = body.fresh(index, "i")
+    n = body.fresh(index, "n")
     low, high, step = (body.name(bound) for bound in (op.lb, op.ub, op.step))
     type_ = types.value(index.type)
-    body.open(f"for ({type_} {i} = {low}; {i} < {high}; {i} += {step}) {{")
+    body.open(f"for ({type_} {n} = {low}; {n} < {high}; {n} += {step}) {{")
     body.block(op.body.block)
     last = op.body.block.last_op
     if isinstance(last, scf.YieldOp):

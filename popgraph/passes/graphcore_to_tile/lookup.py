@@ -13,10 +13,16 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.tile.structured import element
-from popgraph.passes.graphcore_to_tile.elements import Operand, body, computing, entered, number
-from popgraph.passes.graphcore_to_tile.elementwise import mapped
+from popgraph.passes.graphcore_to_tile.elements import (
+    Operand,
+    body,
+    computing,
+    entered,
+    left,
+    number,
+)
+from popgraph.passes.graphcore_to_tile.elementwise import each, mapped
 from popgraph.passes.graphcore_to_tile.scalars import cast
-from popgraph.passes.graphcore_to_tile.windows import returned
 
 
 def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
@@ -75,7 +81,7 @@ def lower_gather_grad(op: GatherGradOp) -> SSAValue:
         body([index_source, source], write),
         TensorType(computing(source), shape_of(op.result)),
     ).output
-    return returned(total, source)
+    return total if element(total) == source else each(total, source, lambda x: left(x, source))
 
 
 def lower_iota(op: IotaOp) -> SSAValue:

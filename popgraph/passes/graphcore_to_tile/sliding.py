@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr
@@ -70,6 +71,64 @@ def spread(value: SSAValue, geometry: Geometry, space: Shape) -> tuple[SSAValue,
         assembled([value], [[*start, *offsets]], [steps], (*leading, *wide)),
         tuple(shifts),
     )
+
+
+@dataclass(frozen=True)
+class Cover:
+    """
+    Which windows an element along an axis asks: those that may cover it, the last of them first.
+
+    They are `count`; `before` and `after` are how many are missing at both ends. Where windows are
+    few, it asks `every` one, in order.
+    """
+
+    stride: int
+    low: int
+    count: int
+    span: int
+    """One more than an element can be away from the start of such a window."""
+    before: int = 0
+    after: int = 0
+    every: bool = False
+
+    @property
+    def reaches_back(self) -> bool:
+        """Whether some windows begin behind elements that ask them."""
+        return self.every and self.low < (self.count - 1) * self.stride
+
+    def window(self, place: AffineExpr, number: AffineExpr) -> AffineExpr:
+        """The window asked as number `number`, in a tensor that has what is missing."""
+        if self.every:
+            return number
+        last = place + self.low
+        return (last // self.stride if self.stride > 1 else last) - number + self.before
+
+
+def covering(geometry: Geometry, space: Shape, windows: Shape) -> list[Cover]:
+    """Which of so many windows elements of `space` ask, axis by axis."""
+    rows = zip(geometry.extents, geometry.strides, geometry.low, space, windows, strict=True)
+    covers = []
+    for extent, stride, low, size, count in rows:
+        most = -(-extent // stride)
+        before = max(0, most - 1 - low // stride)
+        after = max(0, (size - 1 + low) // stride + 1 - count)
+        if count < most:
+            covers.append(Cover(stride, low, count, max(extent, size + low), every=True))
+        else:
+            covers.append(Cover(stride, low, most, most * stride, before, after))
+    return covers
+
+
+def around(value: SSAValue, covers: Sequence[Cover]) -> SSAValue:
+    """What was computed per window, with zeros for windows that are missing at both ends."""
+    shape = shape_of(value)
+    rows = zip(covers, shape[-len(covers) :], strict=True)
+    wide = tuple(cover.before + count + cover.after for cover, count in rows)
+    leading = shape[: -len(covers)]
+    if wide == shape[len(leading) :]:
+        return value
+    offsets = [0] * len(leading) + [cover.before for cover in covers]
+    return assembled([value], [offsets], [[1] * len(shape)], (*leading, *wide), 0)
 
 
 def collect_at(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, TensorType, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import i8, i32
+from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
@@ -30,11 +32,13 @@ from popgraph.passes.graphcore_to_tile.elements import (
     lowest,
     number,
 )
-from popgraph.passes.graphcore_to_tile.elementwise import each, mapped
-from popgraph.passes.graphcore_to_tile.movement import viewed
+from popgraph.passes.graphcore_to_tile.elementwise import mapped
 from popgraph.passes.graphcore_to_tile.reductions import is_better, reduce
 from popgraph.passes.graphcore_to_tile.sliding import (
+    Cover,
+    around,
     collect_at,
+    covering,
     dimensions,
     padded,
     read_at,
@@ -42,6 +46,9 @@ from popgraph.passes.graphcore_to_tile.sliding import (
 )
 from popgraph.support import dtypes
 from popgraph.support.shapes import Shape, prod
+
+MOST_PLACES = 128
+"""So many places in a window have numbers that a byte holds."""
 
 
 def lower_max_pool(op: MaxPoolOp) -> SSAValue:
@@ -161,80 +168,110 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
 
 def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     """
-    max_pool_grad(x, dy)  ->  tile.scatter dy to (tile.reduce: where each window's maximum stands)
+    max_pool_grad(x, dy)  ->  tile.reduce sum, dy[o] where window o chose this element, over o
 
-    A place is an index into the flattened spatial axes of x; padding is never chosen.
+    What a window chose is kept as its place in the window, which a byte holds. Every element asks
+    the windows that cover it.
     """
-    shape, windows = shape_of(op.x), shape_of(op.dy)
+    shape, rank = shape_of(op.x), len(op.kernel)
     source = tensor_of(op.dy).element_type
     inner = computing(source)
-    identity = AffineMap.identity(len(windows))
+    covers = covering(op.geometry, shape[2:], shape_of(op.dy)[2:])
+    nc, i, t = dimensions(2, rank, rank)
+    places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
+    domain = (*shape, *(cover.count for cover in covers))
+    map_ = AffineMap(len(domain), 0, (*nc, *places))
+    choice = first_maximum(op, covers)
+    stored = element(choice)
 
-    def write(place: SSAValue, value: SSAValue) -> list[Operand]:
-        index = arith.IndexCastOp(place, IndexType())
-        return [tile.IndexOp(0), tile.IndexOp(1), index, entered(value, source)]
+    def write(chosen: SSAValue, dy: SSAValue, total: SSAValue) -> Operand:
+        places = [meeting(cover, axis, rank) for axis, cover in enumerate(covers)]
+        place = chosen if stored == i32 else arith.ExtSIOp(chosen, i32)
+        is_here: Operand = arith.CmpiOp(place, combined(covers, places), "eq")
+        for cover, distance in zip(covers, places, strict=True):
+            if cover.reaches_back:
+                is_behind = arith.CmpiOp(distance, number(0, i32), "sge")
+                is_here = arith.AndIOp(is_behind, is_here)
+        return arith.AddfOp(total, arith.SelectOp(is_here, entered(dy, source), number(0, inner)))
 
-    total = tile.ScatterOp(
-        [first_maximum(op), op.dy],
-        [identity, identity],
-        windows,
-        2,
-        body([i64, source], write),
-        TensorType(inner, (*shape[:2], prod(shape[2:]))),
-    ).output
-    return viewed(returned(total, source), shape)
+    return tile.ReduceOp(
+        [around(choice, covers), around(op.dy, covers)],
+        [map_, map_],
+        domain,
+        len(shape),
+        [attribute(0, inner)],
+        body([stored, source, inner], write),
+        body([inner], lambda total: left(total, source)),
+        [source],
+    ).outputs[0]
 
 
-def returned(value: SSAValue, result: Attribute) -> SSAValue:
-    """A tensor of computing elements as one of elements of `result`."""
-    return value if element(value) == result else each(value, result, lambda x: left(x, result))
+def meeting(cover: Cover, axis: int, rank: int) -> Operand:
+    """In a body over [n, c, elements..., windows...]: how far an element is into a window."""
+    window = arith.IndexCastOp(tile.IndexOp(2 + rank + axis), i32)
+    steps = arith.MuliOp(window, number(cover.stride, i32))
+    if cover.stride == 1 and not cover.every:
+        return steps
+    at = arith.IndexCastOp(tile.IndexOp(2 + axis), i32)
+    place = arith.AddiOp(at, number(cover.low, i32))
+    if cover.every:
+        return arith.SubiOp(place, steps)
+    return arith.AddiOp(steps, arith.RemUIOp(place, number(cover.stride, i32)))
 
 
-def first_maximum(op: MaxPoolGradOp) -> SSAValue:
-    """Where the first largest element of every window stands in the flattened axes of x."""
+def combined(covers: Sequence[Cover], distances: Sequence[Operand]) -> Operand:
+    """Distances along all axes as one number; no two places that an element meets share one."""
+    total, *others = distances
+    for cover, distance in zip(covers[1:], others, strict=True):
+        total = arith.AddiOp(arith.MuliOp(total, number(cover.span, i32)), distance)
+    return total
+
+
+def first_maximum(op: MaxPoolGradOp, covers: Sequence[Cover]) -> SSAValue:
+    """Which place of every window is the first with its largest element; -1 for none."""
     source, geometry = tensor_of(op.x).element_type, op.geometry
     inner, sizes, kernel = computing(source), op.sizes.data, op.kernel.data
-    x = padded(op.x, geometry, sizes, lowest(source))
+    space = shape_of(op.x)[2:]
+    stored = i8 if prod(cover.span for cover in covers) <= MOST_PLACES else i32
     nc, o, k = dimensions(2, len(sizes), len(kernel))
     domain = (*shape_of(op.dy), *kernel)
 
     def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
         x = entered(x, source)
-        here, is_inside = place_in_window(geometry, shape_of(op.x)[2:])
-        is_first = arith.CmpiOp(place, number(-1, i64), "eq")
-        better = arith.OrIOp(is_first, is_better(kind_of(source), "gt", x, best))
-        chosen = arith.AndIOp(is_inside, better) if is_inside else better
+        here = combined(covers, [distance(geometry, axis) for axis in range(len(kernel))])
+        is_first = arith.CmpiOp(place, number(-1, i32), "eq")
+        chosen: Operand = arith.OrIOp(is_first, is_better(kind_of(source), "gt", x, best))
+        for axis, size in enumerate(space):
+            if geometry.low[axis] or geometry.reach(sizes)[axis] > size:
+                chosen = arith.AndIOp(is_inside(geometry, axis, size), chosen)
         return [arith.SelectOp(chosen, x, best), arith.SelectOp(chosen, here, place)]
 
     return tile.ReduceOp(
-        [x],
+        [padded(op.x, geometry, sizes)],
         [AffineMap(len(domain), 0, (*nc, *read_at(o, k, geometry)))],
         domain,
         2 + len(sizes),
-        [attribute(lowest(source), inner), attribute(-1, i64)],
-        body([source, inner, i64], write),
-        body([inner, i64], lambda best, place: place),
-        [i64],
+        [attribute(lowest(source), inner), attribute(-1, i32)],
+        body([source, inner, i32], write),
+        body(
+            [inner, i32],
+            lambda best, place: place if stored == i32 else arith.TruncIOp(place, stored),
+        ),
+        [stored],
     ).outputs[0]
 
 
-def place_in_window(geometry: Geometry, space: Shape) -> tuple[Operand, Operand | None]:
-    """
-    In a body over [n, c, windows..., kernel...]: the current place in the flattened `space`.
+def distance(geometry: Geometry, axis: int) -> Operand:
+    """In a body over [n, c, windows..., kernel...]: how far behind the window's start it is."""
+    inside = arith.IndexCastOp(tile.IndexOp(2 + len(geometry.kernel) + axis), i32)
+    return arith.MuliOp(inside, number(geometry.dilations[axis], i32))
 
-    The second value says whether that is inside (None: always).
-    """
-    rank = len(space)
-    flat: Operand = number(0, i64)
-    is_inside: Operand | None = None
-    for axis, size in enumerate(space):
-        window = arith.IndexCastOp(tile.IndexOp(2 + axis), i64)
-        inside = arith.IndexCastOp(tile.IndexOp(2 + rank + axis), i64)
-        start = arith.MuliOp(window, number(geometry.strides[axis], i64))
-        step = arith.MuliOp(inside, number(geometry.dilations[axis], i64))
-        at = arith.SubiOp(arith.AddiOp(start, step), number(geometry.low[axis], i64))
-        # A negative number is a large one without its sign, so one comparison is enough.
-        holds = arith.CmpiOp(at, number(size, i64), "ult")
-        is_inside = holds if is_inside is None else arith.AndIOp(is_inside, holds)
-        flat = arith.AddiOp(arith.MuliOp(flat, number(size, i64)), at)
-    return flat, is_inside
+
+def is_inside(geometry: Geometry, axis: int, size: int) -> Operand:
+    """In the same body: whether that is no padding."""
+    window = arith.IndexCastOp(tile.IndexOp(2 + axis), i32)
+    start = arith.MuliOp(window, number(geometry.strides[axis], i32))
+    at = arith.AddiOp(start, distance(geometry, axis))
+    # A negative number is a large one without its sign, so one comparison is enough.
+    from_start = arith.SubiOp(at, number(geometry.low[axis], i32))
+    return arith.CmpiOp(from_start, number(size, i32), "ult")

@@ -76,7 +76,7 @@ class Mode:
         """The steps of the loop that runs along lanes; results may come in narrower vectors."""
         steps = [self.width, self.lanes]
         if self.along is Lanes.PARALLEL:
-            steps += [narrow for narrow in (16, 8, 4) if narrow < self.lanes]
+            steps += [narrow for narrow in (16, 8, 4, 2) if narrow < self.lanes]
         used = []
         for step in dict.fromkeys([*steps, 1]):
             if extent >= step:

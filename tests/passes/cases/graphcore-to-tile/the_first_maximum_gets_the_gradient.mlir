@@ -1,4 +1,5 @@
-// One reduction finds where each window's maximum stands, never in the padding; a scatter adds there.
+// One reduction keeps in a byte which place of each window is its maximum, never in the padding; with
+// another, every element asks the windows that cover it.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x2x5xf32>, %dy: tensor<1x2x3xf32>):
@@ -10,46 +11,65 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x2x5xf32>, %dy: tensor<1x2x3xf32>):
-    %0 = tile.assemble(%x : tensor<1x2x5xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0xff800000 : f32 -> tensor<1x2x7xf32>
-    %1 = tile.reduce ins(%0 : tensor<1x2x7xf32>) domain [1, 2, 3, 3] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, ((d2 * 2) + d3))>] extra_maps [] initial [0xff800000 : f32, -1 : i64] {
-    ^bb0(%2: f32, %3: f32, %4: i64):
-      %5 = arith.constant 0 : i64
-      %6 = tile.index 2 : i64
-      %7 = arith.index_cast %6 : index to i64
-      %8 = tile.index 3 : i64
-      %9 = arith.index_cast %8 : index to i64
-      %10 = arith.constant 2 : i64
-      %11 = arith.muli %7, %10 : i64
-      %12 = arith.constant 1 : i64
-      %13 = arith.muli %9, %12 : i64
-      %14 = arith.addi %11, %13 : i64
-      %15 = arith.constant 1 : i64
-      %16 = arith.subi %14, %15 : i64
-      %17 = arith.constant 5 : i64
-      %18 = arith.cmpi ult, %16, %17 : i64
-      %19 = arith.constant 5 : i64
-      %20 = arith.muli %5, %19 : i64
-      %21 = arith.addi %20, %16 : i64
-      %22 = arith.constant -1 : i64
-      %23 = arith.cmpi eq, %4, %22 : i64
-      %24 = arith.cmpf ugt, %2, %3 : f32
-      %25 = arith.cmpf ord, %3, %3 : f32
-      %26 = arith.andi %24, %25 : i1
-      %27 = arith.ori %23, %26 : i1
-      %28 = arith.andi %18, %27 : i1
+    %0 = tile.assemble(%x : tensor<1x2x5xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x7xf32>
+    %1 = tile.reduce ins(%0 : tensor<1x2x7xf32>) domain [1, 2, 3, 3] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, ((d2 * 2) + d3))>] extra_maps [] initial [0xff800000 : f32, -1 : i32] {
+    ^bb0(%2: f32, %3: f32, %4: i32):
+      %5 = tile.index 3 : i64
+      %6 = arith.index_cast %5 : index to i32
+      %7 = arith.constant 1 : i32
+      %8 = arith.muli %6, %7 : i32
+      %9 = arith.constant -1 : i32
+      %10 = arith.cmpi eq, %4, %9 : i32
+      %11 = arith.cmpf ugt, %2, %3 : f32
+      %12 = arith.cmpf ord, %3, %3 : f32
+      %13 = arith.andi %11, %12 : i1
+      %14 = arith.ori %10, %13 : i1
+      %15 = tile.index 2 : i64
+      %16 = arith.index_cast %15 : index to i32
+      %17 = arith.constant 2 : i32
+      %18 = arith.muli %16, %17 : i32
+      %19 = tile.index 3 : i64
+      %20 = arith.index_cast %19 : index to i32
+      %21 = arith.constant 1 : i32
+      %22 = arith.muli %20, %21 : i32
+      %23 = arith.addi %18, %22 : i32
+      %24 = arith.constant 1 : i32
+      %25 = arith.subi %23, %24 : i32
+      %26 = arith.constant 5 : i32
+      %27 = arith.cmpi ult, %25, %26 : i32
+      %28 = arith.andi %27, %14 : i1
       %29 = arith.select %28, %2, %3 : f32
-      %30 = arith.select %28, %21, %4 : i64
-      tile.yield %29, %30 : f32, i64
+      %30 = arith.select %28, %8, %4 : i32
+      tile.yield %29, %30 : f32, i32
     } finish {
-    ^bb0(%31: f32, %32: i64):
-      tile.yield %32 : i64
-    } -> tensor<1x2x3xi64>
-    %dx = tile.scatter ins(%1, %dy : tensor<1x2x3xi64>, tensor<1x2x3xf32>) domain [1, 2, 3] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>, affine_map<(d0, d1, d2) -> (d0, d1, d2)>] {
-    ^bb0(%33: i64, %34: f32):
-      %35 = arith.index_cast %33 : i64 to index
-      %36 = tile.index 0 : i64
-      %37 = tile.index 1 : i64
-      tile.yield %36, %37, %35, %34 : index, index, index, f32
+    ^bb0(%31: f32, %32: i32):
+      %33 = arith.trunci %32 : i32 to i8
+      tile.yield %33 : i8
+    } -> tensor<1x2x3xi8>
+    %34 = tile.assemble(%1 : tensor<1x2x3xi8>) offsets [0, 0, 1] steps [1, 1, 1] fill 0 : i8 -> tensor<1x2x4xi8>
+    %35 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x4xf32>
+    %dx = tile.reduce ins(%34, %35 : tensor<1x2x4xi8>, tensor<1x2x4xf32>) domain [1, 2, 5, 2] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, ((((d2 + 1) floordiv 2) + (d3 * -1)) + 1))>, affine_map<(d0, d1, d2, d3) -> (d0, d1, ((((d2 + 1) floordiv 2) + (d3 * -1)) + 1))>] extra_maps [] initial [0.000000e+00 : f32] {
+    ^bb0(%36: i8, %37: f32, %38: f32):
+      %39 = tile.index 3 : i64
+      %40 = arith.index_cast %39 : index to i32
+      %41 = arith.constant 2 : i32
+      %42 = arith.muli %40, %41 : i32
+      %43 = tile.index 2 : i64
+      %44 = arith.index_cast %43 : index to i32
+      %45 = arith.constant 1 : i32
+      %46 = arith.addi %44, %45 : i32
+      %47 = arith.constant 2 : i32
+      %48 = arith.remui %46, %47 : i32
+      %49 = arith.addi %42, %48 : i32
+      %50 = arith.extsi %36 : i8 to i32
+      %51 = arith.cmpi eq, %50, %49 : i32
+      %52 = arith.constant 0.000000e+00 : f32
+      %53 = arith.select %51, %37, %52 : f32
+      %54 = arith.addf %38, %53 : f32
+      tile.yield %54 : f32
+    } finish {
+    ^bb0(%55: f32):
+      tile.yield %55 : f32
     } -> tensor<1x2x5xf32>
     pg.return [#pg.bytes<"dx">], %dx : tensor<1x2x5xf32>
   }
