@@ -443,6 +443,44 @@ def test_halves_come_and_go_to_the_last_bit(
         assert_close(found["v"], between.astype(halves.dtype), 0)
 
 
+def wide_bits(halves: np.ndarray) -> np.ndarray:
+    """Bits of f16 as bits of f32: a NaN keeps its payload and is quiet."""
+    exact = halves.view(np.float16).astype(np.float32).view(np.uint32)
+    payload = halves.astype(np.uint32) & 0x3FF
+    nan = (halves & 0x8000).astype(np.uint32) << 16 | 0x7FC00000 | payload << 13
+    return np.where((halves & 0x7FFF) > 0x7C00, nan, exact).astype(np.uint32)
+
+
+def half_bits(wide: np.ndarray) -> np.ndarray:
+    """Bits of f32 as bits of f16: a NaN keeps the top of its payload and is quiet."""
+    exact = wide.view(np.float32).astype(np.float16).view(np.uint16)
+    nan = (wide >> 16 & 0x8000) | 0x7E00 | (wide >> 13 & 0x3FF)
+    return np.where((wide & 0x7FFFFFFF) > 0x7F800000, nan, exact).astype(np.uint16)
+
+
+@pytest.mark.parametrize("target", ["native", "sse2"])
+@pytest.mark.parametrize("lanes", [None, 4, 8, 16])
+def test_every_machine_gives_halves_the_same_bits(
+    lanes: int | None, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With instructions of the machine and without: every half, and f32 of all kinds."""
+    monkeypatch.setenv("POPGRAPH_TARGET", target)
+    near = wide_bits(EVERY_HALF)[:, None] + np.array([0, 1, 0xFFF, 0x1000, 0x1001], np.uint32)
+    bits = np.concatenate([near.ravel(), EVERY_KIND.view(np.uint32)])
+    bits = bits[: bits.size // 16 * 16]
+
+    def of(op: str, target: Attribute) -> kernels.Compute:
+        return lambda values: convert(op, values[0], target, lanes)
+
+    there = kernels.elementwise("there", [F16], F32, 1 << 16, of("arith.extf", F32), lanes)
+    back = kernels.elementwise("back", [F32], F16, bits.size, of("arith.truncf", F16), lanes)
+    made = kernels.executable(kernels.program([(there, ["x"], "y"), (back, ["u"], "v")]))
+    found = made.run({"x": EVERY_HALF.view(np.float16), "u": bits.view(np.float32)})
+    np.testing.assert_array_equal(found["y"].view(np.uint32), wide_bits(EVERY_HALF))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found["v"].view(np.uint16), half_bits(bits))
+
+
 @pytest.mark.parametrize("lanes", [None, 4])
 @pytest.mark.parametrize("type_", [F32, F64, BF16, I8, I64], ids=str)
 def test_select(type_: Attribute, lanes: int | None) -> None:

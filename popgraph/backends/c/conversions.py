@@ -66,10 +66,16 @@ def _rounded_once(operand: str, count: int | None) -> str:
     return f"POPGRAPH_LANES(f64x{count}, f64, f32x{count}, f32, {count}, f64_to_odd_f32, {operand})"
 
 
+_INSTRUCTIONS = (8, 16)
+"""So many halves may have an instruction of their own: `runtime.h` knows where."""
+
+
 def widened(half: Element, operand: str, count: int | None) -> str:
     """Halves as f32."""
     if count is None:
         return f"{half.name}_to_f32({operand})"
+    if half.name == "f16" and count in _INSTRUCTIONS:
+        return f"POPGRAPH_F16_TO_F32_{count}(f32x{count}, u32x{count}, {operand})"
     wide = cast(operand, "u16", "u32", count)
     return f"POPGRAPH_{half.name.upper()}_TO_F32(f32x{count}, u32x{count}, {wide})"
 
@@ -78,6 +84,8 @@ def narrowed(half: Element, operand: str, count: int | None) -> str:
     """f32 as halves."""
     if count is None:
         return f"f32_to_{half.name}({operand})"
+    if half.name == "f16" and count in _INSTRUCTIONS:
+        return f"POPGRAPH_F32_TO_F16_{count}(f32x{count}, u32x{count}, u16x{count}, {operand})"
     wide = f"POPGRAPH_F32_TO_{half.name.upper()}(f32x{count}, u32x{count}, {operand})"
     return cast(wide, "u32", "u16", count)
 

@@ -29,7 +29,8 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 /*
  * Halves to f32 and back, for one element or for all lanes: F is f32 or a vector of it, U the
  * unsigned type of the same shape, and halves stand in the low bits of a U. Rounds to the nearest,
- * ties to even; a NaN stays one. POPGRAPH_IF is all ones where a is below b (both below 2^31).
+ * ties to even; a NaN keeps what fits of its payload and is quiet, as machines have it. POPGRAPH_IF
+ * is all ones where a is below b (both below 2^31).
  */
 #define POPGRAPH_IF(a, b) (0 - (((a) - (b)) >> 31))
 #define POPGRAPH_BITS(F, U, x) (((union { F number; U bits; }){.number = (x)}).bits)
@@ -47,7 +48,8 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 /* A subnormal is what its bits add to the least normal number: no product of subnormals, slow. */
 #define POPGRAPH_F16_TO_F32(F, U, x) ({ \
     const U half = (x), size = half & 0x7fff, moved = (size << 13) + 0x38000000; \
-    const U small = POPGRAPH_IF(size, 0x400u), special = POPGRAPH_IF(0x7bffu, size) & 0x7f800000; \
+    const U small = POPGRAPH_IF(size, 0x400u), nan = POPGRAPH_IF(0x7c00u, size) & 0x400000; \
+    const U special = (POPGRAPH_IF(0x7bffu, size) & 0x7f800000) | nan; \
     const F least = POPGRAPH_NUMBER(F, U, moved + 0x800000) - 0x1p-14f; \
     const U bits = (POPGRAPH_BITS(F, U, least) & small) | ((moved | special) & ~small); \
     POPGRAPH_NUMBER(F, U, bits | ((half & 0x8000) << 16)); \
@@ -63,6 +65,39 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
     const U whole = (least & small) | (normal & ~(small | large)) | (large & 0x7c00); \
     whole | (nan & (0x200 | ((size >> 13) & 0x3ff))) | ((wide >> 16) & 0x8000); \
 })
+
+/*
+ * f16 on 8 or 16 lanes, F, U and H being vectors of f32, u32 and halves: one instruction where the
+ * target has it (F16C, AVX-512), which gives the same bits.
+ */
+#define POPGRAPH_PLAIN_F16_TO_F32(F, U, x) POPGRAPH_F16_TO_F32(F, U, __builtin_convertvector(x, U))
+#define POPGRAPH_PLAIN_F32_TO_F16(F, U, H, x) \
+    __builtin_convertvector(POPGRAPH_F32_TO_F16(F, U, x), H)
+
+#if defined(__F16C__)
+#if __has_builtin(__builtin_ia32_vcvtph2ps256)
+typedef short popgraph_halves_8 __attribute__((vector_size(16)));
+#define POPGRAPH_F16_TO_F32_8(F, U, x) ((F)__builtin_ia32_vcvtph2ps256((popgraph_halves_8)(x)))
+#else /* Clang from 20 on */
+typedef _Float16 popgraph_halves_8 __attribute__((vector_size(16)));
+#define POPGRAPH_F16_TO_F32_8(F, U, x) __builtin_convertvector((popgraph_halves_8)(x), F)
+#endif
+#define POPGRAPH_F32_TO_F16_8(F, U, H, x) ((H)__builtin_ia32_vcvtps2ph256((x), 0))
+#else
+#define POPGRAPH_F16_TO_F32_8 POPGRAPH_PLAIN_F16_TO_F32
+#define POPGRAPH_F32_TO_F16_8 POPGRAPH_PLAIN_F32_TO_F16
+#endif
+
+#if defined(__AVX512F__)
+typedef short popgraph_halves_16 __attribute__((vector_size(32)));
+#define POPGRAPH_F16_TO_F32_16(F, U, x) \
+    ((F)__builtin_ia32_vcvtph2ps512_mask((popgraph_halves_16)(x), (F){0}, 0xffff, 4))
+#define POPGRAPH_F32_TO_F16_16(F, U, H, x) \
+    ((H)__builtin_ia32_vcvtps2ph512_mask((x), 0, (popgraph_halves_16){0}, 0xffff))
+#else
+#define POPGRAPH_F16_TO_F32_16 POPGRAPH_PLAIN_F16_TO_F32
+#define POPGRAPH_F32_TO_F16_16 POPGRAPH_PLAIN_F32_TO_F16
+#endif
 
 static inline f32 f16_to_f32(f16 x) { return POPGRAPH_F16_TO_F32(f32, u32, (u32)x); }
 static inline f16 f32_to_f16(f32 x) { return (f16)POPGRAPH_F32_TO_F16(f32, u32, x); }
