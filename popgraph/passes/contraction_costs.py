@@ -253,12 +253,17 @@ class Estimate:
         return Choice(self.order, schedule, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
-        """Whether all panels stay in the second cache while rows do not."""
+        """
+        Whether all panels stay in the second cache while rows do not.
+
+        Those that were packed just now are there already, and fill more of it.
+        """
         kind = lane_bytes(tensor(self.op.lhs).element_type)
         panels = self.terms * self.extent * kind
         outside = [tensor((self.op.lhs, self.op.rhs)[1 - self.factor]), tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
-        return panels <= SECOND // 2 and rows > SECOND
+        are_near = self.layout is not None and not self.fixed
+        return panels <= (SECOND if are_near else SECOND // 2) and rows > SECOND
 
     def _cycles(self, rows: Group | None, block: int, lines: int, sweep: int) -> float:
         terms = min(self.terms, sweep) if sweep else self.terms
