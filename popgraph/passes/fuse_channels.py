@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import lcm
 
 from xdsl.dialects.builtin import ModuleOp
@@ -11,16 +12,24 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.chain import follows
+from popgraph.dialects.tile.chain import Sliding, follows
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.tile_loops.access import element_bytes, has_gaps, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims
-from popgraph.passes.tile_loops.chain import apart, narrowed, operands_and_results
+from popgraph.passes.tile_loops.chain import apart, operands_and_results
+from popgraph.passes.tile_loops.local_images import narrowed
 from popgraph.support.shapes import prod
 
 LOCAL_BYTES = 768 * 1024
 """The image of some channels; it stays in the second cache beside what it is made of."""
+
+TURN_BYTES = 256 * 1024
+"""Rows of a larger image, as they take turns."""
+
+MOST_ROWS = 4
+"""More in a turn save nothing."""
 
 FIRST_BYTES = 48 * 1024
 """An image of more channels is worth having while it stays in the first cache."""
@@ -48,8 +57,17 @@ class FuseChannels(Pass):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
                     found = pair_of(op)
-                    if found is not None:
-                        found.join()
+                    if found is not None and found.plan is not None:
+                        found.join(found.plan)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a pair runs: `step` channels at a time, and `rows` of the loops `slide` in a turn."""
+
+    step: int
+    slide: tuple[int, ...] = ()
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,13 +88,24 @@ class Pair:
     def channels(self) -> int:
         return self.second.sizes[self.along[1]]
 
+    @cached_property
+    def plan(self) -> Plan | None:
+        """How many channels run together, and whether rows take turns; None where both stay."""
+        plan = self._whole_images() or self._turns()
+        if plan is None or not self._is_cut_evenly(plan):
+            return None
+        return plan if plan.step == self.channels or self._read_again() <= READ_BYTES else None
+
     @property
-    def step(self) -> int:
-        """How many channels run together; 0 where that is all of them, or too many."""
-        least = lcm(_lanes(self.first), _lanes(self.second))
+    def _least(self) -> int:
+        """The fewest channels that are whole panels of both."""
+        return lcm(_lanes(self.first), _lanes(self.second))
+
+    def _whole_images(self) -> Plan | None:
+        """As many channels as the first cache holds, or as few as possible."""
         steps = [
             step
-            for step in range(least, self.channels, least)
+            for step in range(self._least, self.channels, self._least)
             if self.channels % step == 0 and self._local_bytes(step) <= LOCAL_BYTES
         ]
         near = [
@@ -84,23 +113,38 @@ class Pair:
             for step in steps
             if self._local_bytes(step) <= FIRST_BYTES and self.channels // step >= ITERATIONS
         ]
-        return max(near, default=min(steps, default=0))
+        best = max(near, default=min(steps, default=0))
+        return Plan(best) if best else None
 
-    def _local_bytes(self, step: int) -> int:
+    def _turns(self) -> Plan | None:
+        """A few rows at a time, where whole images are too large."""
+        step, (between,) = self._least, self.first.outputs
+        if self.channels % step or self._local_bytes(step) <= LOCAL_BYTES:
+            return None
+        _, map_ = operands_and_results(self.second)[self.number]
+        made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
+        read = min(map_.results[made].used_dims(), default=0)
+        for rows in range(MOST_ROWS, 0, -1):
+            found = Sliding.of(self.first, self.second, map_, (made, read), rows)
+            if found is not None and self._local_bytes(step, found) <= TURN_BYTES:
+                return Plan(step, (made, read), rows)
+        return None
+
+    def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
         (between,) = self.first.outputs
         type_ = narrowed(tensor(between), self.along[0], step)
+        if sliding is not None:
+            type_ = narrowed(type_, sliding.loops[0], sliding.held, halo=False)
         return prod(physical_shape(type_)) * element_bytes(between)
 
-    def fits(self) -> bool:
-        """Whether both can run for some channels, and what they read again and again is near."""
-        return self.step > 0 and self._is_cut_evenly() and self._read_again() <= READ_BYTES
-
-    def _is_cut_evenly(self) -> bool:
-        """Whether parts of the loops over channels are evenly apart in all that they touch."""
+    def _is_cut_evenly(self, plan: Plan) -> bool:
+        """Whether parts of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
+        loops = zip((self.first, self.second), self.along, plan.slide or (None, None), strict=True)
         return all(
-            apart(value, map_, op.sizes, along, self.step) is not None
-            for op, along in zip((self.first, self.second), self.along, strict=True)
+            apart(value, map_, op.sizes, along, plan.step) is not None
+            and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
+            for op, along, row in loops
             for value, map_ in operands_and_results(op)
             if value not in between
         )
@@ -113,14 +157,16 @@ class Pair:
             if not any(self.along[0] in result.used_dims() for result in map_.results)
         )
 
-    def join(self) -> None:
+    def join(self, plan: Plan) -> None:
         """Puts both into a chain at the place of the second."""
         first, second = self.first, self.second
         read = second.operands[self.number]
         operands = [*first.operands, *(value for value in second.operands if value is not read)]
         inputs = list(dict.fromkeys(operands))
         body = Block(arg_types=[value.type for value in inputs])
-        chain = tile.ChainOp(inputs, self.along, self.step, body, second.outputs[0].type)
+        chain = tile.ChainOp(
+            inputs, self.along, plan.step, body, second.outputs[0].type, plan.slide, plan.rows
+        )
         chain.location = second.location
         Rewriter.insert_op(chain, InsertPoint.before(second))
         own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
@@ -153,9 +199,7 @@ def pair_of(second: tile.ContractOp) -> Pair | None:
             and follows(map_, channel_loop(first), second.sizes, along)
             and list(second.operands).count(value) == 1
         ):
-            pair = Pair(first, second, number)
-            if pair.fits():
-                return pair
+            return Pair(first, second, number)
     return None
 
 

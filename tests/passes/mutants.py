@@ -35,6 +35,8 @@ class Mutant:
     """It shows in training only."""
     needs: frozenset[str] = frozenset()
     """ONNX operators without which it cannot show: networks without them are not compiled."""
+    separable: bool = False
+    """It shows in separable convolutions, and hardly elsewhere: only these are drawn."""
 
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
@@ -766,12 +768,28 @@ MUTANTS: tuple[Mutant, ...] = (
         "every iteration of a chain works on the first channels",
         f"{PASSES}.tile_loops.chain:apart",
         no_distance,
+        separable=True,
     ),
     Mutant(
         "tile-loops",
         "the halo of a local image is not cleared",
         f"{PASSES}.tile_loops.chain:halo_boxes",
         none_of_them,
+        separable=True,
+    ),
+    Mutant(
+        "tile-loops",
+        "turns do not keep the rows that they share",
+        f"{PASSES}.tile_loops.sliding:Turns._keep",
+        nothing,
+        separable=True,
+    ),
+    Mutant(
+        "tile-loops",
+        "turns find old rows where the image has ended",
+        f"{PASSES}.tile_loops.sliding:Turns._clear",
+        nothing,
+        separable=True,
     ),
     Mutant(
         "tile-loops",

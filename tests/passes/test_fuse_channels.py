@@ -78,9 +78,17 @@ def test_they_stay(network: Network) -> None:
     assert not chains(lowered(network))
 
 
-def test_images_that_are_too_large_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 16 * 16 * 32 * 4 - 1)
-    assert not chains(lowered(separable(64)))
+def test_images_that_are_too_large_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
+    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 18 * 18 * 32 * 4 - 1)
+    (chain,) = chains(lowered(separable(64, image=16)))
+    assert chain.rows is not None and chain.rows.value.data == 4
+    row = 18 * chain.step.value.data * 4
+    monkeypatch.setattr(fuse_channels, "TURN_BYTES", 4 * row)
+    (chain,) = chains(lowered(separable(64, image=16)))
+    assert chain.rows is not None and chain.rows.value.data == 2
+    monkeypatch.setattr(fuse_channels, "TURN_BYTES", 3 * row - 1)
+    assert not chains(lowered(separable(64, image=16)))
 
 
 def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,9 +106,21 @@ def test_more_channels_at_a_time_while_they_are_near(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("network", [separable(64), separable(96, stride=2, batch=2)])
-def test_results_are_the_same_bits(network: Network, threads: int) -> None:
-    """As they are where both run alone, with any number of threads."""
+@pytest.mark.parametrize("local_bytes", [fuse_channels.LOCAL_BYTES, 0])
+@pytest.mark.parametrize(
+    "network",
+    [
+        separable(64),
+        separable(96, stride=2, batch=2),
+        separable(32, image=120),
+        separable(64, image=112, stride=2),
+    ],
+)
+def test_results_are_the_same_bits(
+    network: Network, local_bytes: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As they are where both run alone: whole images or turns, with any number of threads."""
+    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", local_bytes)
 
     def run(options: Options, threads: int) -> np.ndarray:
         compilation = Compilation()
@@ -132,6 +152,20 @@ def uneven(chain: tile.ChainOp) -> None:
     chain.properties["step"] = type(chain.step)(24, chain.step.type)
 
 
+def slides_along_nothing(chain: tile.ChainOp) -> None:
+    chain.properties["slide"] = IntsAttr.of((1, 1))
+
+
+def slides_unevenly(chain: tile.ChainOp) -> None:
+    slides_along_nothing(chain)
+    chain.properties["rows"] = type(chain.step)(4, chain.step.type)
+
+
+def slides_along_channels(chain: tile.ChainOp) -> None:
+    slides_unevenly(chain)
+    chain.properties["slide"] = IntsAttr.of((3, 3))
+
+
 def yields_what_is_between(chain: tile.ChainOp) -> None:
     end = chain.body.block.last_op
     assert end is not None
@@ -145,6 +179,9 @@ def yields_what_is_between(chain: tile.ChainOp) -> None:
         (loop_outside, "does not share the loop of the chain"),
         (too_few_loops, "every contraction in the body has one shared loop"),
         (uneven, "an iteration takes an equal part of the shared loop"),
+        (slides_along_nothing, "a chain that slides says by how many rows"),
+        (slides_unevenly, "turns do not read one after the other"),
+        (slides_along_channels, "one contraction slides along another"),
         (yields_what_is_between, "the body yields what its last contraction computes"),
     ],
 )

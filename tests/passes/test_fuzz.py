@@ -24,7 +24,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training, planned
-from popgraph.passes.tile_loops import chunking
+from popgraph.passes.tile_loops import chunking, sliding
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
     Network,
@@ -90,7 +90,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunking, "GRAIN", 32)
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
-    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 8192)
+    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 3072)
+    monkeypatch.setattr(sliding, "AGAIN", 2)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
 
@@ -201,9 +202,10 @@ def test_fuzz(place: Place) -> None:
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""
     place = place_of(mutant)
+    drawn = separable_convolutions(dtype="f64") if mutant.separable else place.networks()
 
     @settings(max_examples=3000, phases=[Phase.generate], report_multiple_bugs=False)
-    @given(place.networks())
+    @given(drawn)
     def keeps_meaning(network: Network) -> None:
         if mutant.needs <= {node.op for node in network.nodes}:
             check(place, network, mutant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
@@ -11,6 +12,7 @@ from xdsl.irdl import (
     IRDLOperation,
     base,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -37,18 +39,24 @@ class ChainOp(IRDLOperation):
     does not yield lives in local memory for one iteration, its halo with it, so it is only read at
     the same shared index, but anywhere else. The meaning is that of the contractions one after the
     other.
+
+    With `slide`, one loop of each of two contractions, an iteration takes turns: `rows` steps of
+    that loop of the second, and before them what these read that the first has not made yet.
+    Local memory then holds what one turn reads, and no more.
     """
 
     name = "tile.chain"
     inputs = var_operand_def(base(TensorType))
     along = prop_def(IntsAttr)
     step = prop_def(IntegerAttr)
+    slide = opt_prop_def(IntsAttr)
+    rows = opt_prop_def(IntegerAttr)
     body = region_def("single_block")
     output = result_def(TensorType)
     traits = traits_def(IsolatedFromAbove(), Pure())
     assembly_format = (
-        "`ins` `(` $inputs `:` type($inputs) `)` `along` $along `step` $step $body attr-dict "
-        "`->` type($output)"
+        "`ins` `(` $inputs `:` type($inputs) `)` `along` $along `step` $step "
+        "(`slide` $slide^ `rows` $rows)? $body attr-dict `->` type($output)"
     )
 
     def __init__(
@@ -58,10 +66,17 @@ class ChainOp(IRDLOperation):
         step: int,
         body: Block,
         type_: Attribute,
+        slide: Sequence[int] = (),
+        rows: int = 0,
     ) -> None:
         super().__init__(
             operands=[inputs],
-            properties={"along": IntsAttr.of(along), "step": IntegerAttr(step, i64)},
+            properties={
+                "along": IntsAttr.of(along),
+                "step": IntegerAttr(step, i64),
+                "slide": IntsAttr.of(slide) if rows else None,
+                "rows": IntegerAttr(rows, i64) if rows else None,
+            },
             regions=[Region(body)],
             result_types=[type_],
         )
@@ -77,6 +92,17 @@ class ChainOp(IRDLOperation):
         end = self.body.block.last_op
         assert isinstance(end, YieldOp)
         return tuple(end.values)
+
+    @property
+    def sliding(self) -> Sliding | None:
+        """How the second contraction goes along the first, if it takes turns."""
+        if self.slide is None or self.rows is None:
+            return None
+        first, second = self.chained
+        maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
+        if len(maps) != 1 or maps[0] is None:
+            return None
+        return Sliding.of(first, second, maps[0], self.slide.data, self.rows.value.data)
 
     def verify_(self) -> None:
         block = self.body.block
@@ -95,6 +121,18 @@ class ChainOp(IRDLOperation):
             raise VerifyException("the body yields what its last contraction computes")
         if self.yielded[0].type != self.output.type:
             raise VerifyException("the body yields the result")
+        self._check_turns()
+
+    def _check_turns(self) -> None:
+        if (self.slide is None) != (self.rows is None):
+            raise VerifyException("a chain that slides says by how many rows")
+        if self.slide is None:
+            return
+        slide, along = self.slide.data, self.along.data
+        if len(slide) != 2 or len(along) != 2 or slide[0] == along[0] or slide[1] == along[1]:
+            raise VerifyException("one contraction slides along another")
+        if self.sliding is None:
+            raise VerifyException("turns do not read one after the other")
 
     def _check(self, op: Operation, along: int, made: dict[SSAValue, int]) -> None:
         if not isinstance(op, ContractOp) or len(op.outputs) != 1:
@@ -107,6 +145,83 @@ class ChainOp(IRDLOperation):
         for value, map_ in readings(op):
             if value in made and not follows(map_, made[value], op.sizes, along):
                 raise VerifyException(f"{map_} reads what another iteration computes")
+
+
+@dataclass(frozen=True)
+class Sliding:
+    """
+    A loop of one contraction that goes along a loop of another, `rows` steps in a turn.
+
+    Step `y` reads what the other makes at `stride * y + low` and `span - 1` behind it.
+    """
+
+    loops: tuple[int, int]
+    extents: tuple[int, int]
+    """How many steps these loops have."""
+    rows: int
+    stride: int
+    low: int
+    span: int
+
+    @staticmethod
+    def of(
+        first: ContractOp, second: ContractOp, map_: AffineMap, loops: Sequence[int], rows: int
+    ) -> Sliding | None:
+        """That of two contractions, the second reading the first by this map; None if none."""
+        made, reader = loops
+        if not (0 <= made < first.parallel_rank and 0 <= reader < second.parallel_rank):
+            return None
+        users = [at for at, result in enumerate(map_.results) if reader in result.used_dims()]
+        form = linear(map_.results[made], second.sizes)
+        others = map_.results[made].used_dims() - {reader}
+        stride = form.stride(reader)
+        if users != [made] or stride is None or any(dim < second.parallel_rank for dim in others):
+            return None
+        low, high = form.bounds([1 if d == reader else n for d, n in enumerate(second.sizes)])
+        extents = first.sizes[made], second.sizes[reader]
+        found = Sliding((made, reader), extents, rows, stride, low, high - low + 1)
+        return found if found.is_even() else None
+
+    def is_even(self) -> bool:
+        """Whether all turns are alike, but that the last one may make less."""
+        return (
+            0 < self.rows < self.extents[1]
+            and self.extents[1] % self.rows == 0
+            and self.stride > 0
+            and self.low <= 0
+            and self.kept >= 0
+            and self.lead >= 0
+            and self.beyond < self.made
+        )
+
+    @property
+    def turns(self) -> int:
+        return self.extents[1] // self.rows
+
+    @property
+    def made(self) -> int:
+        """What a turn makes."""
+        return self.rows * self.stride
+
+    @property
+    def kept(self) -> int:
+        """What the next turn reads once more."""
+        return self.span - self.stride
+
+    @property
+    def lead(self) -> int:
+        """What has to be there before the first turn."""
+        return self.low + self.kept
+
+    @property
+    def held(self) -> int:
+        """What one turn reads."""
+        return self.made + self.kept
+
+    @property
+    def beyond(self) -> int:
+        """What the last turn reads behind the end."""
+        return max(0, self.turns * self.made + self.lead - self.extents[0])
 
 
 def follows(map_: AffineMap | None, place: int, sizes: Shape, along: int) -> bool:

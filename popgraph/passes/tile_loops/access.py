@@ -288,7 +288,7 @@ def clear_box(
 ) -> None:
     """Zeroes a box of the memory of a tensor."""
     nothing = writer.number(0, type_.element_type)
-    form = form if form.terms else Linear(0, {AffineExpr.dimension(0): 1})
+    form = form if form.terms else Linear(form.constant, {AffineExpr.dimension(0): 1})
     groups = group_loops(range(len(sizes)), sizes, [form])
     place = Place(writer, sizes)
     with ExitStack() as stack:

@@ -12,7 +12,7 @@ from xdsl.rewriter import Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
+from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.passes.tile_loops.access import (
     Group,
     Place,
@@ -25,7 +25,9 @@ from popgraph.passes.tile_loops.access import (
 from popgraph.passes.tile_loops.chunking import LANE_WORK, split
 from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.local_images import narrowed
 from popgraph.passes.tile_loops.panels import split_map, split_sizes
+from popgraph.passes.tile_loops.sliding import Rows, Turns, digits, parts_of
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
@@ -36,10 +38,11 @@ class ChainLoops:
 
     def __init__(self, op: tile.ChainOp) -> None:
         self.op = op
-        self.step = op.step.value.data
-        self.count = op.chained[0].sizes[op.along.data[0]] // self.step
+        self.step, self.sliding = op.step.value.data, op.sliding
+        self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
+        self.parts = parts_of(self.sliding, self.panels) if self.sliding else 1
         work = sum(prod(contraction.sizes) for contraction in op.chained) // LANE_WORK
-        self.cut = split([self.count], work)
+        self.cut = split([self.panels * self.parts], work)
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
@@ -51,17 +54,29 @@ class ChainLoops:
         clear_gaps(self.writer, op.yielded, memories[-1:])
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
-            value: narrowed(tensor(value), along, self.step)
+            value: self._local_type(value, along)
             for contraction, along in zip(op.chained, op.along.data, strict=True)
             for value in contraction.outputs
             if value not in self.memories
         }
         self.homes = {value: self._home(type_) for value, type_ in self.types.items()}
-        group = Group((0,), self.count)
-        self.place = Place(self.writer, (self.count,))
+        group = Group((0,), self.panels * self.parts)
+        place = Place(self.writer, (group.extent,))
         (part,) = spans(self.writer, [group], self.cut, chunk)
-        run(self.place, [Run(group, part)], self._iteration)
+
+        def iteration(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            self._iteration(place.where[0])
+            return carried
+
+        run(place, [Run(group, part)], iteration)
         return kernel
+
+    def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
+        """The image of some channels; of the rows of one turn, where there are turns."""
+        type_ = narrowed(tensor(value), along, self.step)
+        if self.sliding is None:
+            return type_
+        return narrowed(type_, self.sliding.loops[0], self.sliding.held, halo=False)
 
     def _home(self, type_: TensorType[Attribute]) -> SSAValue:
         """Local memory for what is computed in between: its halo is cleared once, and stays so."""
@@ -70,24 +85,47 @@ class ChainLoops:
             clear_box(self.writer, type_, memory, start, sizes)
         return memory
 
-    def _iteration(self, _: int, carried: list[SSAValue]) -> list[SSAValue]:
+    def _iteration(self, number: Index) -> None:
         for memory in self.homes.values():
             self.writer.written_here(memory)
-        for contraction, along in zip(self.op.chained, self.op.along.data, strict=True):
-            self._write(contraction, along)
-        return carried
+        if self.sliding is None:
+            self.panel = number
+            for contraction in self.op.chained:
+                self.write(contraction)
+            return
+        self.panel, part = digits(self.writer, number, self.parts)
+        first, second = self.op.chained
+        (between,) = first.outputs
+        assert second.schedule is not None
+        Turns(
+            self.writer,
+            self.sliding,
+            self.parts,
+            self.homes[between],
+            self.types[between],
+            second.schedule.width.data,
+            lambda rows: self.write(first, rows),
+            lambda rows: self.write(second, rows),
+        ).write(part)
 
-    def _write(self, op: tile.ContractOp, along: int) -> None:
-        """The loops of one contraction for the channels of this iteration."""
+    def write(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
+        """The loops of one contraction for the channels of this iteration, or for some rows."""
         assert op.schedule is not None, "contractions in a chain have schedules"
-        places = [self._begin(op, along, value, map_) for value, map_ in operands_and_results(op)]
+        along = self.op.along.data[self.op.chained.index(op)]
+        begin = [
+            self._begin(value, map_, op.sizes, along, rows)
+            for value, map_ in operands_and_results(op)
+        ]
         part = op.clone()
         part.operands = Block(arg_types=self._types(op.operands)).args
-        window = (*op.sizes[:along], self.step, *op.sizes[along + 1 :])
+        window = list(op.sizes)
+        window[along] = self.step
+        if rows is not None:
+            window[rows.loop] = rows.size
         part.properties["domain"] = IntsAttr.of(window)
         (type_,) = self._types(op.outputs)
         Rewriter.replace_value_with_new_type(part.outputs[0], type_)
-        ContractLoops(part, op.schedule).write(self.writer, places)
+        ContractLoops(part, op.schedule).write(self.writer, begin)
         part.erase()
 
     def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:
@@ -95,14 +133,19 @@ class ChainLoops:
         return [self.types.get(value, tensor(value)) for value in values]
 
     def _begin(
-        self, op: tile.ContractOp, along: int, value: SSAValue, map_: AffineMap
+        self, value: SSAValue, map_: AffineMap, sizes: Shape, along: int, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
         """Which memory a value is in, and how far on the part of this iteration begins."""
         if value in self.homes:
-            return self.homes[value], Index()
-        stride = apart(value, map_, op.sizes, along, self.step)
+            return self.homes[value], Index(rows.local if rows else 0)
+        stride = apart(value, map_, sizes, along, self.step)
         assert stride is not None, "iterations are not evenly apart"
-        return self.memories[value], self.place.where[0].scaled(stride)
+        start = self.panel.scaled(stride)
+        if rows is not None:
+            between = offset(tensor(value), map_, sizes).stride(rows.loop)
+            assert between is not None, "rows are not evenly apart"
+            start = start + rows.first.scaled(between)
+        return self.memories[value], start
 
 
 def apart(value: SSAValue, map_: AffineMap, sizes: Shape, along: int, step: int) -> int | None:
@@ -116,16 +159,3 @@ def operands_and_results(op: tile.ContractOp) -> list[tuple[SSAValue, AffineMap]
     identity = AffineMap.identity(op.parallel_rank)
     maps = [*op.input_maps, *(map_.data for map_ in op.extra_maps), identity]
     return list(zip([op.lhs, op.rhs, *op.extras, *op.outputs], maps, strict=True))
-
-
-def narrowed(type_: TensorType[Attribute], along: int, size: int) -> TensorType[Attribute]:
-    """A dense tensor or one with a halo, with so many indices `along` one of its dimensions."""
-    shape, layout = list(type_.get_shape()), layout_of(type_)
-    cut = shape[along] - size
-    shape[along] = size
-    if layout is None:
-        return TensorType(type_.element_type, shape)
-    physical = list(layout.physical.data)
-    physical[along] -= cut
-    new = LayoutAttr.of(layout.map.data, physical)
-    return TensorType(type_.element_type, shape, new)
