@@ -169,13 +169,14 @@ def build(
         return _build(module, compilation, options or Options(), backend, threads)
 
 
-def for_this_machine(options: Options) -> Options:
+def for_this_machine(options: Options, threads: int = 1) -> Options:
     """With what passes are to know of the machine that this process runs on."""
     target = host_target()
     return replace(
         options,
         vector_bytes=target.vector_bytes,
         registers=target.registers,
+        threads=threads,
         measured=measured() if options.measured is None else options.measured,
     )
 
@@ -186,7 +187,7 @@ def _build(
     if backend == "reference":
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
-    options = for_this_machine(options)
+    options = for_this_machine(options, threads)
     key = program_key(module, [made for _, made in planned(options)])
     found = None if key is None else build_again(key, compilation.weights, threads)
     if found is not None:
@@ -283,5 +284,5 @@ def compile(
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
     made = runner(module, compilation, chosen, backend, threads)
-    remember(model, options, made.static, compilation.weights.files)
+    remember(model, options, threads, made.static, compilation.weights.files)
     return made

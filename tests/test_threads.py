@@ -57,7 +57,7 @@ def path(tmp_path: Path, kind: str) -> Path:
 def test_there_is_work_to_share(path: Path) -> None:
     """Else the other tests could not fail."""
     module, compilation = compiler.load(path)
-    compiler.lower(module, compilation)
+    compiler.lower(module, compilation, Options(threads=2))
     chunks = [op.chunks.value.data for op in module.walk() if isinstance(op, CallOp)]
     assert sum(count > 1 for count in chunks) >= 4
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
+from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
 from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    threads: Threads = 1,
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,
     repeats: Annotated[int, typer.Option(min=1, help="How many rounds at least.")] = 10,
     accuracy: Annotated[
@@ -140,7 +140,7 @@ class Bench:
         from popgraph.support import dtypes
 
         self._name, self._threads = name, threads
-        self._options = compiler.for_this_machine(options or Options())
+        self._options = compiler.for_this_machine(options or Options(), threads)
         self._module, self._compilation = module, compilation
         self._proto: Any = None
         self._run: Callable[[Mapping[str, Array]], dict[str, Array]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options_here
+from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options_here
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -28,6 +28,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    threads: Threads = 1,
 ) -> None:
     """
     Write a model as C sources and data, to be built into another program.
@@ -45,7 +46,7 @@ def command(
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)
-    compiler.lower(module, compilation, options_here(winograd, schedule, tuned))
+    compiler.lower(module, compilation, options_here(winograd, schedule, tuned, threads))
     output.mkdir(parents=True, exist_ok=True)
     for name, text in c_files(module).items():
         (output / name).write_text(text, "utf-8")

@@ -40,6 +40,8 @@ ScheduleFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
 ]
+Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
+
 Tuned = Annotated[
     Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
 ]
@@ -61,6 +63,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    threads: Threads = 1,
 ) -> None:
     """
     Print a model as IR of any level, or as C.
@@ -87,7 +90,7 @@ def command(
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )
-        made = options_here(winograd, schedule, tuned)
+        made = options_here(winograd, schedule, tuned, threads)
         compiler.lower(module, compilation, made, level=level, until=stop_after, observer=observer)
     if at == Level.C and not stop_after:
         typer.echo("\n".join(c_files(module).values()))
@@ -122,9 +125,12 @@ def options(
 
 
 def options_here(
-    winograd: Switch = Switch.ON, schedule: Path | None = None, tuned: Switch = Switch.ON
+    winograd: Switch = Switch.ON,
+    schedule: Path | None = None,
+    tuned: Switch = Switch.ON,
+    threads: int = 1,
 ) -> Options:
     """The same, and what passes must know of this machine."""
     from popgraph.compiler import for_this_machine
 
-    return for_this_machine(options(winograd, schedule, tuned))
+    return for_this_machine(options(winograd, schedule, tuned), threads)

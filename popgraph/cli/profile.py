@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
+from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -67,7 +67,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    threads: Threads = 1,
     rounds: Annotated[int, typer.Option(min=1, help="How often it runs; minima count.")] = ROUNDS,
     rows: Annotated[int, typer.Option(min=1, help="How many calls the table shows.")] = 20,
     json_file: Annotated[
@@ -124,7 +124,7 @@ def report(
     from popgraph.cli.timing import made_up
     from popgraph.passes.pipeline import Options
 
-    wanted = compiler.for_this_machine(options or Options())
+    wanted = compiler.for_this_machine(options or Options(), threads)
     compiler.lower(module, compilation, wanted)
     measured = Profile(module, compilation.weights, threads)
     measured.measure(made_up(measured.executable.inputs), rounds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Tuned, Winograd, options
+from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
 from popgraph.support.errors import RunError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def command(
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    threads: Threads = 1,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.print import Threads
 from popgraph.cli.run import Backend
 from popgraph.support.errors import ModelError, RunError
 
@@ -47,7 +48,7 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    threads: Threads = 1,
 ) -> None:
     """
     Train a model on arrays.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Switch, Winograd
+from popgraph.cli.print import Switch, Threads, Winograd
 
 if TYPE_CHECKING:
     from popgraph.cli.tuning import Tuning
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 10.0,
-    threads: Annotated[int, typer.Option(min=1, help="How many threads compute.")] = 1,
+    threads: Threads = 1,
     few: Annotated[int, typer.Option(min=2, help="How many ways are tried of each.")] = 6,
     output: Annotated[
         Path | None,
@@ -51,7 +51,7 @@ def command(
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)
-    options = for_this_machine(Options(winograd=winograd == Switch.ON, measured=()))
+    options = for_this_machine(Options(winograd=winograd == Switch.ON, measured=()), threads)
     tuning = Tuning(module, compilation, options, threads, few)
     tuning.measure(seconds)
     tuning.decide(seconds / 2)

@@ -14,9 +14,9 @@ from popgraph.dialects.program import GraphOp
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.passes import sharing_costs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.fuse_elementwise import view_looked_through
-from popgraph.passes.tile_loops import chunking
 from popgraph.passes.tile_loops.access import element_bytes, tensor
 from popgraph.support.shapes import Shape, prod
 
@@ -135,7 +135,7 @@ class Group:
     def _has_many_rows(self) -> bool:
         row = max(prod(op.sizes[self.shared :]) for op in self.members)
         rows = prod(self.rows)
-        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= chunking.GRAIN)
+        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= sharing_costs.GRAIN)
 
     def _local_bytes(self) -> int:
         results = set(self.results)

@@ -32,6 +32,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.outline_kernels import OutlineKernels
 from popgraph.passes.plan_memory import PlanMemory
 from popgraph.passes.schedule_contractions import ScheduleContractions
+from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
 from popgraph.passes.use_winograd import UseWinograd
 from popgraph.support.errors import PassError
@@ -61,6 +62,8 @@ class Options:
     """Inner tensors, inputs or weights that are to be outputs as well."""
     vector_bytes: int = 64
     registers: int = 32
+    threads: int = 1
+    """So many are to share the work; the program runs on any number, and gives the same bits."""
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
@@ -127,7 +130,7 @@ def contraction_options(options: Options) -> tuple[int, int, tuple[str, ...], tu
 
 def use_winograd(options: Options) -> Pass | None:
     if options.winograd:
-        return UseWinograd(*contraction_options(options))
+        return UseWinograd(*contraction_options(options), options.threads)
     for text in options.schedules:
         if Decision.of(text).way.size:
             raise PassError("a schedule asks for Winograd's transforms, which are off", text)
@@ -136,6 +139,10 @@ def use_winograd(options: Options) -> Pass | None:
 
 def schedule_contractions(options: Options) -> Pass:
     return ScheduleContractions(*contraction_options(options))
+
+
+def share_loops(options: Options) -> Pass:
+    return ShareLoops(options.threads, options.vector_bytes)
 
 
 def tile_loops(options: Options) -> Pass:
@@ -148,6 +155,7 @@ MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
     AddOptimizer: add_optimizer,
     UseWinograd: use_winograd,
     ScheduleContractions: schedule_contractions,
+    ShareLoops: share_loops,
     TileLoops: tile_loops,
 }
 """How passes that depend on options are made from them; the others take none."""
@@ -186,6 +194,12 @@ PIPELINE: tuple[Step, ...] = (
     Step("tile", FuseChannels, "panels of channels are what schedules decide", optional=True),
     Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
     Step("tile", MoveUpdates, "when nothing is taken apart or joined any more", optional=True),
+    Step(
+        "tile",
+        ShareLoops,
+        "when all kernels are decided: each is to find what it reads near",
+        optional=True,
+    ),
     Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),
     Step("tile", OutlineKernels, "before memory makes every call of a kernel different"),
     Step("tile", PlanMemory, "last: it needs to know everything that is alive"),

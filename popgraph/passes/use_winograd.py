@@ -24,6 +24,7 @@ from popgraph.passes.convolutions import Convolution, convolution, weight_gradie
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants
+from popgraph.passes.sharing_costs import APART, FAR
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
 from popgraph.passes.winograd_gradients import GradientChoice, gradient_choices
@@ -81,7 +82,8 @@ class UseWinograd(Pass):
     of such a convolution's images is such a convolution; that of its weights has the same
     transforms, turned, and sums over tiles. `vector_bytes` is the size of a vector
     register, `registers` how many there are. `schedules` are the user's decisions, `measured`
-    those that were found by measuring (see `Decisions`).
+    those that were found by measuring (see `Decisions`). How many tiles a block has depends on how
+    many `threads` are to share them, what is computed does not.
     """
 
     name = "use-winograd"
@@ -90,6 +92,7 @@ class UseWinograd(Pass):
     registers: int = 32
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+    threads: int = 1
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
@@ -120,7 +123,12 @@ class UseWinograd(Pass):
             ways = [str(choice.way) for choice in found] or ["estimate"]
             asked.refuse(op, "the convolution cannot be computed like this", ways)
         best = found[0] if found else None
-        return best if best and best.cycles * GAIN <= best.direct else None
+        if best is None or best.cycles * GAIN > best.direct:
+            return None
+        if self.threads < 2 or not isinstance(best, Choice):
+            return best
+        same = [one for one in found if isinstance(one, Choice) and one.size == best.size]
+        return min(same, key=lambda one: one.slowest(self.threads))
 
     def choices(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
@@ -148,7 +156,8 @@ class UseWinograd(Pass):
                 continue
             for blocks in {-(-total // (rounds * rows)) for rounds in range(1, 5)}:
                 tiles = -(-total // blocks)
-                choice = Choice(found, size, tiles, blocks < SHARED, vectors, rows, width)
+                few = blocks < (SHARED if self.threads < 2 else self.threads)
+                choice = Choice(found, size, tiles, few, vectors, rows, width)
                 if choice.scratch <= SCRATCH:
                     yield choice
                 elif blocks < FEW:
@@ -214,20 +223,48 @@ class Choice:
 
     @property
     def cycles(self) -> float:
+        """On one thread."""
+        blocks = -(-self.found.tiles(self.size) // self.tiles)
+        cycles = self._work + self._fetches(blocks)
+        if self.at_once:
+            cycles += 2 * max(0, self._transformed_bytes - SECOND) / FAR_FILL
+        if not self.found.fixed:
+            taps, channels = (self.size + 2) ** 2, self.found.channels
+            cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
+        return cycles
+
+    def slowest(self, threads: int) -> float:
+        """
+        Of so many threads that share blocks of tiles, or panels of weights where tiles stand ready.
+
+        Whoever has some tiles needs all weights; whoever has some panels needs all tiles, and
+        writes short pieces of results all over the image.
+        """
+        blocks = -(-self.found.tiles(self.size) // self.tiles)
+        if not self.at_once:
+            own = -(-blocks // threads)
+            return self._work * own / blocks + self._fetches(own)
+        chunks = blocks * (self._lanes // (self.vectors * self.width) or 1)
+        results = prod(self.found.op.sizes[:4]) * lane_bytes(self.found.kind)
+        afar = self._transformed_bytes / FAR + results / threads / APART
+        return self._work * -(-chunks // threads) / chunks + self._fetches(blocks) / threads + afar
+
+    @property
+    def _transformed_bytes(self) -> int:
+        taps = (self.size + 2) ** 2
+        total = self.found.tiles(self.size)
+        return taps * total * self.found.channels * lane_bytes(self.found.kind)
+
+    @property
+    def _work(self) -> float:
+        """Cycles of transforms and products."""
         taps = (self.size + 2) ** 2
         total, channels = self.found.tiles(self.size), self.found.channels
         work = taps * total * channels * self._lanes / (2 * self.width * BUSY)
         short = max(1.0, 8 / (min(self.rows, self.tiles) * self.vectors))
         coming = INPUT_CYCLES[self.size] * -(-channels // self.width)
         going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
-        blocks = -(-total // self.tiles)
-        cycles = work * short + total * (coming + going) + self._fetches(blocks)
-        if self.at_once:
-            size = taps * total * channels * lane_bytes(self.found.kind)
-            cycles += 2 * max(0, size - SECOND) / FAR_FILL
-        if not self.found.fixed:
-            cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
-        return cycles
+        return work * short + total * (coming + going)
 
     # The new operations
 

@@ -332,6 +332,17 @@ def unturned(original: Any) -> Any:
     return lambda op, order: op
 
 
+def without_last_part(original: Any) -> Any:
+    def parts(*args: Any) -> Any:
+        return tuple(replace(part, count=max(2, part.count - 1)) for part in original(*args))
+
+    return parts
+
+
+def first_half(original: Any) -> Any:
+    return lambda writer, memory, extent, chunks: original(writer, memory, extent // 2, chunks)
+
+
 def half_as_many(original: Any) -> Any:
     return lambda op: max(1, original(op) // 2)
 
@@ -665,6 +676,18 @@ MUTANTS: tuple[Mutant, ...] = (
         "the loops of a product stay in the order of its result",
         f"{PASSES}.fuse_attention:_in_order",
         unturned,
+    ),
+    Mutant(
+        "share-loops",
+        "nobody has the last part of a loop",
+        f"{PASSES}.share_loops:best_parts",
+        without_last_part,
+    ),
+    Mutant(
+        "tile-loops",
+        "chunks zero the first part of a halo only",
+        f"{PASSES}.tile_loops.gaps:_part_of",
+        first_half,
     ),
     Mutant(
         "fuse-channels",

@@ -14,7 +14,7 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of
-from popgraph.passes.tile_loops import chunking
+from tests.passes.sharing import share_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
 RANDOM = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def copies(module: ModuleOp) -> Iterator[tile.AssembleOp]:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_values(made: bytes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled, with work shared between threads, as NumPy computes it."""
-    monkeypatch.setattr(chunking, "GRAIN", 256)
+    share_all(monkeypatch, 256)
     x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
     expected = popgraph.compile(made, backend="reference")(x=x)["y"]
     run = popgraph.compile(made, threads=threads)

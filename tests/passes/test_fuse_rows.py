@@ -27,8 +27,10 @@ from popgraph.passes.fuse_elementwise import FuseElementwise
 from popgraph.passes.fuse_epilogue import FuseEpilogue
 from popgraph.passes.fuse_rows import FuseRows
 from popgraph.passes.graphcore_to_tile import GraphcoreToTile
-from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.passes.share_loops import ShareLoops
+from popgraph.passes.tile_loops import TileLoops
 from popgraph.support.shapes import prod
+from tests.passes.sharing import THREADS, share_all
 
 Build = Callable[[SSAValue], Operand]
 
@@ -176,7 +178,8 @@ def test_loops(
     step = min(step, sizes[-1])
     nest.properties["step"] = IntegerAttr(step, i64)
     check_ir(module)
-    monkeypatch.setattr(chunking, "GRAIN", 64 if threads else 10**9)
+    share_all(monkeypatch, 64 if threads else 10**9)
+    ShareLoops(THREADS, 32).run(Compilation(), module)
     TileLoops(32).run(Compilation(), module)
     check_ir(module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))

@@ -24,7 +24,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training, planned
-from popgraph.passes.tile_loops import chunking, sliding
+from popgraph.passes.tile_loops import sliding
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
     Network,
@@ -38,6 +38,7 @@ from popgraph.testing import (
 )
 from tests.passes.claims import assert_all_typed, assert_gradients, assert_trains, forget_types
 from tests.passes.mutants import MUTANTS, Mutant
+from tests.passes.sharing import THREADS, share_all
 
 TOLERANCE = 1e-8
 """For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
@@ -73,7 +74,14 @@ TRAINED = {
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
 
-TRUSTED = {"assign-halos", "fuse-attention", "fuse-channels", "schedule-contractions", "tile-loops"}
+TRUSTED = {
+    "assign-halos",
+    "fuse-attention",
+    "fuse-channels",
+    "schedule-contractions",
+    "share-loops",
+    "tile-loops",
+}
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
 
@@ -87,7 +95,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(use_winograd, "GAIN", 0)
     monkeypatch.setattr(use_winograd, "SHARED", 3)
     monkeypatch.setattr(use_winograd, "PIXELS", 2)
-    monkeypatch.setattr(chunking, "GRAIN", 32)
+    share_all(monkeypatch, 32)
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 3072)
@@ -128,7 +136,10 @@ class Place:
 def options(training: bool) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
     return Options(
-        training=Training(LOSS, RULE) if training else None, vector_bytes=32, registers=16
+        training=Training(LOSS, RULE) if training else None,
+        vector_bytes=32,
+        registers=16,
+        threads=THREADS,
     )
 
 

@@ -20,8 +20,10 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.reduction_order import orders
 from popgraph.passes.schedule_contractions import ScheduleContractions
-from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.passes.share_loops import ShareLoops
+from popgraph.passes.tile_loops import TileLoops
 from popgraph.testing.structured import ContractSpec, channelwise, contracts
+from tests.passes.sharing import THREADS, share_all
 
 kinds = st.sampled_from(["f32", "f64"])
 floats = contracts(kinds)
@@ -36,6 +38,7 @@ def check_kernels(before: ModuleOp, scheduled: ModuleOp, vector_bytes: int) -> N
     check_ir(scheduled)
     assert_same_meaning(before, scheduled, WeightStore(), tolerance=1e-6, steps=1)
     after = scheduled.clone()
+    ShareLoops(THREADS, vector_bytes).run(Compilation(), after)
     TileLoops(vector_bytes).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
@@ -91,7 +94,7 @@ def check_any(
         fields |= {"inside": 1, "window": data.draw(st.integers(1, 3))}
     scheduling._apply(op, replace(choice, schedule=ScheduleAttr.of(**fields)), {})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunking, "GRAIN", grain)
+        share_all(patch, grain)
         check_kernels(before, module, vector_bytes)
 
 

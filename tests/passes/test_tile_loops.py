@@ -22,7 +22,9 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.tile_loops import TileLoops, ahead, chunking, copies, sums
+from popgraph.passes.share_loops import ShareLoops
+from popgraph.passes.sharing_costs import best_parts
+from popgraph.passes.tile_loops import TileLoops, ahead, copies, sums
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -37,13 +39,14 @@ from popgraph.testing.structured import (
     reduces,
     scatters,
 )
+from tests.passes.sharing import THREADS, share_all
 
 
 @contextmanager
 def settings(grain: int, terms: int) -> Iterator[None]:
     """Chunks for threads and chunks of sums also for the small tensors of tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunking, "GRAIN", grain)
+        share_all(patch, grain)
         patch.setattr(sums, "TERMS", terms)
         yield
 
@@ -52,6 +55,7 @@ def check(spec: Spec, vector_bytes: int, tolerance: float) -> KernelOp:
     before = spec.module()
     check_ir(before)
     after = before.clone()
+    ShareLoops(THREADS, vector_bytes).run(Compilation(), after)
     TileLoops(vector_bytes).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=tolerance, steps=1)
@@ -224,6 +228,7 @@ def test_chunks_of_packs_take_whole_neighbours(
     extent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
-    monkeypatch.setattr(chunking, "GRAIN", 8)
-    cut = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
-    assert cut is None or cut.size % (copies.NEIGHBOURS * 4) == 0
+    share_all(monkeypatch, 8)
+    what = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
+    for part in best_parts(what, {}, THREADS):
+        assert part.size % (copies.NEIGHBOURS * 4) == 0

@@ -26,9 +26,11 @@ from popgraph.dialects.tile.winograd import transforms
 from popgraph.passes.base import Compilation
 from popgraph.passes.decisions import contraction_text
 from popgraph.passes.pipeline import Options
-from popgraph.passes.tile_loops import TileLoops, chunking
+from popgraph.passes.share_loops import ShareLoops
+from popgraph.passes.tile_loops import TileLoops
 from popgraph.passes.use_winograd import UseWinograd
 from popgraph.testing.structured import finish, graph_of
+from tests.passes.sharing import THREADS, share_all
 
 VECTORS, WIDTH = 2, 4
 
@@ -141,7 +143,8 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
     check_ir(module)
     loops = module.clone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunking, "GRAIN", grain)
+        share_all(patch, grain)
+        ShareLoops(THREADS, 8 * WIDTH).run(Compilation(), loops)
         TileLoops(8 * WIDTH).run(Compilation(), loops)
     check_ir(loops)
     rng = np.random.default_rng(0)
@@ -184,7 +187,8 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     check_ir(module)
     loops = module.clone()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunking, "GRAIN", grain)
+        share_all(patch, grain)
+        ShareLoops(THREADS, 8 * WIDTH).run(compilation, loops)
         TileLoops(8 * WIDTH).run(compilation, loops)
     check_ir(loops)
     rng = np.random.default_rng(0)

@@ -153,18 +153,27 @@ typedef c128 c128_memory;
 typedef void (*popgraph_kernel)(i64 chunk, void *const *memory);
 
 /*
- * The pool. `ticket` says it all in one word: epoch (32 bits), number of chunks (16), next chunk
- * (16). Whoever moves `next` on by compare-and-swap owns that chunk, so a claim can never reach
- * into another epoch. The caller claims chunks, too, and waits until all chunks are done, never
- * for a thread: one that sleeps through a kernel costs nothing.
+ * The pool. Every thread has a range of chunks of its own, always the same part of them: what it
+ * wrote in one kernel is then in its own cache for the next. A range is one word: epoch (32 bits),
+ * end (16), next (16). Its owner takes chunks from the front, and those who have none left from
+ * the back, by compare-and-swap, so a claim can never reach into another epoch. The caller has a
+ * range, too, and waits until all chunks are done, never for a thread: one that sleeps through a
+ * kernel costs nothing.
  */
+typedef struct {
+    _Alignas(64) _Atomic u64 word;
+} popgraph_range;
+
+enum { POPGRAPH_RANGES = 64 };
+
 static struct {
-    _Atomic u64 ticket;
-    _Atomic i64 done;
+    popgraph_range ranges[POPGRAPH_RANGES];
+    _Alignas(64) _Atomic u64 epoch;
+    _Atomic i64 helpers;
     popgraph_kernel kernel;
     void *const *memory;
     i64 first;
-    _Atomic i64 helpers;
+    _Alignas(64) _Atomic i64 done;
     _Atomic i64 sleepers;
     i64 workers;
     bool fork_handled;
@@ -187,35 +196,49 @@ static inline void popgraph_pause(void) {
 #endif
 }
 
-static inline bool popgraph_work_left(u64 ticket) {
-    return (ticket & 0xffff) < (ticket >> 16 & 0xffff);
-}
-
-static void popgraph_claim_chunks(void) {
-    u64 ticket = atomic_load(&pool.ticket);
-    while (popgraph_work_left(ticket)) {
-        if (!atomic_compare_exchange_weak(&pool.ticket, &ticket, ticket + 1)) continue;
-        pool.kernel(pool.first + (i64)(ticket & 0xffff), pool.memory);
-        atomic_fetch_add(&pool.done, 1);
-        ticket = atomic_load(&pool.ticket);
+/* Runs chunks of one range until there are none, from its front or from its back; how many. */
+static i64 popgraph_claim_chunks(i64 range, bool own) {
+    _Atomic u64 *word = &pool.ranges[range].word;
+    u64 seen = atomic_load(word);
+    i64 taken = 0;
+    for (;;) {
+        const u64 next = seen & 0xffff, end = seen >> 16 & 0xffff;
+        if (next >= end) return taken;
+        if (!atomic_compare_exchange_weak(word, &seen, own ? seen + 1 : seen - 0x10000)) continue;
+        pool.kernel(pool.first + (i64)(own ? next : end - 1), pool.memory);
+        taken++;
+        seen = atomic_load(word);
     }
 }
 
+/* What there is to do for the thread of this range: its own chunks, then those of the others. */
+static void popgraph_take_part(i64 range) {
+    const i64 ranges = atomic_load(&pool.helpers) + 1;
+    i64 taken = popgraph_claim_chunks(range, true);
+    for (i64 step = 1; step < ranges; step++)
+        taken += popgraph_claim_chunks((range + step) % ranges, false);
+    if (taken) atomic_fetch_add(&pool.done, taken);
+}
+
+/* Whether a kernel has come that the thread of this range has not seen, and may help with. */
+static inline bool popgraph_is_wanted(i64 range, u64 epoch) {
+    return atomic_load(&pool.epoch) != epoch && range <= atomic_load(&pool.helpers);
+}
+
 static void *popgraph_worker(void *number) {
-    int spins = 0;
-    for (;;) {
-        if ((i64)(intptr_t)number < atomic_load(&pool.helpers)
-            && popgraph_work_left(atomic_load(&pool.ticket))) {
-            popgraph_claim_chunks();
+    const i64 range = (i64)(intptr_t)number;
+    u64 epoch = 0;
+    for (int spins = 0;;) {
+        if (popgraph_is_wanted(range, epoch)) {
+            epoch = atomic_load(&pool.epoch);
+            popgraph_take_part(range);
             spins = 0;
         } else if (++spins < POPGRAPH_SPINS) {
             popgraph_pause();
         } else {
             pthread_mutex_lock(&pool.sleep);
             atomic_fetch_add(&pool.sleepers, 1);
-            while (!((i64)(intptr_t)number < atomic_load(&pool.helpers)
-                     && popgraph_work_left(atomic_load(&pool.ticket))))
-                pthread_cond_wait(&pool.wake, &pool.sleep);
+            while (!popgraph_is_wanted(range, epoch)) pthread_cond_wait(&pool.wake, &pool.sleep);
             atomic_fetch_sub(&pool.sleepers, 1);
             pthread_mutex_unlock(&pool.sleep);
             spins = 0;
@@ -226,7 +249,7 @@ static void *popgraph_worker(void *number) {
 
 /* A forked child has no workers: it starts its own when it needs them. */
 static void popgraph_forget_workers(void) {
-    atomic_store(&pool.ticket, 0);
+    for (i64 range = 0; range < POPGRAPH_RANGES; range++) atomic_store(&pool.ranges[range].word, 0);
     atomic_store(&pool.done, 0);
     atomic_store(&pool.helpers, 0);
     atomic_store(&pool.sleepers, 0);
@@ -247,7 +270,8 @@ static void popgraph_start_workers(i64 wanted) {
     pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
     while (pool.workers < wanted) {
         pthread_t thread;
-        if (pthread_create(&thread, &stack, popgraph_worker, (void *)(intptr_t)pool.workers)) break;
+        void *range = (void *)(intptr_t)(pool.workers + 1);
+        if (pthread_create(&thread, &stack, popgraph_worker, range)) break;
         pthread_detach(thread);
         pool.workers++;
     }
@@ -255,17 +279,21 @@ static void popgraph_start_workers(i64 wanted) {
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 
-static void popgraph_share_batch(i64 first, i64 chunks) {
+static void popgraph_share_batch(i64 threads, i64 first, i64 chunks) {
+    const u64 epoch = atomic_load(&pool.epoch) + 1;
     pool.first = first;
     atomic_store(&pool.done, 0);
-    u64 epoch = (atomic_load(&pool.ticket) >> 32) + 1;
-    atomic_store(&pool.ticket, epoch << 32 | (u64)chunks << 16);
+    for (i64 range = 0; range < threads; range++) {
+        const u64 next = (u64)(range * chunks / threads), end = (u64)((range + 1) * chunks / threads);
+        atomic_store(&pool.ranges[range].word, epoch << 32 | end << 16 | next);
+    }
+    atomic_store(&pool.epoch, epoch);
     if (atomic_load(&pool.sleepers) > 0) {
         pthread_mutex_lock(&pool.sleep);
         pthread_cond_broadcast(&pool.wake);
         pthread_mutex_unlock(&pool.sleep);
     }
-    popgraph_claim_chunks();
+    popgraph_take_part(0);
     for (int spins = 0; atomic_load(&pool.done) < chunks;) {
         popgraph_pause();
         if (++spins >= POPGRAPH_SPINS) sched_yield();
@@ -278,12 +306,15 @@ static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void
         for (i64 chunk = 0; chunk < chunks; chunk++) kernel(chunk, memory);
         return;
     }
+    if (threads > POPGRAPH_RANGES) threads = POPGRAPH_RANGES;
     if (pool.workers < threads - 1) popgraph_start_workers(threads - 1);
     pool.kernel = kernel;
     pool.memory = memory;
     atomic_store(&pool.helpers, threads - 1);
-    for (i64 first = 0; first < chunks; first += POPGRAPH_BATCH)
-        popgraph_share_batch(first, chunks - first < POPGRAPH_BATCH ? chunks - first : POPGRAPH_BATCH);
+    for (i64 first = 0; first < chunks; first += POPGRAPH_BATCH) {
+        const i64 left = chunks - first;
+        popgraph_share_batch(threads, first, left < POPGRAPH_BATCH ? left : POPGRAPH_BATCH);
+    }
     pthread_mutex_unlock(&pool.busy);
 }
 

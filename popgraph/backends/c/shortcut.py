@@ -32,7 +32,7 @@ def recall(model: object, options: object, threads: int) -> CExecutable | None:
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
         path = Path(model).resolve()
-        key = _key(path, state_of(path), options)
+        key = _key(path, state_of(path), options, threads)
         for cache in readable_caches() if key else ():
             file = _file(cache, key)
             if file.exists():
@@ -50,14 +50,16 @@ def _follow(found: dict[str, object], threads: int) -> CExecutable | None:
     return build_again(ProgramKey(program), WeightStore(), threads)
 
 
-def remember(model: object, options: object, program: object, files: Mapping[Path, State]) -> None:
+def remember(
+    model: object, options: object, threads: int, program: object, files: Mapping[Path, State]
+) -> None:
     """Keeps the way from a model's file to its program; `files` are all that were read."""
     if not isinstance(program, CExecutable) or program.key is None or not files:
         return
     if not isinstance(model, str | Path) or not all(map(is_settled, files.values())):
         return
     path = Path(model).resolve()
-    key = _key(path, files[path], options) if path in files else ""
+    key = _key(path, files[path], options, threads) if path in files else ""
     first, *others = readable_caches()
     if not key or others:
         return  # this is not to be kept, or the cache is read-only
@@ -68,7 +70,7 @@ def remember(model: object, options: object, program: object, files: Mapping[Pat
         trim(first / "shortcuts", LIMIT)
 
 
-def _key(path: Path, state: State, options: object) -> str:
+def _key(path: Path, state: State, options: object, threads: int) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
     described, made_of = repr(options), program_key.sources()
     if is_watched() or made_of is None or " at 0x" in described or not _own_passes():
@@ -76,7 +78,7 @@ def _key(path: Path, state: State, options: object) -> str:
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
-    facts = (str(path), state, host_target(), measured_text(), environment)
+    facts = (str(path), state, threads, host_target(), measured_text(), environment)
     return digest(MAGIC, made_of, machine(), described, repr(facts))
 
 

@@ -6,6 +6,7 @@ from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.chain import ChainOp
+from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
 from popgraph.dialects.tile.nest import Nested, NestOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
@@ -58,7 +59,7 @@ TILE = Dialect(
         WinogradOp,
         YieldOp,
     ],
-    [LayoutAttr, ScheduleAttr],
+    [CutAttr, LayoutAttr, ScheduleAttr],
 )
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "IndexOp",
     "KernelOp",
     "LaunchOp",
+    "CutAttr",
     "LayoutAttr",
     "MapOp",
     "NestOp",

@@ -16,7 +16,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_join
 from popgraph.passes.outline_kernels import Functions, put_in_place_of
 from popgraph.passes.structures import Structures
-from popgraph.passes.tile_loops.assemble import assemble_kernel
+from popgraph.passes.tile_loops.assemble import assemble_kernel, assemble_shareable
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.chain import ChainLoops
 from popgraph.passes.tile_loops.contract import ContractLoops
@@ -24,10 +24,11 @@ from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.nest import NestLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
-from popgraph.passes.tile_loops.relayout import relayout_kernel
-from popgraph.passes.tile_loops.scatter import scatter_kernel
+from popgraph.passes.tile_loops.relayout import relayout_kernel, relayout_shareable
+from popgraph.passes.tile_loops.scatter import scatter_kernel, scatter_shareable
+from popgraph.passes.tile_loops.shareable import Shareable
 from popgraph.passes.tile_loops.winograd import WinogradLoops
-from popgraph.passes.tile_loops.winograd_tiles import transform_kernel
+from popgraph.passes.tile_loops.winograd_tiles import transform_kernel, transform_shareable
 
 __all__ = ["TileLoops"]
 
@@ -62,6 +63,39 @@ class Shared:
         return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
 
 
+def kernels_of(module: ModuleOp) -> list[Operation]:
+    """The operations that become kernels, in their order."""
+    return [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
+
+
+def shareable(op: Operation, vector_bytes: int) -> Shareable | None:
+    """What threads may share of the kernel that becomes of an operation."""
+    match op:
+        case tile.MapOp():
+            return MapLoops(op, vector_bytes).shareable()
+        case tile.ReduceOp():
+            return ReduceLoops(Reduction.of_reduce(op), vector_bytes).shareable()
+        case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
+            return ContractLoops(op, op.schedule).shareable()
+        case tile.ContractOp():
+            return ReduceLoops(Reduction.of_contract(op), vector_bytes).shareable()
+        case tile.ScatterOp():
+            return scatter_shareable(op)
+        case tile.AssembleOp():
+            return assemble_shareable(op, vector_bytes)
+        case tile.PackOp() | tile.UnpackOp():
+            return relayout_shareable(op, vector_bytes)
+        case tile.TransformTilesOp():
+            return transform_shareable(op)
+        case tile.WinogradOp():
+            return WinogradLoops(op).shareable()
+        case tile.NestOp():
+            return NestLoops(op, vector_bytes).shareable()
+        case tile.ChainOp():
+            return ChainLoops(op).shareable()
+    return None
+
+
 def is_nested(op: Operation) -> bool:
     """Whether an operation is part of a nest or a chain, which is written as a whole."""
     return isinstance(op.parent_op(), tile.NestOp | tile.ChainOp)
@@ -94,7 +128,7 @@ class TileLoops(Pass):
     vector_bytes: int = 64
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
+        work = kernels_of(module)
         joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
         structures = Structures(moved_to_start)
         found = [(op, (structures.of(op), runs_once(op))) for op in work if op not in joins]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import (
     AffineBinaryOpExpr,
     AffineBinaryOpKind,
@@ -18,9 +18,9 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset, row_major
+from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.passes.tile_loops.chunking import Split
+from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support import dtypes
@@ -209,20 +209,31 @@ def _index(bound: Bound) -> Index:
 
 
 def spans(
-    writer: Writer, groups: Sequence[Group], cut: Split | None, chunk: SSAValue | None
+    writer: Writer, groups: Sequence[Group], cut: CutAttr | None, chunk: SSAValue | None
 ) -> list[Span]:
     """What of each loop the current chunk runs."""
     result = [Span(0, group.extent) for group in groups]
     if cut is not None and chunk is not None:
-        extent = groups[cut.position].extent
-        start = Index.of(chunk, cut.size)
-        if cut.count * cut.size == extent:
-            result[cut.position] = Span(0, cut.size, start)
-        else:
-            end = writer.value(start + cut.size)
+        for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
+            extent = groups[part.loop].extent
+            start = Index.of(number, part.size)
+            if part.count * part.size == extent:
+                result[part.loop] = Span(0, part.size, start)
+                continue
+            end = writer.value(start + part.size)
             upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
-            result[cut.position] = Span(writer.value(start), upper)
+            result[part.loop] = Span(writer.value(start), upper)
     return result
+
+
+def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[SSAValue]:
+    """Which of its parts a chunk has of each loop that is cut."""
+    numbers = []
+    for part in reversed(cut.parts[1:]):
+        count = writer.constant(part.count)
+        numbers.append(writer.once(arith.RemSIOp(chunk, count)))
+        chunk = writer.once(arith.DivSIOp(chunk, count))
+    return [chunk, *reversed(numbers)]
 
 
 def windows(place: Place, groups: Sequence[Group]) -> list[Span]:
@@ -232,70 +243,6 @@ def windows(place: Place, groups: Sequence[Group]) -> list[Span]:
 
 def volume(groups: Sequence[Group]) -> int:
     return prod(group.extent for group in groups)
-
-
-def clear_gaps(writer: Writer, values: Sequence[SSAValue], memories: Sequence[SSAValue]) -> None:
-    """
-    Zeroes the memory of results where no index reaches.
-
-    Halos are work for the first chunk; a kernel whose results have gaps is not cut.
-    """
-    for value, memory in zip(values, memories, strict=True):
-        if has_gaps(value):
-            whole = (prod(physical_shape(tensor(value))),)
-            clear_box(writer, tensor(value), memory, Linear(), whole)
-    around = [
-        (value, memory, start, sizes)
-        for value, memory in zip(values, memories, strict=True)
-        for start, sizes in halo_boxes(tensor(value))
-    ]
-    if around:
-        block = memories[0].owner
-        assert isinstance(block, Block)
-        first = writer.add(arith.CmpiOp(block.args[0], writer.constant(0), "eq"))
-        with writer.when(first):
-            for value, memory, start, sizes in around:
-                clear_box(writer, tensor(value), memory, start, sizes)
-
-
-def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Linear, Shape]]:
-    """The pieces of a tensor's halo: where each stands in memory, and its sizes."""
-    halo = halo_of(type_)
-    if halo is None or 0 in type_.get_shape():
-        return
-    physical, shape = physical_shape(type_), type_.get_shape()
-    origin, sizes = [0] * len(shape), list(physical)
-    if halo.part >= 0:
-        sizes[halo.part] = shape[halo.part]
-    for dim, low, high in halo.own:
-        for start, size in ((0, low), (physical[dim] - high, high)):
-            if size:
-                origin[dim], sizes[dim] = start, size
-                yield _at(origin, physical), tuple(sizes)
-        origin[dim], sizes[dim] = low, shape[dim]
-
-
-def _at(origin: Sequence[int], physical: Shape) -> Linear:
-    """A box of a dense memory, by its index."""
-    strides = row_major(physical)
-    start = sum(at * stride for at, stride in zip(origin, strides, strict=True))
-    terms = {AffineExpr.dimension(dim): stride for dim, stride in enumerate(strides)}
-    return Linear(start, terms)
-
-
-def clear_box(
-    writer: Writer, type_: TensorType[Attribute], memory: SSAValue, form: Linear, sizes: Shape
-) -> None:
-    """Zeroes a box of the memory of a tensor."""
-    nothing = writer.number(0, type_.element_type)
-    form = form if form.terms else Linear(form.constant, {AffineExpr.dimension(0): 1})
-    groups = group_loops(range(len(sizes)), sizes, [form])
-    place = Place(writer, sizes)
-    with ExitStack() as stack:
-        for group in groups:
-            loop = stack.enter_context(writer.loop(0, group.extent))
-            place.bind(group, Index.of(loop.counter))
-        writer.store(nothing, memory, place.index(form))
 
 
 def in_place(

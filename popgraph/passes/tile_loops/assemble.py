@@ -7,9 +7,11 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
-from popgraph.passes.tile_loops.access import clear_gaps, has_gaps, tensor
-from popgraph.passes.tile_loops.chunking import Split
+from popgraph.dialects.tile.cut import CutAttr, cut_of
+from popgraph.passes.tile_loops.access import has_gaps, tensor
 from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
+from popgraph.passes.tile_loops.gaps import clear_gaps
+from popgraph.passes.tile_loops.shareable import Shareable
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
 
@@ -19,12 +21,11 @@ def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
     output = tensor(op.output)
     shape = output.get_shape()
     dims = _common_dims(op)
-    kind = output.element_type
-    cut = None if has_gaps(op.output) else shared_out(dims, shape, kind, vector_bytes)
+    cut = cut_of(op)
     kernel = tile.KernelOp(op.pieces, [output], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, *sources, target = kernel.body.block.args
-    clear_gaps(writer, [op.output], [target])
+    clear_gaps(writer, [op.output], [target], cut.count if cut else 1)
     mine = _part(writer, cut, dims, shape, chunk)
     rank = len(shape)
     if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):
@@ -47,6 +48,14 @@ def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
     return kernel
 
 
+def assemble_shareable(op: tile.AssembleOp, vector_bytes: int) -> Shareable | None:
+    """What threads may share of it."""
+    output = tensor(op.output)
+    if has_gaps(op.output):
+        return None
+    return shared_out(_common_dims(op), output.get_shape(), output.element_type, vector_bytes)
+
+
 def _common_dims(op: tile.AssembleOp) -> list[int]:
     """The dimensions along which every piece covers the whole result."""
     shape = tensor(op.output).get_shape()
@@ -61,9 +70,9 @@ def _common_dims(op: tile.AssembleOp) -> list[int]:
 
 
 def _part(
-    writer: Writer, cut: Split | None, dims: list[int], shape: Shape, chunk: SSAValue
+    writer: Writer, cut: CutAttr | None, dims: list[int], shape: Shape, chunk: SSAValue
 ) -> Cut | None:
     if cut is None:
         return None
-    dim = dims[cut.position]
+    dim = dims[cut.only.loop]
     return Cut(dim, cut_span(writer, cut, shape[dim], chunk))

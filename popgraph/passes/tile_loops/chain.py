@@ -13,20 +13,20 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.passes.tile_loops.access import (
     Group,
     Place,
-    clear_box,
-    clear_gaps,
-    halo_boxes,
+    element_bytes,
     spans,
     tensor,
 )
-from popgraph.passes.tile_loops.chunking import LANE_WORK, split
 from popgraph.passes.tile_loops.contract import ContractLoops
+from popgraph.passes.tile_loops.gaps import clear_box, clear_gaps, halo_boxes
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.local_images import narrowed
 from popgraph.passes.tile_loops.panels import split_map, split_sizes
+from popgraph.passes.tile_loops.shareable import LANE_WORK, Loop, Shareable, Touched
 from popgraph.passes.tile_loops.sliding import Rows, Turns, digits, parts_of
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
@@ -41,8 +41,31 @@ class ChainLoops:
         self.step, self.sliding = op.step.value.data, op.sliding
         self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
         self.parts = parts_of(self.sliding, self.panels) if self.sliding else 1
+        self.cut = cut_of(op)
+
+    def shareable(self) -> Shareable:
+        """Threads share the iterations: what is computed in between is each one's own."""
+        op = self.op
+        moved = []
+        for contraction, along in zip(op.chained, op.along.data, strict=True):
+            for value, map_ in operands_and_results(contraction):
+                if value in op.body.block.args or value in op.yielded:
+                    stride = apart(value, map_, contraction.sizes, along, self.step)
+                    moved.append(self._touched(value, stride))
         work = sum(prod(contraction.sizes) for contraction in op.chained) // LANE_WORK
-        self.cut = split([self.panels * self.parts], work)
+        return Shareable((Loop(self.panels * self.parts),), work, tuple(moved))
+
+    def _touched(self, value: SSAValue, stride: int | None) -> Touched:
+        """`value` is an argument of the body, or a result; panels of it are so far apart."""
+        op, size = self.op, element_bytes(value)
+        outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+        return Touched(
+            outside.get(value, op.output),
+            prod(physical_shape(tensor(value))) * size,
+            frozenset({0} if stride or self.sliding else ()),
+            (None if stride is None else stride * self.panels * size,),
+            written=value in op.yielded,
+        )
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
@@ -51,7 +74,9 @@ class ChainLoops:
         )
         self.writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        clear_gaps(self.writer, op.yielded, memories[-1:])
+        short = self.cut is not None and 0 in self.shareable().touched[-1].short
+        chunks = kernel.chunks.value.data
+        clear_gaps(self.writer, op.yielded, memories[-1:], chunks, short=short)
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
             value: self._local_type(value, along)

@@ -12,13 +12,13 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span
+from popgraph.dialects.tile.cut import Part, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
     Group,
     Place,
     Span,
-    clear_gaps,
     element_bytes,
     group_loops,
     has_gaps,
@@ -29,8 +29,8 @@ from popgraph.passes.tile_loops.access import (
 from popgraph.passes.tile_loops.ahead import FEW, Ahead
 from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
 from popgraph.passes.tile_loops.chunk_by_chunk import SUMS, ChunkByChunk
-from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue, sum_of_two
+from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.panels import (
@@ -41,13 +41,17 @@ from popgraph.passes.tile_loops.panels import (
     split_sizes,
     whole_panel,
 )
+from popgraph.passes.tile_loops.shareable import (
+    LANE_WORK,
+    Loop,
+    Shareable,
+    in_short_pieces,
+    touched,
+)
 from popgraph.passes.tile_loops.tiles import Grid, Tile
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
-
-ENOUGH = 4
-"""So many chunks leave the loop that a window goes along whole."""
 
 EmitColumns = Callable[[Sequence[Column]], None]
 """Writes the work on some vectors of the current panel."""
@@ -86,7 +90,7 @@ class ContractLoops:
         self._check()
         assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
         self._group()
-        self.cut = self._cut()
+        self.cut = cut_of(op)
 
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
@@ -125,25 +129,21 @@ class ContractLoops:
             return [*self.before, *self.after, self.panels, *self.blocked]
         return [*self.before, self.panels, *self.after, *self.blocked]
 
-    def _cut(self) -> Split | None:
-        """Threads share any loop, rows only when they fall into equal parts."""
-        if any(map(has_gaps, self.op.outputs)):
+    def shareable(self) -> Shareable | None:
+        """Threads may share any loop, rows only in equal parts of whole blocks."""
+        op, schedule = self.op, self.schedule
+        if any(map(has_gaps, op.outputs)):
             return None
-        work = prod(self.op.sizes) // LANE_WORK
-        loops = self.loops
-        free = loops[: len(loops) - len(self.blocked)]
-        if window := self.schedule.window.data:
-            apart = split([self.panels.extent], work, [window])
-            if apart is not None and apart.count >= ENOUGH:
-                return replace(apart, position=loops.index(self.panels))
-        best = split([group.extent for group in free], work)
-        if self.rows and not self.lines and (best is None or best.count < 8):
-            extent, least = self.rows.extent, max(1, self.schedule.block.data // 2)
-            even = split([extent], work, [least])
-            for count in range(even.count if even else 1, 1, -1):
-                if extent % count == 0 and (best is None or count > best.count):
-                    return Split(len(loops) - 1, count, extent // count)
-        return best
+        loops, window = self.loops, schedule.window.data
+        shared = [
+            Loop(group.extent, max(1, window) if group is self.panels else 1)
+            for group in loops[: len(loops) - len(self.blocked)]
+        ]
+        if self.rows and not self.lines and not window:
+            shared.append(Loop(self.rows.extent, least=schedule.block.data, even=True))
+        values = [op.lhs, op.rhs, *op.extras, *op.outputs]
+        moved = touched(values, self.forms, loops, len(op.outputs))
+        return Shareable(tuple(shared), prod(op.sizes) // LANE_WORK, moved, together=2)
 
     # Loops
 
@@ -157,7 +157,9 @@ class ContractLoops:
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :])
+        short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops)
+        chunks = kernel.chunks.value.data
+        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], chunks, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 
@@ -232,8 +234,8 @@ class ContractLoops:
         cut = self.cut if chunk is not None else None
         parts = spans(self.writer, loops, cut, chunk)
         at = loops.index(self.panels)
-        if cut is not None and chunk is not None and cut.position == at:
-            parts[at] = self._dynamic(parts[at], cut, chunk)
+        if cut is not None and (part := cut.of_loop(at)) is not None:
+            parts[at] = self._dynamic(parts[at], part)
         end = len(loops) - len(self.blocked)
         outer = list(map(Run, loops[:at], parts[:at]))
         between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
@@ -306,13 +308,11 @@ class ContractLoops:
             blocks * prod(group.extent for group in self.after),
         )
 
-    def _dynamic(self, part: Span, cut: Split, chunk: SSAValue) -> Span:
+    def _dynamic(self, span: Span, part: Part) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
-        total = self.panels.extent
-        if part.fixed is None or self.extent % self.schedule.lanes == 0:
-            return part
-        lower = Index.of(chunk, cut.size)
-        return Span(self.writer.value(lower), self.writer.value(lower + min(cut.size, total)))
+        if span.fixed is None or self.extent % self.schedule.lanes == 0:
+            return span
+        return Span(self.writer.value(span.base), self.writer.value(span.base + part.size))
 
     def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
         """As many panels at a time as a window takes along; all of them without one."""

@@ -9,10 +9,11 @@ from itertools import product
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import Linear
+from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
-from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.shareable import Loop, Shareable
 from popgraph.passes.tile_loops.turned_blocks import turned
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
@@ -49,9 +50,9 @@ def shared_out(
     kind: Attribute,
     vector_bytes: int,
     loaded: Container[int] = (),
-) -> Split | None:
+) -> Shareable:
     """
-    How chunks share one of these dimensions of a box.
+    Chunks may share one of these dimensions of a box.
 
     Of the innermost one they get whole vectors, of those along which vectors are `loaded` whole
     neighbours: what crosses the end of a chunk would write what belongs to the next, or to nobody.
@@ -59,11 +60,13 @@ def shared_out(
     inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
     steps = [NEIGHBOURS * width if dim in loaded else width if dim == inner else 1 for dim in dims]
-    return split([shape[dim] for dim in dims], prod(shape), steps)
+    loops = tuple(Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True))
+    return Shareable(loops, prod(shape))
 
 
-def cut_span(writer: Writer, cut: Split, extent: int, chunk: SSAValue) -> Span:
-    return spans(writer, [Group((0,), extent)], Split(0, cut.count, cut.size), chunk)[0]
+def cut_span(writer: Writer, cut: CutAttr, extent: int, chunk: SSAValue) -> Span:
+    alone = CutAttr.of([replace(cut.only, loop=0)])
+    return spans(writer, [Group((0,), extent)], alone, chunk)[0]
 
 
 def copy(

@@ -10,13 +10,13 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.passes.tile_loops.access import (
     Access,
     Place,
     Register,
     Source,
     Span,
-    clear_gaps,
     group_loops,
     has_gaps,
     in_place,
@@ -32,7 +32,8 @@ from popgraph.passes.tile_loops.bodies import (
     lane_type,
     widest_lane,
 )
-from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.gaps import clear_gaps
+from popgraph.passes.tile_loops.shareable import Loop, Shareable, in_short_pieces, touched
 from popgraph.passes.tile_loops.vectors import (
     Run,
     fitting_lanes,
@@ -71,8 +72,8 @@ class MapLoops:
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.woven = 0 if self.lanes or window else self._woven(vector_bytes)
 
-    def _cut(self) -> Split | None:
-        """How threads share the loops."""
+    def shareable(self) -> Shareable | None:
+        """What threads may share."""
         if any(map(has_gaps, self.op.outputs)):
             return None
         steps = [1] * len(self.groups)
@@ -80,7 +81,11 @@ class MapLoops:
             steps[-1] = self.lanes
         if self.woven:
             steps[-2] = self.woven
-        return split([group.extent for group in self.groups], volume(self.groups), steps)
+        loops = tuple(
+            Loop(group.extent, step) for group, step in zip(self.groups, steps, strict=True)
+        )
+        moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
+        return Shareable(loops, volume(self.groups), moved)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
         """How many elements one vector holds; 0 when the map is not for vectors."""
@@ -118,7 +123,7 @@ class MapLoops:
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
-        cut = self._cut()
+        cut = cut_of(op)
         kernel = tile.KernelOp(
             [*op.inputs, *op.tables],
             [tensor(value) for value in op.outputs],
@@ -129,7 +134,9 @@ class MapLoops:
         chunk, *memories = kernel.body.block.args
         inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
         tables = memories[inputs:results]
-        clear_gaps(writer, op.outputs, memories[results:])
+        short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups)
+        chunks = kernel.chunks.value.data
+        clear_gaps(writer, op.outputs, memories[results:], chunks, short=short)
         if 0 not in self.sizes:
             found = [
                 Access(memory, form)

@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, is_identity
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -19,12 +20,12 @@ from popgraph.passes.tile_loops.access import (
     volume,
 )
 from popgraph.passes.tile_loops.bodies import indexed_dims
-from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.contract_part import ContractPart
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
+from popgraph.passes.tile_loops.shareable import Loop, Shareable
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import prod
@@ -48,7 +49,7 @@ class NestLoops:
             for width in self.widths
         }
         self.groups = self._groups()
-        self.cut = self._cut()
+        self.cut = cut_of(op)
 
     def _loops(self, inner: tile.Nested, width: int, vector_bytes: int) -> Loops:
         """The loops of one operation, as they run in an iteration of so many indices."""
@@ -72,12 +73,14 @@ class NestLoops:
             apart |= {self.rank - 1}
         return group_loops(range(self.rank), self.op.sizes, forms, apart)
 
-    def _cut(self) -> Split | None:
-        """How threads share the loops."""
+    def shareable(self) -> Shareable:
+        """What threads may share."""
         inside = sum(prod(inner.sizes[self.rank :]) for inner in self.op.nested)
-        steps = [1] * (len(self.groups) - 1) + [self.step]
-        extents = [group.extent for group in self.groups]
-        return split(extents, volume(self.groups) * inside, steps)
+        steps = [*[1] * len(self.groups[1:]), self.step][: len(self.groups)]
+        loops = tuple(
+            Loop(group.extent, step) for group, step in zip(self.groups, steps, strict=True)
+        )
+        return Shareable(loops, volume(self.groups) * inside)
 
     def kernel(self) -> tile.KernelOp:
         op = self.op

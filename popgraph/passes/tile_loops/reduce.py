@@ -17,7 +17,6 @@ from popgraph.passes.tile_loops.access import (
     Place,
     Source,
     Span,
-    clear_gaps,
     group_loops,
     has_gaps,
     in_place,
@@ -32,8 +31,9 @@ from popgraph.passes.tile_loops.bodies import (
     inline,
     widest_lane,
 )
-from popgraph.passes.tile_loops.chunking import Split, split
+from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
+from popgraph.passes.tile_loops.shareable import Loop, Shareable, in_short_pieces, touched
 from popgraph.passes.tile_loops.sums import Sums, type_of
 from popgraph.passes.tile_loops.vectors import (
     STRIDES,
@@ -111,15 +111,19 @@ class ReduceLoops:
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
 
-    def _cut(self) -> Split | None:
-        """How threads share the loops."""
+    def shareable(self) -> Shareable | None:
+        """What threads may share."""
         if any(map(has_gaps, self.what.outputs)):
             return None
         steps = [1] * len(self.outer)
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
         work = volume(self.outer) * volume(self.inner)
-        return split([group.extent for group in self.outer], work, steps)
+        loops = tuple(
+            Loop(group.extent, step) for group, step in zip(self.outer, steps, strict=True)
+        )
+        moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
+        return Shareable(loops, work, moved)
 
     # Decisions
 
@@ -163,7 +167,7 @@ class ReduceLoops:
 
     def kernel(self) -> tile.KernelOp:
         what = self.what
-        cut = self._cut()
+        cut = what.cut
         kernel = tile.KernelOp(
             [*what.inputs, *what.extras],
             [tensor(value) for value in what.outputs],
@@ -172,7 +176,9 @@ class ReduceLoops:
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :])
+        short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer)
+        chunks = kernel.chunks.value.data
+        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], chunks, short=short)
         if 0 not in what.sizes[: what.parallel]:
             found = [
                 Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)

@@ -22,6 +22,7 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.cut import CutAttr, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.support.shapes import Shape
 
@@ -49,6 +50,8 @@ class Reduction:
     body: Block
     finish: Block
     outputs: tuple[SSAValue, ...]
+    cut: CutAttr | None
+    """How threads share it."""
 
     @staticmethod
     def of_reduce(op: tile.ReduceOp) -> Reduction:
@@ -63,6 +66,7 @@ class Reduction:
             op.body.block,
             op.finish.block,
             tuple(op.outputs),
+            cut_of(op),
         )
 
     @staticmethod
@@ -80,6 +84,7 @@ class Reduction:
             _product_sum(kind, sum_kind),
             op.finish.block if kind == sum_kind else _narrowed(op.finish.block, kind, sum_kind),
             tuple(op.outputs),
+            cut_of(op),
         )
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -19,9 +19,12 @@ from xdsl.ir.affine import (
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset, row_major
-from popgraph.dialects.tile.attributes import LayoutAttr, layout_of
-from popgraph.passes.tile_loops.access import clear_gaps, tensor
+from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
+from popgraph.dialects.tile.cut import cut_of
+from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
+from popgraph.passes.tile_loops.gaps import clear_gaps
+from popgraph.passes.tile_loops.shareable import Shareable
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape
 
@@ -34,11 +37,9 @@ def relayout_kernel(
 
     What runs `once`, when a program is loaded, takes longer to compile than to run: it is short.
     """
-    layout = layout_of(tensor(op.output))
-    if isinstance(op, tile.PackOp) and layout is not None and layout_of(tensor(op.source)) is None:
-        digits = digits_of(layout, tensor(op.output).get_shape())
-        if digits is not None and 0 not in tensor(op.output).get_shape():
-            return _packed(op, digits, layout.physical.data, vector_bytes, once=once)
+    digits, physical = _digits(op), physical_shape(tensor(op.output))
+    if isinstance(op, tile.PackOp) and digits is not None:
+        return _packed(op, digits, physical, vector_bytes, once=once)
     source, output = tensor(op.source), tensor(op.output)
     shape = output.get_shape()
     kernel = tile.KernelOp([op.source], [output])
@@ -149,28 +150,54 @@ def _form(strides: Shape, start: Shape) -> Linear:
     return Linear(first, terms)
 
 
+def relayout_shareable(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> Shareable | None:
+    """What threads may share of it."""
+    output, digits = tensor(op.output), _digits(op)
+    if digits is None:
+        return None
+    strides = _strides(digits, output.get_shape())
+    loaded = {at for at, stride in enumerate(strides) if stride == 1}
+    shared = _shared(list(_boxes(digits, output.get_shape())))
+    return shared_out(shared, physical_shape(output), output.element_type, vector_bytes, loaded)
+
+
+def _digits(op: tile.PackOp | tile.UnpackOp) -> list[Digit] | None:
+    """Where the packed axes come from, if elements stand as usual before."""
+    shape, layout = tensor(op.output).get_shape(), layout_of(tensor(op.output))
+    if isinstance(op, tile.UnpackOp) or layout is None or layout_of(tensor(op.source)) is not None:
+        return None
+    return None if 0 in shape else digits_of(layout, shape)
+
+
+def _strides(digits: Sequence[Digit], shape: Shape) -> Shape:
+    """How far apart, in the unpacked memory, neighbours along the packed axes are."""
+    logical = row_major(shape)
+    return tuple(logical[digit.dim] * digit.factor for digit in digits)
+
+
+def _shared(boxes: Sequence[Box]) -> list[int]:
+    """The axes along which all boxes are as long."""
+    return [
+        at
+        for at in range(len(boxes[0].start))
+        if len({(box.start[at], box.sizes[at]) for box in boxes}) == 1
+    ]
+
+
 def _packed(
     op: tile.PackOp, digits: list[Digit], physical: Shape, vector_bytes: int, *, once: bool
 ) -> tile.KernelOp:
     """Goes over the packed memory in order, which is written once; padding is written too."""
     output: TensorType[Attribute] = tensor(op.output)
-    shape = output.get_shape()
-    boxes = list(_boxes(digits, shape))
-    shared = [
-        at
-        for at in range(len(digits))
-        if len({(box.start[at], box.sizes[at]) for box in boxes}) == 1
-    ]
-    logical = row_major(shape)
-    strides = tuple(logical[digit.dim] * digit.factor for digit in digits)
-    loaded = {at for at, stride in enumerate(strides) if stride == 1}
-    cut = shared_out(shared, physical, output.element_type, vector_bytes, loaded)
+    boxes = list(_boxes(digits, output.get_shape()))
+    strides = _strides(digits, output.get_shape())
+    cut = cut_of(op)
     kernel = tile.KernelOp([op.source], [output], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, memory, target = kernel.body.block.args
     mine = None
     if cut is not None:
-        dim = shared[cut.position]
+        dim = _shared(boxes)[cut.only.loop]
         mine = Cut(dim, cut_span(writer, cut, physical[dim], chunk), loaded=True)
     for box in boxes:
         source = Source(memory, _form(strides, box.start))

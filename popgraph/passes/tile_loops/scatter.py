@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.passes.tile_loops.access import (
     Group,
     Place,
@@ -20,8 +21,8 @@ from popgraph.passes.tile_loops.access import (
     tensor,
 )
 from popgraph.passes.tile_loops.bodies import inline
-from popgraph.passes.tile_loops.chunking import Split, split
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.shareable import Loop, Shareable
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import prod
@@ -30,7 +31,7 @@ from popgraph.support.shapes import prod
 def scatter_kernel(op: tile.ScatterOp) -> tile.KernelOp:
     """Zero, then add; each chunk in its own part of the result."""
     groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
-    cut = _cut(op)
+    cut = cut_of(op)
     kernel = tile.KernelOp(op.inputs, [tensor(op.output)], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, *sources, target = kernel.body.block.args
@@ -41,12 +42,12 @@ def scatter_kernel(op: tile.ScatterOp) -> tile.KernelOp:
     return kernel
 
 
-def _cut(op: tile.ScatterOp) -> Split | None:
+def scatter_shareable(op: tile.ScatterOp) -> Shareable | None:
     """Only the outermost loop, when it goes over all of the result's outermost dimension."""
     type_ = tensor(op.output)
     if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
         return None
-    return split(op.sizes[:1], prod(op.sizes))
+    return Shareable((Loop(op.sizes[0]),), prod(op.sizes))
 
 
 def _clear(writer: Writer, op: tile.ScatterOp, target: SSAValue, part: Span | None) -> None:

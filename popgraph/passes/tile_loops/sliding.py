@@ -10,10 +10,10 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.dialects.tile.affine import Linear, row_major
+from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.chain import Sliding
-from popgraph.passes.tile_loops.access import clear_box
+from popgraph.passes.tile_loops.gaps import clear_box
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
@@ -151,8 +151,8 @@ class Turns:
     def _clear(self, at: int, count: int) -> None:
         """Zeroes rows in memory."""
         if count:
-            start, sizes = Linear(at * self._row), (count * self._row,)
-            clear_box(self.writer, self.type_, self.memory, start, sizes)
+            start, size = at * self._row, count * self._row
+            clear_box(self.writer, self.type_, self.memory, (start,), (size,))
 
     @property
     def _row(self) -> int:

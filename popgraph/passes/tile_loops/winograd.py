@@ -11,21 +11,23 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
     Group,
     Place,
     Span,
-    clear_gaps,
+    element_bytes,
     has_gaps,
     in_place,
     spans,
     tensor,
 )
 from popgraph.passes.tile_loops.bodies import widest_lane
-from popgraph.passes.tile_loops.chunking import LANE_WORK, Split, split
 from popgraph.passes.tile_loops.epilogue import Epilogue
+from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.panels import (
@@ -36,6 +38,7 @@ from popgraph.passes.tile_loops.panels import (
     split_sizes,
     whole_panel,
 )
+from popgraph.passes.tile_loops.shareable import LANE_WORK, Loop, Shareable, Touched
 from popgraph.passes.tile_loops.tiles import Grid, Tile
 from popgraph.passes.tile_loops.transforms import from_both_sides
 from popgraph.passes.tile_loops.winograd_tiles import (
@@ -56,6 +59,7 @@ from popgraph.passes.tile_loops.winograd_tiles import (
     sum_of,
 )
 from popgraph.passes.tile_loops.writer import Bound, Writer
+from popgraph.support.shapes import prod
 
 
 class WinogradLoops:
@@ -79,14 +83,39 @@ class WinogradLoops:
         self.total, self.tiles = op.tile_count, op.tiles.value.data
         self.blocks = Group((TILE,), -(-self.total // self.tiles))
         self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
-        self.cut = self._cut()
+        self.cut = cut_of(op)
 
-    def _cut(self) -> Split | None:
-        if has_gaps(self.op.output):
+    def shareable(self) -> Shareable | None:
+        """What threads may share: blocks of tiles, and panels where tiles are transformed."""
+        op = self.op
+        if has_gaps(op.output):
             return None
-        work = self.taps * self.total * self.channels * self.op.sizes[3]
-        shared = self.panels if self.op.is_transformed else self.blocks
-        return split([shared.extent], work // LANE_WORK)
+        work = self.taps * self.total * self.channels * op.sizes[3]
+        loops = tuple(Loop(group.extent) for group in self.shared)
+        at = {group: number for number, group in enumerate(self.shared)}
+        rows, panels = prod(op.sizes[1:]), op.sizes[3]
+        spans = tuple(
+            (panels if group is self.panels else rows) * element_bytes(op.output)
+            for group in self.shared
+        )
+
+        def moved(value: SSAValue, *along: Group, written: bool = False) -> Touched:
+            size = prod(physical_shape(tensor(value))) * element_bytes(value)
+            places = frozenset(at[group] for group in along if group in at)
+            return Touched(value, size, places, spans, written)
+
+        touched = (
+            moved(op.x, self.blocks),
+            moved(op.u, self.panels),
+            *(moved(value, *self.shared) for value in op.extras),
+            moved(op.output, *self.shared, written=True),
+        )
+        return Shareable(loops, work // LANE_WORK, touched, together=len(loops))
+
+    @property
+    def shared(self) -> list[Group]:
+        """The loops that threads may share."""
+        return [self.panels, self.blocks] if self.op.is_transformed else [self.blocks]
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
@@ -101,12 +130,15 @@ class WinogradLoops:
         self.writer = Writer(kernel.body.block)
         self.tiling = Tiling(self.writer, op)
         chunk, x, u, *others = kernel.body.block.args
-        clear_gaps(self.writer, [op.output], others[-1:])
+        short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
+        clear_gaps(self.writer, [op.output], others[-1:], kernel.chunks.value.data, short=short)
         self._factors(x, u)
         self._finishing(others)
         if op.is_transformed:
-            (part,) = spans(self.writer, [self.panels], self.cut, chunk)
-            self._panels(part, self._blocks_of_panel)
+            panels, blocks = spans(self.writer, self.shared, self.cut, chunk)
+            self._panels(
+                panels, lambda panel, columns: self._blocks_of_panel(blocks, panel, columns)
+            )
         else:
             self._blocks_in(chunk, x)
         return kernel
@@ -125,10 +157,10 @@ class WinogradLoops:
                 lambda panel, columns: self._panel(first, panel, columns),
             )
 
-    def _blocks_of_panel(self, panel: Index, columns: Sequence[Column]) -> None:
-        """For each panel, all blocks; their tiles stand at hand."""
-        with self.tiling.each(0, self.blocks.extent) as block:
-            first = block.scaled(self.tiles)
+    def _blocks_of_panel(self, part: Span, panel: Index, columns: Sequence[Column]) -> None:
+        """For each panel, its blocks; their tiles stand at hand."""
+        with self.tiling.each(part.lower, part.upper) as block:
+            first = (part.base + block).scaled(self.tiles)
             pitch = self.into.form.stride(TILE)
             assert pitch is not None
             self.into = replace(self.into, start=first.scaled(pitch))

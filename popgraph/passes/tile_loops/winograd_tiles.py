@@ -13,11 +13,13 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
-from popgraph.passes.tile_loops.access import Access, Group, Place, clear_gaps, spans, tensor
-from popgraph.passes.tile_loops.chunking import split
+from popgraph.passes.tile_loops.access import Access, Group, Place, spans, tensor
+from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.shareable import Loop, Shareable
 from popgraph.passes.tile_loops.transforms import from_both_sides
 from popgraph.passes.tile_loops.vectors import in_lanes
 from popgraph.passes.tile_loops.writer import Bound, Writer
@@ -213,11 +215,11 @@ class TilesIn:
 def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     """All tiles of all images."""
     taps, total, channels = tensor(op.output).get_shape()
-    cut = split([total], taps * total * channels)
+    cut = cut_of(op)
     kernel = tile.KernelOp([op.x], [tensor(op.output)], cut.count if cut else 1)
     writer = Writer(kernel.body.block)
     chunk, x, y = kernel.body.block.args
-    clear_gaps(writer, [op.output], [y])
+    clear_gaps(writer, [op.output], [y], cut.count if cut else 1)
     tiling = Tiling(writer, op)
     loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)))
     sizes = (taps, total, 1, 1, channels)
@@ -230,3 +232,9 @@ def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
         place.where[TILE] = part.base + number
         loops.transform(part.base + number, place, into)
     return kernel
+
+
+def transform_shareable(op: tile.TransformTilesOp) -> Shareable:
+    """What threads may share of it."""
+    taps, total, channels = tensor(op.output).get_shape()
+    return Shareable((Loop(total),), taps * total * channels)

@@ -1,0 +1,103 @@
+"""How is it written down which chunk of a kernel does what?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, Operation, ParametrizedAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.support.shapes import prod
+
+NAME = "cut"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Loop number `loop` falls into `count` parts of `size` steps; the last may be shorter."""
+
+    loop: int
+    count: int
+    size: int
+
+    def share(self, number: int, extent: int) -> float:
+        """How much of the loop is in one of the parts."""
+        return (min(extent, (number + 1) * self.size) - number * self.size) / extent
+
+
+@irdl_attr_definition
+class CutAttr(ParametrizedAttribute):
+    """
+    How threads share a kernel: there is a chunk for every combination of parts of these loops.
+
+    Loops are counted as the kernel has them, outermost first. Chunks next to each other differ in
+    the last loop. In text: `#tile.cut<loop 0 in 3 of 1, loop 1 in 2 of 7>`, six chunks.
+    """
+
+    name = "tile.cut"
+    numbers: IntsAttr
+    """The loop, the count and the size of every part, one after the other."""
+
+    @staticmethod
+    def of(parts: Iterable[Part]) -> CutAttr:
+        numbers = [number for part in parts for number in (part.loop, part.count, part.size)]
+        return CutAttr(IntsAttr.of(numbers))
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        numbers = iter(self.numbers)
+        return tuple(Part(*three) for three in zip(numbers, numbers, numbers, strict=True))
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return prod(part.count for part in self.parts)
+
+    @property
+    def only(self) -> Part:
+        """What is cut, where that is one loop."""
+        (part,) = self.parts
+        return part
+
+    def of_loop(self, loop: int) -> Part | None:
+        """The parts of one loop."""
+        return next((part for part in self.parts if part.loop == loop), None)
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            printer.print_string(
+                ", ".join(f"loop {part.loop} in {part.count} of {part.size}" for part in self.parts)
+            )
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        def part() -> tuple[int, ...]:
+            numbers = []
+            for keyword in ("loop", "in", "of"):
+                parser.parse_keyword(keyword)
+                numbers.append(parser.parse_integer())
+            return tuple(numbers)
+
+        parts = parser.parse_comma_separated_list(parser.Delimiter.ANGLE, part)
+        return [IntsAttr.of([number for numbers in parts for number in numbers])]
+
+    def verify(self) -> None:
+        parts = self.parts
+        if not parts or len({part.loop for part in parts}) != len(parts):
+            raise VerifyException("a cut has parts of one loop or of several different ones")
+        if any(part.loop < 0 or part.count < 2 or part.size < 1 for part in parts):
+            raise VerifyException("a loop is cut into two parts or more, of a step or more")
+
+
+def cut_of(op: Operation) -> CutAttr | None:
+    """How threads share what becomes of an operation."""
+    found = op.attributes.get(NAME)
+    if found is None:
+        return None
+    assert isinstance(found, CutAttr)
+    return found

@@ -1,0 +1,17 @@
+"""How do tests have small work shared between threads? All that can be is worth it here."""
+
+from __future__ import annotations
+
+import pytest
+
+from popgraph.passes import sharing_costs
+
+THREADS = 3
+
+
+def share_all(patch: pytest.MonkeyPatch, grain: int) -> None:
+    """Whatever does more than twice `grain` is shared, since nothing but uneven work costs."""
+    patch.setattr(sharing_costs, "GRAIN", grain)
+    patch.setattr(sharing_costs, "START", 0)
+    for name in ("FAR", "APART", "NEAR"):
+        patch.setattr(sharing_costs, name, 1e12)
