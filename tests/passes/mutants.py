@@ -343,10 +343,6 @@ def first_half(original: Any) -> Any:
     return lambda writer, memory, extent, chunks: original(writer, memory, extent // 2, chunks)
 
 
-def half_as_many(original: Any) -> Any:
-    return lambda op: max(1, original(op) // 2)
-
-
 def no_distance(original: Any) -> Any:
     return lambda *_: 0
 
@@ -694,12 +690,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "channels that are mixed are taken for channels that go alone",
         f"{PASSES}.fuse_channels:follows",
         always,
-    ),
-    Mutant(
-        "fuse-channels",
-        "a part of the channels is no whole number of panels",
-        f"{PASSES}.fuse_channels:_lanes",
-        half_as_many,
     ),
     Mutant(
         "fuse-rows",
