@@ -388,6 +388,7 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (square_convolution, residual, activation),
     (square_convolution, square_convolution),
     (square_convolution, pool),
+    (square_convolution, activation, pool),
     (convolution, batch_norm, activation),
     (convolution, bias, bias, activation),
     (convolution, residual, activation),

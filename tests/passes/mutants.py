@@ -251,6 +251,11 @@ def first_output_only(original: Any) -> Any:
     return propagate
 
 
+def gradient_for_pooled(original: Any) -> Any:
+    """The mask is that of the numbers it masks."""
+    return lambda gradient, before: gradient.dy
+
+
 # graphcore-to-tile
 
 
@@ -577,6 +582,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "the bias moves behind a scale without it",
         f"{PASSES}.canonicalize.scaling:shifted",
         bias_unscaled,
+    ),
+    Mutant(
+        "canonicalize",
+        "masks of pooled elements ask the gradient",
+        f"{PASSES}.canonicalize.pools:_pooled",
+        gradient_for_pooled,
+        training=True,
+        needs=frozenset({"MaxPool", "Relu"}),
     ),
     Mutant(
         "canonicalize",

@@ -59,6 +59,7 @@ TRAINED = {
     "add-optimizer",
     "fuse-softmax-loss",
     "fold-constants",
+    "canonicalize",
     "expand",
     "dce",
     "graphcore-to-tile",

@@ -8,7 +8,15 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.canonicalize import arithmetic, movement, pieces, powers, scaling, shuffles
+from popgraph.passes.canonicalize import (
+    arithmetic,
+    movement,
+    pieces,
+    pools,
+    powers,
+    scaling,
+    shuffles,
+)
 from popgraph.passes.rewriting import apply_rules
 
 RULES = (
@@ -16,6 +24,7 @@ RULES = (
     *powers.RULES,
     *movement.RULES,
     *pieces.RULES,
+    *pools.RULES,
     *scaling.RULES,
     *shuffles.RULES,
 )

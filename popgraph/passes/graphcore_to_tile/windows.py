@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import (
@@ -170,8 +172,8 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     """
     max_pool_grad(x, dy)  ->  tile.reduce sum, dy[o] where window o chose this element, over o
 
-    What a window chose is kept as its place in the window, which a byte holds. Every element asks
-    the windows that cover it.
+    What a window chose is kept as its place in the window, which a byte holds; it is found where x
+    is made, which then need not be kept. Every element asks the windows that cover it.
     """
     shape, rank = shape_of(op.x), len(op.kernel)
     source = tensor_of(op.dy).element_type
@@ -181,7 +183,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
     domain = (*shape, *(cover.count for cover in covers))
     map_ = AffineMap(len(domain), 0, (*nc, *places))
-    choice = first_maximum(op, covers)
+    choice = early(op, lambda: first_maximum(op, covers))
     stored = element(choice)
 
     def write(chosen: SSAValue, dy: SSAValue, total: SSAValue) -> Operand:
@@ -204,6 +206,21 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
         body([inner], lambda total: left(total, source)),
         [source],
     ).outputs[0]
+
+
+def early(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
+    """What `write` builds, behind whatever made x."""
+    maker = op.x.owner
+    if not isinstance(maker, Operation):
+        return write()
+    end = maker.next_op
+    with ImplicitBuilder(Builder(InsertPoint.after(maker))):
+        value = write()
+    made = maker.next_op
+    while made is not None and made is not end:
+        made.location = op.location
+        made = made.next_op
+    return value
 
 
 def meeting(cover: Cover, axis: int, rank: int) -> Operand:
