@@ -145,6 +145,10 @@ def share_loops(options: Options) -> Pass:
     return ShareLoops(options.threads, options.vector_bytes)
 
 
+def fuse_channels(options: Options) -> Pass:
+    return FuseChannels(options.threads)
+
+
 def tile_loops(options: Options) -> Pass:
     return TileLoops(options.vector_bytes)
 
@@ -156,6 +160,7 @@ MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
     UseWinograd: use_winograd,
     ScheduleContractions: schedule_contractions,
     ShareLoops: share_loops,
+    FuseChannels: fuse_channels,
     TileLoops: tile_loops,
 }
 """How passes that depend on options are made from them; the others take none."""

@@ -35,11 +35,13 @@ def separable(
     return Network(((batch, 8, image, image),), nodes, "f32", outputs)
 
 
-def lowered(network: Network, last: str = "fuse-channels") -> ModuleOp:
+def lowered(
+    network: Network, last: str = "fuse-channels", options: Options | None = None
+) -> ModuleOp:
     compilation = Compilation()
     module = build_network(network, compilation.weights)
     before = module.clone()
-    for _, made in planned(Options()):
+    for _, made in planned(options or Options()):
         made.run(compilation, module)
         if made.name == last:
             break
@@ -91,6 +93,11 @@ def test_images_that_are_too_large_take_turns(monkeypatch: pytest.MonkeyPatch) -
     assert not chains(lowered(separable(64, image=16)))
 
 
+def test_with_more_threads_each_keeps_its_rows() -> None:
+    assert chains(lowered(separable(64)))
+    assert not chains(lowered(separable(64), options=Options(threads=2)))
+
+
 def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse_channels, "READ_BYTES", 8 * 14 * 14 * 4 - 1)
     assert not chains(lowered(separable(64)))
@@ -121,6 +128,7 @@ def test_results_are_the_same_bits(
 ) -> None:
     """As they are where both run alone: whole images or turns, with any number of threads."""
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", local_bytes)
+    monkeypatch.setattr(fuse_channels, "MOST_THREADS", 2)
 
     def run(options: Options, threads: int) -> np.ndarray:
         compilation = Compilation()

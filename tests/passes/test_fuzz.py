@@ -100,6 +100,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 3072)
+    monkeypatch.setattr(fuse_channels, "MOST_THREADS", THREADS)
     monkeypatch.setattr(sliding, "AGAIN", 2)
     monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
     monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
