@@ -20,6 +20,7 @@ from popgraph.passes.tile_loops.access import element_bytes, has_gaps, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.chain import apart, operands_and_results
 from popgraph.passes.tile_loops.local_images import narrowed
+from popgraph.passes.tile_loops.sliding import parts_of
 from popgraph.support.shapes import prod
 
 LOCAL_BYTES = 768 * 1024
@@ -37,8 +38,8 @@ FIRST_BYTES = 48 * 1024
 ITERATIONS = 8
 """Enough for threads to share; more channels at a time are worth less."""
 
-MOST_THREADS = 1
-"""Measured: with two threads, EfficientNet-Lite0's depthwise stages are faster by themselves."""
+EVEN = 1.15
+"""So many times its share the slowest thread may have to do."""
 
 READ_BYTES = 1024 * 1024
 """What every iteration reads again must stay near."""
@@ -51,8 +52,7 @@ class FuseChannels(Pass):
 
     m = contract x; y = contract m  ->  y = chain along c step n { m = contract x; y = contract m }
 
-    Only for few `threads`: several have a cache each, and keep rows there from one kernel to the
-    next (share-loops), while channels that one of them made are read by all.
+    Where several `threads` are to share the work, only what is even work for them goes along.
     """
 
     name = "fuse-channels"
@@ -60,12 +60,10 @@ class FuseChannels(Pass):
     threads: int = 1
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        if self.threads > MOST_THREADS:
-            return
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
-                    found = pair_of(op)
+                    found = pair_of(op, self.threads)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
 
@@ -77,6 +75,8 @@ class Plan:
     step: int
     slide: tuple[int, ...] = ()
     rows: int = 0
+    parts: int = 1
+    """Into so many parts do the turns fall, for threads to share."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,7 @@ class Pair:
     second: tile.ContractOp
     number: int
     """Which factor of the second one the result of the first is."""
+    threads: int = 1
 
     @property
     def along(self) -> tuple[int, int]:
@@ -100,7 +101,7 @@ class Pair:
     @cached_property
     def plan(self) -> Plan | None:
         """How many channels run together, and whether rows take turns; None where both stay."""
-        plan = self._whole_images() or self._turns()
+        plan = self._whole_images() or self._turns() if self.threads < 2 else self._shared()
         if plan is None or not self._is_cut_evenly(plan):
             return None
         return plan if plan.step == self.channels or self._read_again() <= READ_BYTES else None
@@ -125,10 +126,20 @@ class Pair:
         best = max(near, default=min(steps, default=0))
         return Plan(best) if best else None
 
-    def _turns(self) -> Plan | None:
-        """A few rows at a time, where whole images are too large."""
+    def _shared(self) -> Plan | None:
+        """What is even work for threads: each has some rows, if it can, else some channels."""
+        turns, whole = self._turns(small=True), self._whole_images()
+        if turns is not None and turns.parts >= self.threads:
+            return turns
+        if whole is None:
+            return None
+        count = self.channels // whole.step
+        return whole if -(-count // self.threads) * self.threads <= EVEN * count else None
+
+    def _turns(self, *, small: bool = False) -> Plan | None:
+        """A few rows at a time, where whole images are too large; `small` ones, too."""
         step, (between,) = self._least, self.first.outputs
-        if self.channels % step or self._local_bytes(step) <= LOCAL_BYTES:
+        if self.channels % step or (not small and self._local_bytes(step) <= LOCAL_BYTES):
             return None
         _, map_ = operands_and_results(self.second)[self.number]
         made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
@@ -136,7 +147,7 @@ class Pair:
         for rows in range(MOST_ROWS, 0, -1):
             found = Sliding.of(self.first, self.second, map_, (made, read), rows)
             if found is not None and self._local_bytes(step, found) <= TURN_BYTES:
-                return Plan(step, (made, read), rows)
+                return Plan(step, (made, read), rows, parts_of(found, self.channels // step))
         return None
 
     def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
@@ -194,7 +205,7 @@ class Pair:
         Rewriter.erase_op(first)
 
 
-def pair_of(second: tile.ContractOp) -> Pair | None:
+def pair_of(second: tile.ContractOp, threads: int = 1) -> Pair | None:
     """The contraction before this one that can go along with it, channel by channel."""
     if not _is_plain(second):
         return None
@@ -208,7 +219,7 @@ def pair_of(second: tile.ContractOp) -> Pair | None:
             and follows(map_, channel_loop(first), second.sizes, along)
             and list(second.operands).count(value) == 1
         ):
-            return Pair(first, second, number)
+            return Pair(first, second, number, threads)
     return None
 
 

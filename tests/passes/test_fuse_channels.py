@@ -93,9 +93,12 @@ def test_images_that_are_too_large_take_turns(monkeypatch: pytest.MonkeyPatch) -
     assert not chains(lowered(separable(64, image=16)))
 
 
-def test_with_more_threads_each_keeps_its_rows() -> None:
-    assert chains(lowered(separable(64)))
-    assert not chains(lowered(separable(64), options=Options(threads=2)))
+def test_threads_want_even_work() -> None:
+    """Three panels of channels are none for two threads; large images fall into parts of rows."""
+    assert chains(lowered(separable(96)))
+    assert not chains(lowered(separable(96), options=Options(threads=2)))
+    (chain,) = chains(lowered(separable(96, image=112), options=Options(threads=2)))
+    assert chain.sliding
 
 
 def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +131,6 @@ def test_results_are_the_same_bits(
 ) -> None:
     """As they are where both run alone: whole images or turns, with any number of threads."""
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", local_bytes)
-    monkeypatch.setattr(fuse_channels, "MOST_THREADS", 2)
 
     def run(options: Options, threads: int) -> np.ndarray:
         compilation = Compilation()

@@ -56,14 +56,20 @@ class ChainLoops:
         return Shareable((Loop(self.panels * self.parts),), work, tuple(moved))
 
     def _touched(self, value: SSAValue, stride: int | None) -> Touched:
-        """`value` is an argument of the body, or a result; panels of it are so far apart."""
+        """
+        `value` is an argument of the body, or a result; panels of it are so far apart.
+
+        Parts of turns come before panels: threads share the rows then.
+        """
         op, size = self.op, element_bytes(value)
         outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+        whole = prod(physical_shape(tensor(value))) * size
+        span = None if stride is None else stride * self.panels * size
         return Touched(
             outside.get(value, op.output),
-            prod(physical_shape(tensor(value))) * size,
-            frozenset({0} if stride or self.sliding else ()),
-            (None if stride is None else stride * self.panels * size,),
+            whole,
+            frozenset({0} if stride or self.parts > 1 else ()),
+            (whole if self.parts > 1 else span,),
             written=value in op.yielded,
         )
 
@@ -118,7 +124,7 @@ class ChainLoops:
             for contraction in self.op.chained:
                 self.write(contraction)
             return
-        self.panel, part = digits(self.writer, number, self.parts)
+        part, self.panel = digits(self.writer, number, self.panels)
         first, second = self.op.chained
         (between,) = first.outputs
         assert second.schedule is not None
