@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +84,31 @@ def test_the_text_itself_is_right() -> None:
     assert not checked(TEXT).diagnostics
 
 
+def chain(length: int) -> str:
+    lines = "".join(f"    v{i + 1} = Relu(v{i})\n" for i in range(length))
+    return f"graph g(x: f32[2]) -> v{length} {{\n    v0 = x\n{lines}}}\n"
+
+
 def test_ten_thousand_lines_are_read() -> None:
-    lines = "".join(f"    v{i + 1} = Relu(v{i})\n" for i in range(10_000))
-    document = parse(f"graph g(x: f32[2]) -> v10000 {{\n    v0 = x\n{lines}}}\n")
-    assert len(list(document.module.walk())) > 10_000
+    assert len(list(parse(chain(10_000)).module.walk())) > 10_000
+
+
+def test_twice_the_lines_are_twice_the_work() -> None:
+    """By calls of functions, Python's own among them: no clock says the same twice."""
+
+    def calls(text: str) -> int:
+        count, before = 0, sys.getprofile()
+
+        def counted(_: object, event: str, __: object) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            parse(text)
+        finally:
+            sys.setprofile(before)
+        return count
+
+    parse(chain(10))  # What is made once is there now.
+    assert 1.8 < calls(chain(1000)) / calls(chain(500)) < 2.2
