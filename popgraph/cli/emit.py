@@ -59,13 +59,13 @@ def command(
 def c_files(module: ModuleOp) -> dict[str, str]:
     """The C of a module that has gone through all passes."""
     from popgraph.backends.c import module as printer
-    from popgraph.backends.c.unit import headers
+    from popgraph.backends.c.unit import headers, kernel_unit
 
     program = printer.find_program(module, PROGRAM)
     kernels = printer.print_kernels(module)
     return {
         **headers(),
-        "kernels.c": printer.kernel_unit(kernels).text,
+        "kernels.c": kernel_unit(kernels).text,
         "program.c": printer.program_unit(program, printer.Layout(program), kernels).text,
     }
 

@@ -19,8 +19,8 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import build, target, toolchain
-from popgraph.backends.c.module import kernel_unit, print_kernel, split
-from popgraph.backends.c.unit import Kernel, Unit
+from popgraph.backends.c.module import print_kernel
+from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import BackendError, UnsupportedError
 
@@ -59,10 +59,13 @@ def libraries(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.so"))
 
 
-def test_one_build_leaves_one_file(cache: Path) -> None:
+def test_one_build_leaves_one_library(cache: Path) -> None:
+    """And the object of its kernel, for other programs that have it."""
     assert doubles()
     files = [path for path in cache.rglob("*") if path.is_file()]
-    assert files == libraries(cache) and len(files) == 1
+    objects = [path for path in files if path.is_relative_to(cache / "objects")]
+    assert [path for path in files if path not in objects] == libraries(cache)
+    assert len(libraries(cache)) == 1 and len(objects) == 2
 
 
 def test_a_second_process_needs_no_compiler(cache: Path) -> None:
@@ -116,7 +119,13 @@ def test_a_compiler_that_fails_is_quoted(
 
 def test_refused_c_names_the_kernel_and_its_origin(cache: Path) -> None:
     good = print_kernel(next(iter(doubling().body.block.ops)))  # type: ignore[arg-type]
-    bad = Kernel("broken", "void kernel_broken(void) {\n    nonsense;\n}\n", "", "model.pgraph:7:3")
+    bad = Kernel(
+        "broken",
+        "kernel_broken",
+        "void kernel_broken(void) {\n    nonsense;\n}\n",
+        "",
+        "model.pgraph:7:3",
+    )
     units = [kernel_unit([good]), kernel_unit([good, bad])]
     with pytest.raises(BackendError) as caught:
         toolchain.library(units)
@@ -250,7 +259,9 @@ def test_without_a_compiler_the_target_is_the_baseline(
 @pytest.mark.parametrize(("count", "groups"), [(1, 1), (3, 2), (60, 3), (900, 8)])
 def test_kernels_are_compiled_in_groups(count: int, groups: int) -> None:
     """Each kernel once, no group much longer than another; a few kernels need few compilers."""
-    kernels = [Kernel(f"k{number}", "x" * 2500, "", "") for number in range(count)]
+    kernels = [
+        Kernel(f"k{number}", f"kernel_k{number}", "x" * 2500, "", "") for number in range(count)
+    ]
     found = list(split(kernels))
     assert len(found) == groups
     assert sorted(one.name for group in found for one in group) == sorted(k.name for k in kernels)

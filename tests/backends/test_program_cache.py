@@ -26,6 +26,7 @@ from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.pipeline import Options, Step
 from popgraph.support import files
+from popgraph.support.caches import trim
 
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
 
@@ -147,9 +148,10 @@ def test_variables_start_with_the_values_of_the_model(cache: Path, passes: Passe
     assert np.array_equal(first, compute(model(), options=options)), "the cache is not written to"
 
 
-def test_threads_share_a_program(cache: Path, passes: Passes) -> None:
-    assert np.array_equal(compute(model()), compute(model(), threads=2))
-    assert passes.runs == 1
+def test_each_number_of_threads_has_a_program(cache: Path, passes: Passes) -> None:
+    for threads in (1, 2, 2, 1):
+        assert np.array_equal(compute(model()), compute(model(), threads=threads))
+    assert passes.runs == 2
 
 
 def test_other_weights_are_another_program(cache: Path, passes: Passes) -> None:
@@ -295,7 +297,7 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
         file.parent.mkdir(exist_ok=True)
         file.write_bytes(bytes(100))
         os.utime(file, (number, number))
-    program_file.trim(tmp_path, 250)
+    trim(tmp_path, 250)
     assert sorted(file.name for file in tmp_path.glob("*/*")) == ["2", "3"]
 
 

@@ -10,6 +10,7 @@ from popgraph.backends.c.library import load
 from popgraph.backends.c.module import Layout
 from popgraph.backends.c.program_cache import ProgramKey, Saved
 from popgraph.backends.c.toolchain import library, library_key
+from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.debug import note_source
 
@@ -31,7 +32,7 @@ def build(
     layout = Layout(program)
     kernels = printer.print_kernels(module)
     units = [printer.program_unit(program, layout, kernels)]
-    units += [printer.kernel_unit(group) for group in printer.split(kernels)]
+    units += [kernel_unit(group) for group in split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
     entries = load(library(units), name)

@@ -13,10 +13,9 @@ from popgraph.backends.c.module import (
     find_program,
     print_kernels,
     print_program,
-    vector_typedefs,
 )
 from popgraph.backends.c.table import Slot
-from popgraph.backends.c.unit import RUNTIME, headers
+from popgraph.backends.c.unit import RUNTIME, headers, vector_typedefs
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
 
@@ -47,7 +46,7 @@ def _source(module: ModuleOp, program: ProgramOp, layout: Layout) -> str:
     for kernel in kernels:
         origin = f"/* from {_comment(kernel.location)} */\n" if kernel.location else ""
         parts.append(f"\n{origin}static {kernel.text}")
-    return "".join([*parts, "\n", print_program(program, layout)])
+    return "".join([*parts, "\n", print_program(program, layout, kernels)])
 
 
 def _header(program: ProgramOp, layout: Layout) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -12,13 +12,18 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.backends.c import types
 from popgraph.backends.c.statements import Body
 from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
-from popgraph.backends.c.unit import RUNTIME, Kernel, Unit
+from popgraph.backends.c.unit import PREAMBLE, Kernel, Unit
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support import dtypes
+from popgraph.support.caches import digest
 from popgraph.support.errors import BackendError, PopgraphError
 
-_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)(?:_memory)?\b")
+_NUMBER = re.compile(r"_\d+$")
+"""What tells kernels of one module apart; their content does that for C."""
+
+DIGITS = 12
+"""Of the digest of a kernel's content: one in 2^48 is another's."""
 
 
 class Layout:
@@ -88,7 +93,7 @@ def kernel_name(symbol: str) -> str:
 
 
 def print_kernel(function: func.FuncOp) -> Kernel:
-    """One kernel as C."""
+    """One kernel as C; equal ones have the same name in every program."""
     location = location_text(function.location)
     symbol = function.sym_name.data
     body = Body()
@@ -105,9 +110,11 @@ def print_kernel(function: func.FuncOp) -> Kernel:
     except PopgraphError as error:
         where = f"kernel {symbol}" + (f", from {location}" if location else "")
         raise type(error)(error.what, error.where or where, error.hint) from error
-    prototype = f"void {kernel_name(symbol)}({', '.join(parameters)})"
+    content = digest(*parameters, *body.lines)[:DIGITS]
+    name = f"{kernel_name(_NUMBER.sub('', symbol))}_{content}"
+    prototype = f"void {name}({', '.join(parameters)})"
     text = "\n".join([f"{prototype} {{", *body.lines, "}", ""])
-    return Kernel(symbol, text, prototype, location)
+    return Kernel(symbol, name, text, prototype, location)
 
 
 def print_kernels(module: ModuleOp) -> list[Kernel]:
@@ -116,18 +123,10 @@ def print_kernels(module: ModuleOp) -> list[Kernel]:
     return [print_kernel(function) for function in functions]
 
 
-def vector_typedefs(text: str) -> str:
-    """Declarations of the vector types that a text mentions."""
-    found = {(m[1], int(m[2]), int(m[3])) for m in _VECTOR.finditer(text)}
-    return "".join(
-        types.vector_typedef(f"{letter}{bits}", bits, count)
-        for letter, bits, count in sorted(found)
-    )
-
-
-def print_program(program: ProgramOp, layout: Layout) -> str:
+def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> str:
     """`NAME_prepare` and `NAME_run`, and one small function per call that has chunks."""
     name = program.sym_name.data
+    names = {kernel.name: kernel.symbol for kernel in kernels}
     parts: list[str] = []
     for ending, block in (("prepare", program.prepare.block), ("run", program.body.block)):
         lines, helpers = list[str](), list[str]()
@@ -136,7 +135,8 @@ def print_program(program: ProgramOp, layout: Layout) -> str:
             if isinstance(op, BufferOp):
                 buffers[op.memory] = _address(op, layout)
             elif isinstance(op, CallOp):
-                _call(op, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
+                callee = names[op.callee.string_value()]
+                _call(op, callee, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
         body = "".join(f"    {line}\n" for line in lines) or "    (void)memory;\n"
         parts += [*helpers, f"void {name}_{ending}(void *const *memory) {{\n{body}}}\n"]
     return "\n".join(parts)
@@ -151,9 +151,13 @@ def _address(op: BufferOp, layout: Layout) -> str:
 
 
 def _call(
-    op: CallOp, buffers: Mapping[SSAValue, str], name: str, lines: list[str], helpers: list[str]
+    op: CallOp,
+    callee: str,
+    buffers: Mapping[SSAValue, str],
+    name: str,
+    lines: list[str],
+    helpers: list[str],
 ) -> None:
-    callee = kernel_name(op.callee.string_value())
     chunks = op.chunks.value.data
     arguments = [buffers[argument] for argument in op.arguments]
     if chunks == 1:
@@ -166,8 +170,7 @@ def _call(
     lines.append(f"popgraph_share((i64)(intptr_t)memory[0], {chunks}, {name}, memory);")
 
 
-_PREAMBLE = f'#include "{RUNTIME}"\n\n'
-_POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{_PREAMBLE}"
+_POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{PREAMBLE}"
 
 
 def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> Unit:
@@ -178,35 +181,4 @@ def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) 
         f'__attribute__((visibility("default"))) void {name}_{ending}(void *const *memory);\n'
         for ending in ("prepare", "run")
     )
-    return Unit(f"{_POOL}{prototypes}{visible}\n{print_program(program, layout)}")
-
-
-def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
-    """A translation unit of kernels."""
-    text = _PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
-    begins = []
-    for kernel in kernels:
-        begins.append((text.count("\n") + 1, kernel))
-        text += kernel.text + "\n"
-    return Unit(text, tuple(begins))
-
-
-UNIT_TEXT = 50_000
-"""Characters of a unit that take a compiler ten times as long as its start."""
-MOST_UNITS = 8
-
-
-def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
-    """
-    The kernels in groups of about equal length of text, to be compiled at the same time.
-
-    How many there are does not depend on the machine: caches are shared by machines.
-    """
-    total = sum(len(kernel.text) for kernel in kernels)
-    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
-    groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
-    for kernel in sorted(kernels, key=lambda kernel: -len(kernel.text)):
-        smallest = min(range(parts), key=lambda number: groups[number][0])
-        size, group = groups[smallest]
-        groups[smallest] = (size + len(kernel.text), [*group, kernel])
-    return (group for _, group in groups if group)
+    return Unit(f"{_POOL}{prototypes}{visible}\n{print_program(program, layout, kernels)}")

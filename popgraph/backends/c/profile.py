@@ -13,6 +13,7 @@ from popgraph.backends.c import module as printer
 from popgraph.backends.c.executable import CExecutable
 from popgraph.backends.c.library import Entry, load
 from popgraph.backends.c.toolchain import library
+from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
@@ -54,9 +55,8 @@ class Profile:
         kernels = printer.print_kernels(module)
         unit = printer.program_unit(program, layout, kernels)
         text = unit.text + "".join(map(_visible, singles))
-        text += "".join(printer.print_program(single, layout) for single in singles)
-        groups = printer.split(kernels)
-        path = library([replace(unit, text=text), *map(printer.kernel_unit, groups)])
+        text += "".join(printer.print_program(single, layout, kernels) for single in singles)
+        path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
         prepare, whole = load(path, name)
         self._whole = Timing(whole)
         *self._timings, self._empty = [

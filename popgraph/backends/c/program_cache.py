@@ -17,6 +17,7 @@ from popgraph.backends.c.toolchain import readable_caches
 from popgraph.dialects.program.attributes import Array, BlobAttr, DataAttr
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support import dtypes
+from popgraph.support.caches import trim
 
 LIMIT = 4 << 30
 """Bytes of programs that are kept; those that were not used for longest go first."""
@@ -57,7 +58,7 @@ class ProgramKey:
         }
         with suppress(OSError):
             program_file.write(_file(first, self.digest), header, pieces)
-            program_file.trim(first / "programs", LIMIT)
+            trim(first / "programs", LIMIT)
 
     def load(self, weights: WeightStore) -> Saved | None:
         """The program of this key; None when there is none, or any doubt about it."""

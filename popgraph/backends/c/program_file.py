@@ -5,18 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import mmap
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from popgraph.backends.c.memory import ALIGNMENT, LARGE_PAGE, aligned
-from popgraph.backends.c.toolchain import digest
 from popgraph.dialects.program.attributes import Array
+from popgraph.support.caches import digest, write_whole
 
 MAGIC = "popgraph program 2"
 BLOCK = 1 << 16
@@ -58,19 +55,6 @@ def _content(head: bytes, pieces: Sequence[Array]) -> Iterator[bytes | memoryvie
         place += -place % ALIGNMENT + len(piece)
 
 
-def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    """A file that others see when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix="partial-")
-    try:
-        with open(handle, "wb") as file:
-            file.writelines(parts)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
-
-
 def read(file: IO[bytes]) -> tuple[dict[str, Any], list[Array]]:
     """
     Header and data; ValueError when they are damaged.
@@ -109,21 +93,3 @@ def _read_into(piece: Array, file: IO[bytes], place: int) -> Iterator[Array]:
         if file.readinto(part.data) != len(part):  # type: ignore[attr-defined]
             raise ValueError("data is missing")
         yield part
-
-
-def trim(folder: Path, limit: int) -> None:
-    """Removes the files of a folder that were not used for longest, until the rest fit."""
-    total = 0
-    for _, size, path in sorted(_uses(folder), reverse=True):
-        total += size
-        if total > limit:
-            with suppress(OSError):
-                path.unlink()
-
-
-def _uses(folder: Path) -> Iterator[tuple[int, int, Path]]:
-    """When each file was used last, and its size."""
-    for path in folder.glob("*/*"):
-        with suppress(OSError):
-            state = path.stat()
-            yield state.st_mtime_ns, state.st_size, path

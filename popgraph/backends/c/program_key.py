@@ -16,7 +16,8 @@ from xdsl.printer import Printer
 
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.program_file import MAGIC
-from popgraph.backends.c.toolchain import digest, machine
+from popgraph.backends.c.toolchain import machine
+from popgraph.support.caches import digest
 from popgraph.support.debug import Settings
 
 PACKAGE = Path(__file__).parents[2]

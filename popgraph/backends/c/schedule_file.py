@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from popgraph.backends.c.measured import measured_file, place_in
-from popgraph.backends.c.program_file import write_whole
 from popgraph.backends.c.toolchain import cache_directory
 from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
+from popgraph.support.caches import write_whole
 from popgraph.support.errors import ParseError
 
 ROWS = "schedules"

@@ -13,11 +13,11 @@ from popgraph.backends.c import program_key
 from popgraph.backends.c.executable import CExecutable, build_again
 from popgraph.backends.c.measured import measured_text
 from popgraph.backends.c.program_cache import ProgramKey
-from popgraph.backends.c.program_file import trim, write_whole
 from popgraph.backends.c.program_key import is_watched
 from popgraph.backends.c.target import host_target
-from popgraph.backends.c.toolchain import digest, machine, readable_caches
+from popgraph.backends.c.toolchain import machine, readable_caches
 from popgraph.dialects.program.weights import WeightStore
+from popgraph.support.caches import digest, trim, write_whole
 from popgraph.support.files import State, is_settled, state_of
 
 MAGIC = "popgraph shortcut 1"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import hashlib
 import importlib.util
 import os
 import platform
@@ -22,7 +21,9 @@ from pathlib import Path
 
 import platformdirs
 
+from popgraph.backends.c.objects import Objects
 from popgraph.backends.c.unit import HERE, Unit, headers
+from popgraph.support.caches import digest
 from popgraph.support.errors import BackendError
 
 FLAGS = (
@@ -130,14 +131,6 @@ def _identity(command: tuple[str, ...], file: Path | None) -> str:
     return digest(repr(facts))[:16]
 
 
-def digest(*texts: str) -> str:
-    """A name for these texts that no others have."""
-    made = hashlib.sha256()
-    for text in texts:
-        made.update(f"{len(text)}:{text}".encode())
-    return made.hexdigest()
-
-
 @dataclass(frozen=True)
 class Probe:
     """What a compiler said when it was asked: does it work, and for which machine?"""
@@ -243,9 +236,13 @@ def find_library(key: str) -> Path | None:
 
 def library_key(units: Sequence[Unit]) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
+    return digest(_circumstances(), *(unit.text for unit in units))
+
+
+def _circumstances() -> str:
+    """What compiled code depends on, but for its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, wanted_target()])
-    texts = [*headers().values(), *(unit.text for unit in units)]
-    return digest(machine(), flags, *texts)
+    return digest(machine(), flags, *headers().values())
 
 
 def _places(key: str) -> list[Path]:
@@ -278,26 +275,38 @@ def no_compiler(tried: Sequence[str]) -> BackendError:
 
 
 def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
-    """Compiles at once as many units as there are cores, links, and moves the result in place."""
+    """
+    Compiles at once as many units as there are cores, links, and moves the result in place.
+
+    Kernels that other programs have, too, were compiled for them.
+    """
     place.mkdir(parents=True, exist_ok=True)
+    kept = Objects(readable_caches(), digest(_circumstances(), compiler.identity))
+    missing, known = kept.lacking(units)
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)
         flags = [*found.flags, *FLAGS, f"-I{HERE}"]
 
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
-            source.write_text(units[number].text)
+            source.write_text(missing[number].text)
             result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
             if not result.good:
-                raise _refused(compiler, units[number], result.reason)
+                raise _refused(compiler, missing[number], result.reason)
+            kept.keep(missing[number], target)
             return target
 
         with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            objects = [str(path) for path in pool.map(compile_unit, range(len(units)))]
+            made = list(pool.map(compile_unit, range(len(missing))))
+        kept.trim()
+        objects = [*map(str, made), *map(str, known)]
         linked = folder / "library.so"
         result = compiler.run(
             [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
         )
+        if not result.good and known:
+            kept.forget(known)
+            return _build(compiler, found, units, place)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
         final = place / f"{compiler.identity}.so"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from popgraph.backends.c import types
 
 HERE = Path(__file__).parent
 RUNTIME = "runtime.h"
@@ -17,12 +21,18 @@ def headers() -> dict[str, str]:
     return {name: (HERE / name).read_text("utf-8") for name in HEADERS}
 
 
+PREAMBLE = f'#include "{RUNTIME}"\n\n'
+_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)(?:_memory)?\b")
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One function of C."""
 
     name: str
     """As the IR calls it."""
+    symbol: str
+    """As C does."""
     text: str
     prototype: str
     location: str
@@ -40,3 +50,47 @@ class Unit:
         """The kernel that a line of the text belongs to."""
         started = [kernel for first, kernel in self.kernels if first <= line]
         return started[-1] if started else None
+
+
+SHARED = "__attribute__((weak)) "
+"""Several objects of a library may have the same kernel: one of them counts."""
+
+
+def vector_typedefs(text: str) -> str:
+    """Declarations of the vector types that a text mentions."""
+    found = {(m[1], int(m[2]), int(m[3])) for m in _VECTOR.finditer(text)}
+    return "".join(
+        types.vector_typedef(f"{letter}{bits}", bits, count)
+        for letter, bits, count in sorted(found)
+    )
+
+
+def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
+    """A translation unit of kernels."""
+    text = PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
+    begins = []
+    for kernel in kernels:
+        begins.append((text.count("\n") + 1, kernel))
+        text += f"{SHARED}{kernel.text}\n"
+    return Unit(text, tuple(begins))
+
+
+UNIT_TEXT = 50_000
+"""Characters of a unit that take a compiler ten times as long as its start."""
+MOST_UNITS = 8
+
+
+def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
+    """
+    The kernels in groups of about equal length of text, to be compiled at the same time.
+
+    How many there are does not depend on the machine: caches are shared by machines.
+    """
+    total = sum(len(kernel.text) for kernel in kernels)
+    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
+    groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
+    for kernel in sorted(kernels, key=lambda kernel: -len(kernel.text)):
+        smallest = min(range(parts), key=lambda number: groups[number][0])
+        size, group = groups[smallest]
+        groups[smallest] = (size + len(kernel.text), [*group, kernel])
+    return (group for _, group in groups if group)

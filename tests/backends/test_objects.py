@@ -1,0 +1,95 @@
+"""Are kernels that programs have in common compiled once?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph
+from popgraph.backends.c import toolchain
+from popgraph.backends.c.objects import Objects
+from popgraph.backends.c.unit import Kernel, kernel_unit
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all kernels that a compiler gets to see, as long as the test runs."""
+    seen: list[str] = []
+    run = toolchain.Compiler.run
+
+    def watched(self: toolchain.Compiler, arguments: Sequence[str], text: str | None = None) -> Any:
+        for argument in arguments:
+            if argument.endswith(".c"):
+                source = Path(argument).read_text()
+                seen.extend(re.findall(r"^__attribute__\(\(weak\)\) void (\w+)", source, re.M))
+        return run(self, arguments, text)
+
+    monkeypatch.setattr(toolchain.Compiler, "run", watched)
+    return seen
+
+
+def network(layers: int) -> bytes:
+    """Dense layers, each of another width; the first ones of a longer network are the same."""
+    builder = popgraph.Builder()
+    value = builder.addInputTensor("FLOAT", [4, 8], "x")
+    rng = np.random.default_rng(0)
+    for number in range(layers):
+        before, behind = 8 + 8 * number, 16 + 8 * number
+        weights = rng.standard_normal((before, behind)).astype(np.float32)
+        value = builder.aiOnnx.matmul([value, builder.addInitializedInputTensor(weights)])
+        value = builder.aiOnnx.relu([value])
+    builder.addOutputTensor(value)
+    return bytes(builder.getModelProto())
+
+
+def run(layers: int) -> np.ndarray:
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
+    (found,) = popgraph.compile(network(layers))(x=x).values()
+    return np.asarray(found)
+
+
+def test_what_two_networks_share_is_compiled_once(cache: Path, compiled: list[str]) -> None:
+    run(3)
+    first = set(compiled)
+    assert len(first) >= 3 and len(first) == len(compiled)
+    compiled.clear()
+    longer = run(4)
+    assert compiled and not first & set(compiled)
+    reference = popgraph.compile(network(4), backend="reference")
+    x = np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32)
+    np.testing.assert_allclose(longer, next(iter(reference(x=x).values())), rtol=1e-5)
+
+
+def test_damaged_objects_are_compiled_again(cache: Path, compiled: list[str]) -> None:
+    expected = run(3)
+    first = set(compiled)
+    for path in (cache / "objects").glob("*/*.o"):
+        path.write_bytes(b"no object")
+    for path in (cache / "kernels").glob("*/*/*.so"):
+        path.unlink()
+    compiled.clear()
+    np.testing.assert_array_equal(run(3), expected)
+    assert set(compiled) == first
+
+
+def test_objects_are_for_their_circumstances(tmp_path: Path) -> None:
+    kernel = Kernel("k", "kernel_k", "void kernel_k(void) {}\n", "void kernel_k(void)", "")
+    unit = kernel_unit([kernel])
+    (tmp_path / "unit.o").write_bytes(b"object")
+    here, there = (Objects([tmp_path / "cache"], name) for name in ("here", "there"))
+    here.keep(unit, tmp_path / "unit.o")
+    assert here.lacking([unit])[0] == [] and len(here.lacking([unit])[1]) == 1
+    assert there.lacking([unit]) == ([unit], [])
+    here.forget(here.lacking([unit])[1])
+    assert here.lacking([unit]) == ([unit], [])
