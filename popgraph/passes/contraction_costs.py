@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
+from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
@@ -28,6 +29,9 @@ from popgraph.support.shapes import prod
 
 TERMS = 256
 """Longest chain of float32 additions."""
+
+IN_ONE_GO: tuple[type[Attribute], ...] = (Float64Type,)
+"""Elements whose sums are accurate however long the chain."""
 
 PACK_CYCLES = 1.0
 """What packing costs per element, once per step when the factor is not constant."""
@@ -200,13 +204,13 @@ class Estimate:
             block = rows.extent * min(
                 most_rows(self.registers, self.vectors) // rows.extent, lines.extent
             )
-        double = isinstance(tensor(self.op.lhs).element_type, Float64Type)
+        in_one_go = isinstance(tensor(self.op.lhs).element_type, IN_ONE_GO)
         schedule = ScheduleAttr.of(
             vector=self.dim,
             vectors=self.vectors,
             rows=rows.last if rows else -1,
             block=block,
-            chunk=sweep or (0 if double else TERMS),
+            chunk=sweep or (0 if in_one_go else TERMS),
             width=self.width,
             lines=lines.last if lines else -1,
             inside=int(rows is not None and not sweep and self._comes_from_afar()),

@@ -7,6 +7,7 @@ from popgraph.builder.onnx_difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
 from popgraph.testing.onnx_models import onnx_models
+from popgraph.testing.products import products
 from popgraph.testing.separable import separable_convolutions
 from popgraph.testing.specs import Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
@@ -24,6 +25,7 @@ __all__ = [
     "networks",
     "onnx_models",
     "random_inputs",
+    "products",
     "separable_convolutions",
     "training_networks",
 ]

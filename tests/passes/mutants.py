@@ -437,6 +437,21 @@ def from_anything(original: Any) -> Any:
     return sweeps
 
 
+def newest_twice(original: Any) -> Any:
+    """A chunk is added to itself, not to what was there."""
+    return lambda kind, old, new: original(kind, new, new)
+
+
+def pairs_unturned(original: Any) -> Any:
+    """In the smallest squares, of two by two, nothing changes places."""
+    return lambda lane, half, lanes: original(lane, half, lanes) if half > 1 else lane
+
+
+def one_element_early(original: Any) -> Any:
+    """Every piece but the first overwrites the end of the one before."""
+    return lambda op: [start and start - 1 for start in original(op)]
+
+
 def one_lane_less(original: Any) -> Any:
     def last_panel(rest: int, width: int, padded: bool) -> list[Column]:
         *most, last = original(rest, width, padded)
@@ -837,6 +852,19 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tile-loops",
+        "blocks of rows keep the last chunk of a panel only",
+        f"{PASSES}.tile_loops.chunk_by_chunk:alike",
+        newest_twice,
+    ),
+    Mutant(
+        "tile-loops",
+        "squares of two by two are not turned",
+        f"{PASSES}.tile_loops.turned_blocks:_from",
+        pairs_unturned,
+        needs=frozenset({"Gemm"}),
+    ),
+    Mutant(
+        "tile-loops",
         "the remainder begins one late",
         f"{PASSES}.tile_loops.vectors:_after",
         rest_too_late,
@@ -872,6 +900,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "memory is free one launch early",
         f"{PASSES}.plan_memory:_Section.intervals",
         freed_early,
+    ),
+    Mutant(
+        "plan-memory",
+        "pieces of a whole begin one element early",
+        f"{PASSES}.plan_memory:places",
+        one_element_early,
+        needs=frozenset({"Concat"}),
     ),
     Mutant(
         "plan-memory",

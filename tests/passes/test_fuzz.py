@@ -35,6 +35,7 @@ from popgraph.testing import (
     build_network,
     check_ir,
     networks,
+    products,
     separable_convolutions,
     training_networks,
 )
@@ -93,6 +94,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks are worth scheduling, fusing, and sharing between threads."""
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
     monkeypatch.setattr(contraction_costs, "TERMS", 8)
+    monkeypatch.setattr(contraction_costs, "IN_ONE_GO", ())
     monkeypatch.setattr(contraction_costs.Estimate, "_late", late)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
     monkeypatch.setattr(use_winograd, "GAIN", 0)
@@ -134,8 +136,9 @@ class Place:
             return attentions(dtype="f64")
         if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
             return separable_convolutions(dtype="f64")
-        if self.name == "tile-loops" and not self.training and separable:
-            return networks(dtype="f64") | separable_convolutions(dtype="f64")
+        if self.name == "tile-loops" and not self.training:
+            drawn = networks(dtype="f64") | products(dtype="f64")
+            return drawn | separable_convolutions(dtype="f64") if separable else drawn
         if self.training:
             return training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
         return networks(dtype="f64")
