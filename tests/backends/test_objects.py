@@ -93,3 +93,10 @@ def test_objects_are_for_their_circumstances(tmp_path: Path) -> None:
     assert there.lacking([unit]) == ([unit], [])
     here.forget(here.lacking([unit])[1])
     assert here.lacking([unit]) == ([unit], [])
+
+
+def test_equal_kernels_are_one_function() -> None:
+    """They may have different names in the IR."""
+    text = "void kernel_k(void) {}\n"
+    twice = [Kernel(name, "kernel_k", text, "void kernel_k(void)", "") for name in ("a", "b")]
+    assert kernel_unit(twice).text.count("void kernel_k") == 1

@@ -159,7 +159,7 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
     def found() -> tuple[str, str]:
         options = for_this_machine(Options())
         passes = [repr(made) for _, made in planned(options)]
-        return repr(passes), shortcut._key(path, (1, 2), None)
+        return repr(passes), shortcut._key(path, (1, 2), None, 1)
 
     return found
 

@@ -15,7 +15,7 @@ from popgraph.backends.c.module import (
     print_program,
 )
 from popgraph.backends.c.table import Slot
-from popgraph.backends.c.unit import RUNTIME, headers, vector_typedefs
+from popgraph.backends.c.unit import RUNTIME, distinct, headers, vector_typedefs
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
 
@@ -43,7 +43,7 @@ def _source(module: ModuleOp, program: ProgramOp, layout: Layout) -> str:
         f'#include "{RUNTIME}"\n#include "{name}.h"\n\n',
         vector_typedefs("".join(kernel.text for kernel in kernels)),
     ]
-    for kernel in kernels:
+    for kernel in distinct(kernels):
         origin = f"/* from {_comment(kernel.location)} */\n" if kernel.location else ""
         parts.append(f"\n{origin}static {kernel.text}")
     return "".join([*parts, "\n", print_program(program, layout, kernels)])

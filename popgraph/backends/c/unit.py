@@ -65,11 +65,16 @@ def vector_typedefs(text: str) -> str:
     )
 
 
+def distinct(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Each kernel once: those of one symbol are equal."""
+    return list({kernel.symbol: kernel for kernel in kernels}.values())
+
+
 def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     """A translation unit of kernels."""
     text = PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
     begins = []
-    for kernel in kernels:
+    for kernel in distinct(kernels):
         begins.append((text.count("\n") + 1, kernel))
         text += f"{SHARED}{kernel.text}\n"
     return Unit(text, tuple(begins))
@@ -89,7 +94,7 @@ def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
     total = sum(len(kernel.text) for kernel in kernels)
     parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
     groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
-    for kernel in sorted(kernels, key=lambda kernel: -len(kernel.text)):
+    for kernel in sorted(distinct(kernels), key=lambda kernel: -len(kernel.text)):
         smallest = min(range(parts), key=lambda number: groups[number][0])
         size, group = groups[smallest]
         groups[smallest] = (size + len(kernel.text), [*group, kernel])
