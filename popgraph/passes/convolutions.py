@@ -54,9 +54,11 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
     if lane_type([element(image)]) is None or indexed_dims(op.finish.block):
         return None
     rows = [linear(result, sizes) for result in map_.results]
-    inside = [_other(rows[axis].terms, axis) for axis in (1, 2)]
+    inside = [_beside(rows[axis].terms, axis) for axis in (1, 2)]
+    if any(dim is None or dim < op.parallel_rank for dim in inside):
+        return None
     channel = next((dim for dim in (4, 5, 6) if dim not in inside), 0)
-    if None in inside or len({*inside, channel}) != 3 or prod(sizes[:4]) == 0:
+    if len({*inside, channel}) != 3 or prod(sizes[:4]) == 0:
         return None
     wanted = [linear(AffineExpr.dimension(dim), sizes) for dim in (0, channel)]
     if [rows[0], rows[3]] != wanted or any(sizes[dim or 0] != TAPS for dim in inside):
@@ -70,14 +72,6 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
     down, right = (rows[axis].constant for axis in (1, 2))
     weights_map = AffineMap(4, 0, results)
     return Convolution(op, image, values[weights], weights_map, (down, right), sizes[channel])
-
-
-def _other(terms: Mapping[AffineExpr, int], dim: int) -> int | None:
-    """The reduction that is added to parallel dimension `dim`, if that is all there is."""
-    dims = [atom.position for atom in terms if isinstance(atom, AffineDimExpr)]
-    if len(dims) != len(terms) or len(dims) != 2 or set(terms.values()) != {1}:
-        return None
-    return max(dims) if min(dims) == dim and max(dims) > 3 else None
 
 
 def _is_channels_last(image: SSAValue, map_: AffineMap, sizes: Sequence[int], channel: int) -> bool:

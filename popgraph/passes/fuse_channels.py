@@ -14,13 +14,12 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.chain import Sliding, follows
+from popgraph.dialects.tile.chain import Sliding, TurnsAttr, follows
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.tile_loops.access import element_bytes, has_gaps, tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims
 from popgraph.passes.tile_loops.chain import apart, operands_and_results
 from popgraph.passes.tile_loops.local_images import narrowed
-from popgraph.passes.tile_loops.sliding import parts_of
 from popgraph.support.shapes import prod
 
 LOCAL_BYTES = 768 * 1024
@@ -37,6 +36,9 @@ FIRST_BYTES = 48 * 1024
 
 ITERATIONS = 8
 """Enough for threads to share; more channels at a time are worth less."""
+
+AGAIN = 14
+"""Parts of turns make the rows between them twice: at most one of so many."""
 
 EVEN = 1.15
 """So many times its share the slowest thread may have to do."""
@@ -70,13 +72,10 @@ class FuseChannels(Pass):
 
 @dataclass(frozen=True)
 class Plan:
-    """How a pair runs: `step` channels at a time, and `rows` of the loops `slide` in a turn."""
+    """How a pair runs: `step` channels at a time, and perhaps some rows in a turn."""
 
     step: int
-    slide: tuple[int, ...] = ()
-    rows: int = 0
-    parts: int = 1
-    """Into so many parts do the turns fall, for threads to share."""
+    turns: TurnsAttr | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Pair:
     def _shared(self) -> Plan | None:
         """What is even work for threads: each has some rows, if it can, else some channels."""
         turns, whole = self._turns(small=True), self._whole_images()
-        if turns is not None and turns.parts >= self.threads:
+        if turns is not None and turns.turns and turns.turns.parts.data >= self.threads:
             return turns
         if whole is None:
             return None
@@ -147,8 +146,17 @@ class Pair:
         for rows in range(MOST_ROWS, 0, -1):
             found = Sliding.of(self.first, self.second, map_, (made, read), rows)
             if found is not None and self._local_bytes(step, found) <= TURN_BYTES:
-                return Plan(step, (made, read), rows, parts_of(found, self.channels // step))
+                parts = self._parts(found, self.channels // step)
+                return Plan(step, TurnsAttr.of(makes=made, reads=read, rows=rows, parts=parts))
         return None
+
+    def _parts(self, sliding: Sliding, panels: int) -> int:
+        """Into how many parts of turns does an image fall, for threads to share?"""
+        if self.threads < 2:
+            return 1
+        most = sliding.extents[0] // (AGAIN * max(1, sliding.kept))
+        wanted = min(-(-ITERATIONS // panels), most)
+        return max(parts for parts in range(1, max(1, wanted) + 1) if sliding.turns % parts == 0)
 
     def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
         (between,) = self.first.outputs
@@ -160,7 +168,12 @@ class Pair:
     def _is_cut_evenly(self, plan: Plan) -> bool:
         """Whether parts of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
-        loops = zip((self.first, self.second), self.along, plan.slide or (None, None), strict=True)
+        loops = zip(
+            (self.first, self.second),
+            self.along,
+            plan.turns.loops if plan.turns else (None, None),
+            strict=True,
+        )
         return all(
             apart(value, map_, op.sizes, along, plan.step) is not None
             and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
@@ -185,7 +198,7 @@ class Pair:
         inputs = list(dict.fromkeys(operands))
         body = Block(arg_types=[value.type for value in inputs])
         chain = tile.ChainOp(
-            inputs, self.along, plan.step, body, second.outputs[0].type, plan.slide, plan.rows
+            inputs, self.along, plan.step, body, second.outputs[0].type, plan.turns
         )
         chain.location = second.location
         Rewriter.insert_op(chain, InsertPoint.before(second))

@@ -63,7 +63,7 @@ class Options:
     vector_bytes: int = 64
     registers: int = 32
     threads: int = 1
-    """So many are to share the work; the program runs on any number, and gives the same bits."""
+    """So many are to share the work (`compile(threads=...)` says it); any number gives the same."""
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.sharing_costs import best_parts
 from popgraph.passes.structures import Structures
-from popgraph.passes.tile_loops import kernels_of, shareable
+from popgraph.passes.tile_loops import kernels_of, loops_of
 from popgraph.passes.tile_loops.shareable import Shareable
 
 
@@ -38,7 +38,7 @@ class ShareLoops(Pass):
         structures = Structures(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
-            what = shareable(op, self.vector_bytes)
+            what = loops_of(op, self.vector_bytes).shareable()
             if what is None:
                 continue
             key = structures.of(op), tuple(homes.get(value, 0) for value in op.operands)

@@ -30,6 +30,9 @@ START = 200
 LATE = 0.1
 """How much of a chunk all others wait for whoever takes the last one."""
 
+EVEN = 1.05
+"""So many times its share the slowest thread may do before two loops are cut together."""
+
 Parts = tuple[Part, ...]
 
 Homes = Mapping[SSAValue, int | None]
@@ -46,7 +49,7 @@ def best_parts(what: Shareable, homes: Homes, threads: int) -> Parts:
         (part,) for at, loop in enumerate(what.loops) for part in _parts(loop, at, most)
     ]
     best = min(single, key=costs.of, default=())
-    if what.together > 1 and (not best or costs.uneven(best) > 1 + LATE / 2):
+    if what.together > 1 and (not best or costs.uneven(best) > EVEN):
         best = min([*([best] if best else []), *_pairs(what.loops, most)], key=costs.of, default=())
     return best if best and costs.of(best) < costs.alone else ()
 

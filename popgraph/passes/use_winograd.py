@@ -27,7 +27,7 @@ from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.sharing_costs import APART, FAR
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
-from popgraph.passes.winograd_gradients import GradientChoice, gradient_choices
+from popgraph.passes.winograd_gradients import TILE_CYCLES, GradientChoice, gradient_choices
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
@@ -48,9 +48,6 @@ SCRATCH = 960 * 1024
 
 BUSY = 0.9
 """How much of the time the multipliers are busy in a long sum."""
-
-INPUT_CYCLES = {2: 40.0, 4: 120.0}
-"""What a tile's transform costs, per vector of channels, by the tile's size."""
 
 OUTPUT_CYCLES = {2: 30.0, 4: 90.0}
 """The same for results."""
@@ -262,7 +259,7 @@ class Choice:
         total, channels = self.found.tiles(self.size), self.found.channels
         work = taps * total * channels * self._lanes / (2 * self.width * BUSY)
         short = max(1.0, 8 / (min(self.rows, self.tiles) * self.vectors))
-        coming = INPUT_CYCLES[self.size] * -(-channels // self.width)
+        coming = TILE_CYCLES[self.size] * -(-channels // self.width)
         going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
         return work * short + total * (coming + going)
 

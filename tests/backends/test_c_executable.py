@@ -185,7 +185,7 @@ def test_threads_give_the_same_bits(threads: int) -> None:
         np.testing.assert_array_equal(made.run({"x": X})["y"], wanted)
 
 
-def test_more_chunks_than_one_ticket_holds() -> None:
+def test_more_chunks_than_one_range_holds() -> None:
     count = 70_000
 
     def body(chunk: SSAValue, y: SSAValue) -> None:

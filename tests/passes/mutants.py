@@ -345,7 +345,9 @@ def without_last_part(original: Any) -> Any:
 
 
 def first_half(original: Any) -> Any:
-    return lambda writer, memory, extent, chunks: original(writer, memory, extent // 2, chunks)
+    return lambda writer, memory, physical, *rest: original(
+        writer, memory, tuple(size // 2 for size in physical), *rest
+    )
 
 
 def no_distance(original: Any) -> Any:

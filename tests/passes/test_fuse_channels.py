@@ -12,6 +12,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.chain import TurnsAttr
 from popgraph.passes import fuse_channels
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
@@ -84,11 +85,11 @@ def test_images_that_are_too_large_take_turns(monkeypatch: pytest.MonkeyPatch) -
     """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 18 * 18 * 32 * 4 - 1)
     (chain,) = chains(lowered(separable(64, image=16)))
-    assert chain.rows is not None and chain.rows.value.data == 4
+    assert chain.turns is not None and chain.turns.rows.data == 4
     row = 18 * chain.step.value.data * 4
     monkeypatch.setattr(fuse_channels, "TURN_BYTES", 4 * row)
     (chain,) = chains(lowered(separable(64, image=16)))
-    assert chain.rows is not None and chain.rows.value.data == 2
+    assert chain.turns is not None and chain.turns.rows.data == 2
     monkeypatch.setattr(fuse_channels, "TURN_BYTES", 3 * row - 1)
     assert not chains(lowered(separable(64, image=16)))
 
@@ -98,7 +99,13 @@ def test_threads_want_even_work() -> None:
     assert chains(lowered(separable(96)))
     assert not chains(lowered(separable(96), options=Options(threads=2)))
     (chain,) = chains(lowered(separable(96, image=112), options=Options(threads=2)))
-    assert chain.sliding
+    assert chain.turns is not None and chain.turns.parts.data == 4
+
+
+def test_one_thread_takes_turns_without_parts() -> None:
+    """Parts compute the rows between them twice."""
+    (chain,) = chains(lowered(separable(96, image=112)))
+    assert chain.turns is not None and chain.turns.parts.data == 1
 
 
 def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,18 +169,12 @@ def uneven(chain: tile.ChainOp) -> None:
     chain.properties["step"] = type(chain.step)(24, chain.step.type)
 
 
-def slides_along_nothing(chain: tile.ChainOp) -> None:
-    chain.properties["slide"] = IntsAttr.of((1, 1))
+def turns(makes: int, reads: int, rows: int, parts: int = 1) -> Callable[[tile.ChainOp], None]:
+    def change(chain: tile.ChainOp) -> None:
+        made = TurnsAttr.of(makes=makes, reads=reads, rows=rows, parts=parts)
+        chain.properties["turns"] = made
 
-
-def slides_unevenly(chain: tile.ChainOp) -> None:
-    slides_along_nothing(chain)
-    chain.properties["rows"] = type(chain.step)(4, chain.step.type)
-
-
-def slides_along_channels(chain: tile.ChainOp) -> None:
-    slides_unevenly(chain)
-    chain.properties["slide"] = IntsAttr.of((3, 3))
+    return change
 
 
 def yields_what_is_between(chain: tile.ChainOp) -> None:
@@ -189,9 +190,9 @@ def yields_what_is_between(chain: tile.ChainOp) -> None:
         (loop_outside, "does not share the loop of the chain"),
         (too_few_loops, "every contraction in the body has one shared loop"),
         (uneven, "an iteration takes an equal part of the shared loop"),
-        (slides_along_nothing, "a chain that slides says by how many rows"),
-        (slides_unevenly, "turns do not read one after the other"),
-        (slides_along_channels, "one contraction slides along another"),
+        (turns(2, 2, 4), "turns do not read one after the other"),
+        (turns(3, 3, 2), "one contraction goes along another"),
+        (turns(1, 1, 2, parts=2), "parts have equally many turns"),
         (yields_what_is_between, "the body yields what its last contraction computes"),
     ],
 )

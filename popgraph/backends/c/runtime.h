@@ -164,7 +164,7 @@ typedef struct {
     _Alignas(64) _Atomic u64 word;
 } popgraph_range;
 
-enum { POPGRAPH_RANGES = 64 };
+enum { POPGRAPH_RANGES = 1024 }; /* More threads than a machine has. */
 
 static struct {
     popgraph_range ranges[POPGRAPH_RANGES];

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.chain import ChainOp
+from popgraph.dialects.tile.chain import ChainOp, TurnsAttr
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
 from popgraph.dialects.tile.nest import Nested, NestOp
@@ -59,7 +59,7 @@ TILE = Dialect(
         WinogradOp,
         YieldOp,
     ],
-    [CutAttr, LayoutAttr, ScheduleAttr],
+    [CutAttr, LayoutAttr, ScheduleAttr, TurnsAttr],
 )
 
 __all__ = [

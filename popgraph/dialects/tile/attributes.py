@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IntAttr, TensorType
 from xdsl.ir import Attribute, ParametrizedAttribute
@@ -79,8 +79,54 @@ class LayoutAttr(ParametrizedAttribute):
             raise VerifyException("a part is along one of the dimensions")
 
 
+class NamedNumbers(ParametrizedAttribute):
+    """
+    Whole numbers with names, written `name number, name number`.
+
+    A class lists its fields as parameters of type `IntAttr`, and again by name: those that are
+    always written, and the rare ones that are written only where they are not as usual.
+    """
+
+    FIELDS: ClassVar[tuple[str, ...]]
+    RARE: ClassVar[Mapping[str, int]] = {}
+
+    @classmethod
+    def of(cls, **numbers: int) -> Self:
+        """The attribute with these fields; the rare ones may be left out."""
+        numbers = {**cls.RARE, **numbers}
+        return cls.new([IntAttr(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)])
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The fields by name."""
+        return {name: getattr(self, name).data for name in (*self.FIELDS, *self.RARE)}
+
+    def print_parameters(self, printer: Printer) -> None:
+        with printer.in_angle_brackets():
+            texts = [
+                f"{name} {number}"
+                for name, number in self.numbers.items()
+                if number != self.RARE.get(name)
+            ]
+            printer.print_string(", ".join(texts))
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
+        numbers = dict(cls.RARE)
+        with parser.in_angle_brackets():
+            for name in cls.FIELDS:
+                if name != cls.FIELDS[0]:
+                    parser.parse_punctuation(",")
+                parser.parse_keyword(name)
+                numbers[name] = parser.parse_integer()
+            while parser.parse_optional_punctuation(",") is not None:
+                name = next(name for name in cls.RARE if parser.parse_optional_keyword(name))
+                numbers[name] = parser.parse_integer()
+        return list(cls.of(**numbers).parameters)
+
+
 @irdl_attr_definition
-class ScheduleAttr(ParametrizedAttribute):
+class ScheduleAttr(NamedNumbers):
     """
     How a contraction is blocked in registers.
 
@@ -112,13 +158,6 @@ class ScheduleAttr(ParametrizedAttribute):
 
     FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
     RARE: ClassVar = {"sweep": 0, "lines": -1, "inside": 0, "window": 0}
-    """What is written only where it is not as usual."""
-
-    @classmethod
-    def of(cls, **numbers: int) -> ScheduleAttr:
-        """The schedule with these fields; the rare ones may be left out."""
-        numbers = cls.RARE | numbers
-        return cls(*(IntAttr(numbers[name]) for name in (*cls.FIELDS, *cls.RARE)))
 
     @classmethod
     def of_text(cls, text: str) -> ScheduleAttr:
@@ -136,37 +175,9 @@ class ScheduleAttr(ParametrizedAttribute):
             raise ValueError(str(error)) from error
 
     @property
-    def numbers(self) -> dict[str, int]:
-        """The fields by name."""
-        return {name: getattr(self, name).data for name in (*self.FIELDS, *self.RARE)}
-
-    @property
     def lanes(self) -> int:
         """The lanes of all vectors together: one panel of the vector dimension."""
         return self.vectors.data * self.width.data
-
-    def print_parameters(self, printer: Printer) -> None:
-        with printer.in_angle_brackets():
-            texts = [
-                f"{name} {number}"
-                for name, number in self.numbers.items()
-                if number != self.RARE.get(name)
-            ]
-            printer.print_string(", ".join(texts))
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
-        numbers = dict(cls.RARE)
-        with parser.in_angle_brackets():
-            for name in cls.FIELDS:
-                if name != cls.FIELDS[0]:
-                    parser.parse_punctuation(",")
-                parser.parse_keyword(name)
-                numbers[name] = parser.parse_integer()
-            while parser.parse_optional_punctuation(",") is not None:
-                name = next(name for name in cls.RARE if parser.parse_optional_keyword(name))
-                numbers[name] = parser.parse_integer()
-        return list(cls.of(**numbers).parameters)
 
     def verify(self) -> None:
         if self.vectors.data < 1 or self.block.data < 1 or self.width.data < 1:

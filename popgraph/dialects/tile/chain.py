@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, TensorType, i64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     IRDLOperation,
     base,
+    irdl_attr_definition,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
@@ -24,9 +26,41 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
+from popgraph.dialects.tile.attributes import NamedNumbers
 from popgraph.dialects.tile.nest import readings
 from popgraph.dialects.tile.structured import ContractOp, YieldOp
 from popgraph.support.shapes import Shape
+
+
+@irdl_attr_definition
+class TurnsAttr(NamedNumbers):
+    """
+    How the second of two contractions goes along the first, a few rows in a turn.
+
+    In a turn the second one takes `rows` steps of its loop `reads`, and before them the first one
+    takes those of its loop `makes` that these need and that no turn before has taken. Turns fall
+    into equal `parts` that do not wait for one another: each takes first what the part before
+    would have left for it. In text: `#tile.turns<makes 1, reads 1, rows 4, parts 2>`.
+    """
+
+    name = "tile.turns"
+    makes: IntAttr
+    reads: IntAttr
+    rows: IntAttr
+    parts: IntAttr
+
+    FIELDS: ClassVar = ("makes", "reads", "rows", "parts")
+
+    @property
+    def loops(self) -> tuple[int, int]:
+        """The loop of each contraction."""
+        return self.makes.data, self.reads.data
+
+    def verify(self) -> None:
+        if self.makes.data < 0 or self.reads.data < 0:
+            raise VerifyException("turns go along a loop of each contraction")
+        if self.rows.data < 1 or self.parts.data < 1:
+            raise VerifyException("a turn takes rows, and turns make a part or more")
 
 
 @irdl_op_definition
@@ -40,23 +74,20 @@ class ChainOp(IRDLOperation):
     the same shared index, but anywhere else. The meaning is that of the contractions one after the
     other.
 
-    With `slide`, one loop of each of two contractions, an iteration takes turns: `rows` steps of
-    that loop of the second, and before them what these read that the first has not made yet.
-    Local memory then holds what one turn reads, and no more.
+    With `turns`, local memory holds what one turn reads, and no more.
     """
 
     name = "tile.chain"
     inputs = var_operand_def(base(TensorType))
     along = prop_def(IntsAttr)
     step = prop_def(IntegerAttr)
-    slide = opt_prop_def(IntsAttr)
-    rows = opt_prop_def(IntegerAttr)
+    turns = opt_prop_def(TurnsAttr)
     body = region_def("single_block")
     output = result_def(TensorType)
     traits = traits_def(IsolatedFromAbove(), Pure())
     assembly_format = (
         "`ins` `(` $inputs `:` type($inputs) `)` `along` $along `step` $step "
-        "(`slide` $slide^ `rows` $rows)? $body attr-dict `->` type($output)"
+        "(`turns` $turns^)? $body attr-dict `->` type($output)"
     )
 
     def __init__(
@@ -66,16 +97,14 @@ class ChainOp(IRDLOperation):
         step: int,
         body: Block,
         type_: Attribute,
-        slide: Sequence[int] = (),
-        rows: int = 0,
+        turns: TurnsAttr | None = None,
     ) -> None:
         super().__init__(
             operands=[inputs],
             properties={
                 "along": IntsAttr.of(along),
                 "step": IntegerAttr(step, i64),
-                "slide": IntsAttr.of(slide) if rows else None,
-                "rows": IntegerAttr(rows, i64) if rows else None,
+                "turns": turns,
             },
             regions=[Region(body)],
             result_types=[type_],
@@ -96,13 +125,13 @@ class ChainOp(IRDLOperation):
     @property
     def sliding(self) -> Sliding | None:
         """How the second contraction goes along the first, if it takes turns."""
-        if self.slide is None or self.rows is None:
+        if self.turns is None:
             return None
         first, second = self.chained
         maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
         if len(maps) != 1 or maps[0] is None:
             return None
-        return Sliding.of(first, second, maps[0], self.slide.data, self.rows.value.data)
+        return Sliding.of(first, second, maps[0], self.turns.loops, self.turns.rows.data)
 
     def verify_(self) -> None:
         block = self.body.block
@@ -124,15 +153,15 @@ class ChainOp(IRDLOperation):
         self._check_turns()
 
     def _check_turns(self) -> None:
-        if (self.slide is None) != (self.rows is None):
-            raise VerifyException("a chain that slides says by how many rows")
-        if self.slide is None:
+        if self.turns is None:
             return
-        slide, along = self.slide.data, self.along.data
-        if len(slide) != 2 or len(along) != 2 or slide[0] == along[0] or slide[1] == along[1]:
-            raise VerifyException("one contraction slides along another")
+        along, loops = self.along.data, self.turns.loops
+        if len(along) != 2 or any(loop == other for loop, other in zip(loops, along, strict=True)):
+            raise VerifyException("one contraction goes along another")
         if self.sliding is None:
             raise VerifyException("turns do not read one after the other")
+        if self.sliding.turns % self.turns.parts.data:
+            raise VerifyException("parts have equally many turns")
 
     def _check(self, op: Operation, along: int, made: dict[SSAValue, int]) -> None:
         if not isinstance(op, ContractOp) or len(op.outputs) != 1:

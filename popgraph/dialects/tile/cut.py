@@ -94,6 +94,11 @@ class CutAttr(ParametrizedAttribute):
             raise VerifyException("a loop is cut into two parts or more, of a step or more")
 
 
+def chunks_of(cut: CutAttr | None) -> int:
+    """How many chunks there are; one where nothing is cut."""
+    return 1 if cut is None else cut.count
+
+
 def cut_of(op: Operation) -> CutAttr | None:
     """How threads share what becomes of an operation."""
     found = op.attributes.get(NAME)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -173,9 +174,9 @@ class TransformedTiles(Tiled):
         )
 
     @property
+    @abstractmethod
     def matrix(self) -> Matrix:
         """What a tile is multiplied by; it has as many columns as the tile is wide."""
-        raise NotImplementedError
 
     def verify_(self) -> None:
         self.check_tiles()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
@@ -64,36 +65,55 @@ class Shared:
 
 
 def kernels_of(module: ModuleOp) -> list[Operation]:
-    """The operations that become kernels, in their order."""
-    return [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
+    """The operations that become kernels, in their order; joins are work for plan-memory."""
+    work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
+    joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
+    return [op for op in work if op not in joins]
 
 
-def shareable(op: Operation, vector_bytes: int) -> Shareable | None:
-    """What threads may share of the kernel that becomes of an operation."""
+@dataclass(frozen=True)
+class Loops:
+    """What becomes of one operation: its kernel, and what threads may share of it."""
+
+    kernel: Callable[[], tile.KernelOp]
+    shareable: Callable[[], Shareable | None]
+
+
+def loops_of(op: Operation, vector_bytes: int) -> Loops:
+    """Who writes the loops of an operation."""
+    made: MapLoops | ReduceLoops | ContractLoops | WinogradLoops | NestLoops | ChainLoops
     match op:
         case tile.MapOp():
-            return MapLoops(op, vector_bytes).shareable()
+            made = MapLoops(op, vector_bytes)
         case tile.ReduceOp():
-            return ReduceLoops(Reduction.of_reduce(op), vector_bytes).shareable()
+            made = ReduceLoops(Reduction.of_reduce(op), vector_bytes)
         case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
-            return ContractLoops(op, op.schedule).shareable()
+            made = ContractLoops(op, op.schedule)
         case tile.ContractOp():
-            return ReduceLoops(Reduction.of_contract(op), vector_bytes).shareable()
-        case tile.ScatterOp():
-            return scatter_shareable(op)
-        case tile.AssembleOp():
-            return assemble_shareable(op, vector_bytes)
-        case tile.PackOp() | tile.UnpackOp():
-            return relayout_shareable(op, vector_bytes)
-        case tile.TransformTilesOp():
-            return transform_shareable(op)
+            made = ReduceLoops(Reduction.of_contract(op), vector_bytes)
         case tile.WinogradOp():
-            return WinogradLoops(op).shareable()
+            made = WinogradLoops(op)
         case tile.NestOp():
-            return NestLoops(op, vector_bytes).shareable()
+            made = NestLoops(op, vector_bytes)
         case tile.ChainOp():
-            return ChainLoops(op).shareable()
-    return None
+            made = ChainLoops(op)
+        case tile.ScatterOp():
+            return Loops(partial(scatter_kernel, op), partial(scatter_shareable, op))
+        case tile.AssembleOp():
+            how = op, vector_bytes
+            return Loops(partial(assemble_kernel, *how), partial(assemble_shareable, *how))
+        case tile.PackOp() | tile.UnpackOp():
+            once = runs_once(op)
+            return Loops(
+                partial(relayout_kernel, op, vector_bytes, once=once),
+                partial(relayout_shareable, op, vector_bytes),
+            )
+        case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+            written = partial(transform_kernel, op, vector_bytes)
+            return Loops(written, partial(transform_shareable, op))
+        case _:
+            raise AssertionError(f"{op.name} has no loops")
+    return Loops(made.kernel, made.shareable)
 
 
 def is_nested(op: Operation) -> bool:
@@ -128,10 +148,8 @@ class TileLoops(Pass):
     vector_bytes: int = 64
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        work = kernels_of(module)
-        joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
         structures = Structures(moved_to_start)
-        found = [(op, (structures.of(op), runs_once(op))) for op in work if op not in joins]
+        found = [(op, (structures.of(op), runs_once(op))) for op in kernels_of(module)]
         counts = Counter(key for _, key in found)
         functions = Functions(module)
         written: dict[Hashable, Shared] = {}
@@ -139,8 +157,7 @@ class TileLoops(Pass):
             if key in written:
                 put_in_place_of(op, written[key].launch(op))
                 continue
-            kernel = self._kernel(op)
-            assert kernel is not None, f"{op.name} has no loops"
+            kernel = loops_of(op, self.vector_bytes).kernel()
             kernel.location = op.location
             if counts[key] == 1:
                 put_in_place_of(op, kernel)
@@ -148,29 +165,3 @@ class TileLoops(Pass):
             written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
             put_in_place_of(op, written[key].launch(op))
         functions.insert()
-
-    def _kernel(self, op: Operation) -> tile.KernelOp | None:
-        match op:
-            case tile.MapOp():
-                return MapLoops(op, self.vector_bytes).kernel()
-            case tile.ReduceOp():
-                return ReduceLoops(Reduction.of_reduce(op), self.vector_bytes).kernel()
-            case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
-                return ContractLoops(op, op.schedule).kernel()
-            case tile.ContractOp():
-                return ReduceLoops(Reduction.of_contract(op), self.vector_bytes).kernel()
-            case tile.ScatterOp():
-                return scatter_kernel(op)
-            case tile.AssembleOp():
-                return assemble_kernel(op, self.vector_bytes)
-            case tile.PackOp() | tile.UnpackOp():
-                return relayout_kernel(op, self.vector_bytes, once=runs_once(op))
-            case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
-                return transform_kernel(op, self.vector_bytes)
-            case tile.WinogradOp():
-                return WinogradLoops(op).kernel()
-            case tile.NestOp():
-                return NestLoops(op, self.vector_bytes).kernel()
-            case tile.ChainOp():
-                return ChainLoops(op).kernel()
-        return None

@@ -216,7 +216,7 @@ def spans(
     if cut is not None and chunk is not None:
         for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
             extent = groups[part.loop].extent
-            start = Index.of(number, part.size)
+            start = number.scaled(part.size)
             if part.count * part.size == extent:
                 result[part.loop] = Span(0, part.size, start)
                 continue
@@ -226,14 +226,24 @@ def spans(
     return result
 
 
-def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[SSAValue]:
+def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
     """Which of its parts a chunk has of each loop that is cut."""
-    numbers = []
+    rest, numbers = Index.of(chunk), list[Index]()
     for part in reversed(cut.parts[1:]):
-        count = writer.constant(part.count)
-        numbers.append(writer.once(arith.RemSIOp(chunk, count)))
-        chunk = writer.once(arith.DivSIOp(chunk, count))
-    return [chunk, *reversed(numbers)]
+        rest, number = digits(writer, rest, part.count)
+        numbers.append(number)
+    return [rest, *reversed(numbers)]
+
+
+def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
+    """A number as so many times the base, and the rest."""
+    if base == 1:
+        return number, Index()
+    value, divisor = writer.value(number), writer.constant(base)
+    return (
+        Index.of(writer.once(arith.DivSIOp(value, divisor))),
+        Index.of(writer.once(arith.RemSIOp(value, divisor))),
+    )
 
 
 def windows(place: Place, groups: Sequence[Group]) -> list[Span]:

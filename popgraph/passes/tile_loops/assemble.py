@@ -7,7 +7,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
-from popgraph.dialects.tile.cut import CutAttr, cut_of
+from popgraph.dialects.tile.cut import CutAttr, chunks_of, cut_of
 from popgraph.passes.tile_loops.access import has_gaps, tensor
 from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.tile_loops.gaps import clear_gaps
@@ -22,10 +22,10 @@ def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
     shape = output.get_shape()
     dims = _common_dims(op)
     cut = cut_of(op)
-    kernel = tile.KernelOp(op.pieces, [output], cut.count if cut else 1)
+    kernel = tile.KernelOp(op.pieces, [output], chunks_of(cut))
     writer = Writer(kernel.body.block)
     chunk, *sources, target = kernel.body.block.args
-    clear_gaps(writer, [op.output], [target], cut.count if cut else 1)
+    clear_gaps(writer, [op.output], [target], cut)
     mine = _part(writer, cut, dims, shape, chunk)
     rank = len(shape)
     if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):

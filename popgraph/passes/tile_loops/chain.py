@@ -13,10 +13,11 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.tile_loops.access import (
     Group,
     Place,
+    digits,
     element_bytes,
     spans,
     tensor,
@@ -27,7 +28,7 @@ from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.local_images import narrowed
 from popgraph.passes.tile_loops.panels import split_map, split_sizes
 from popgraph.passes.tile_loops.shareable import LANE_WORK, Loop, Shareable, Touched
-from popgraph.passes.tile_loops.sliding import Rows, Turns, digits, parts_of
+from popgraph.passes.tile_loops.sliding import Rows, Turns
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
@@ -40,7 +41,7 @@ class ChainLoops:
         self.op = op
         self.step, self.sliding = op.step.value.data, op.sliding
         self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
-        self.parts = parts_of(self.sliding, self.panels) if self.sliding else 1
+        self.parts = op.turns.parts.data if op.turns else 1
         self.cut = cut_of(op)
 
     def shareable(self) -> Shareable:
@@ -75,14 +76,11 @@ class ChainLoops:
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
-        kernel = tile.KernelOp(
-            list(op.inputs), [tensor(op.output)], self.cut.count if self.cut else 1, []
-        )
+        kernel = tile.KernelOp(list(op.inputs), [tensor(op.output)], chunks_of(self.cut), [])
         self.writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
         short = self.cut is not None and 0 in self.shareable().touched[-1].short
-        chunks = kernel.chunks.value.data
-        clear_gaps(self.writer, op.yielded, memories[-1:], chunks, short=short)
+        clear_gaps(self.writer, op.yielded, memories[-1:], self.cut, short=short)
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
             value: self._local_type(value, along)

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span
-from popgraph.dialects.tile.cut import Part, cut_of
+from popgraph.dialects.tile.cut import Part, chunks_of, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -152,14 +152,13 @@ class ContractLoops:
         kernel = tile.KernelOp(
             [op.lhs, op.rhs, *op.extras],
             [tensor(value) for value in op.outputs],
-            self.cut.count if self.cut else 1,
+            chunks_of(self.cut),
             self._inplace(),
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
         short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops)
-        chunks = kernel.chunks.value.data
-        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], chunks, short=short)
+        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from types import MappingProxyType
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import TensorType
@@ -13,6 +13,7 @@ from xdsl.ir.affine import AffineExpr
 
 from popgraph.dialects.tile.affine import Linear, row_major
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.tile_loops.access import Place, has_gaps, tensor
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
@@ -23,7 +24,7 @@ def clear_gaps(
     writer: Writer,
     values: Sequence[SSAValue],
     memories: Sequence[SSAValue],
-    chunks: int = 1,
+    cut: CutAttr | None = None,
     *,
     short: bool = False,
 ) -> None:
@@ -42,12 +43,18 @@ def clear_gaps(
         boxes = list(halo_boxes(type_))
         if not boxes:
             continue
-        parts: dict[int, tuple[SSAValue, SSAValue]] = {}
-        if chunks > 1:
-            axis = _shared_axis(physical, chunks, short)
-            parts[axis] = _part_of(writer, memories[0], physical[axis], chunks)
+        mine = None if cut is None else _part_of(writer, memories[0], physical, cut.count, short)
         for start, sizes in boxes:
-            clear_box(writer, type_, memory, start, sizes, parts)
+            clear_box(writer, type_, memory, start, sizes, mine)
+
+
+@dataclass(frozen=True)
+class Mine:
+    """The part of an axis that a chunk has."""
+
+    axis: int
+    first: SSAValue
+    end: SSAValue
 
 
 def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
@@ -58,18 +65,17 @@ def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
     return next(long, max(range(len(physical)), key=lambda axis: physical[axis]))
 
 
-def _part_of(
-    writer: Writer, memory: SSAValue, extent: int, chunks: int
-) -> tuple[SSAValue, SSAValue]:
-    """The first and the end of this chunk's part of an axis."""
+def _part_of(writer: Writer, memory: SSAValue, physical: Shape, chunks: int, short: bool) -> Mine:
+    """This chunk's part of the memory."""
     block = memory.owner
     assert isinstance(block, Block)
-    count = writer.constant(chunks)
-    first = Index.of(block.args[0], extent)
-    lower, upper = (
-        writer.once(arith.DivSIOp(writer.value(at), count)) for at in (first, first + extent)
+    axis, count = _shared_axis(physical, chunks, short), writer.constant(chunks)
+    begin = Index.of(block.args[0], physical[axis])
+    first, end = (
+        writer.once(arith.DivSIOp(writer.value(at), count))
+        for at in (begin, begin + physical[axis])
     )
-    return lower, upper
+    return Mine(axis, first, end)
 
 
 def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
@@ -95,21 +101,20 @@ def clear_box(
     memory: SSAValue,
     start: Shape,
     sizes: Shape,
-    parts: Mapping[int, tuple[SSAValue, SSAValue]] = MappingProxyType({}),
+    mine: Mine | None = None,
 ) -> None:
-    """Zeroes a box of a tensor's memory; of the axes in `parts` only what is in them, too."""
+    """Zeroes a box of a tensor's memory, or what of it is `mine`."""
     physical = physical_shape(type_) if len(start) > 1 else sizes
-    while len(sizes) > 1 and len(sizes) - 1 not in parts and sizes[-1] == physical[-1]:
+    axis = mine.axis if mine else -1
+    while len(sizes) > 1 and sizes[-1] == physical[-1] and axis < len(sizes) - 2:
         inner = sizes[-1]
-        if len(sizes) - 2 in parts:
-            break
         physical, start, sizes = (
             (*shape[:-2], shape[-2] * inner) for shape in (physical, start, sizes)
         )
     form = Linear(0, {AffineExpr.dimension(dim): by for dim, by in enumerate(row_major(physical))})
     nothing = writer.number(0, type_.element_type)
     spans = [
-        _within(writer, begin, begin + size, parts.get(dim))
+        _within(writer, begin, begin + size, mine if dim == axis else None)
         for dim, (begin, size) in enumerate(zip(start, sizes, strict=True))
     ]
     place = Place(writer, physical)
@@ -120,10 +125,8 @@ def clear_box(
         writer.store(nothing, memory, place.index(form))
 
 
-def _within(
-    writer: Writer, first: int, end: int, part: tuple[SSAValue, SSAValue] | None
-) -> tuple[Bound, Bound]:
-    if part is None:
+def _within(writer: Writer, first: int, end: int, mine: Mine | None) -> tuple[Bound, Bound]:
+    if mine is None:
         return first, end
-    lower = writer.once(arith.MaxSIOp(part[0], writer.constant(first)))
-    return lower, writer.once(arith.MinSIOp(part[1], writer.constant(end)))
+    lower = writer.once(arith.MaxSIOp(mine.first, writer.constant(first)))
+    return lower, writer.once(arith.MinSIOp(mine.end, writer.constant(end)))

@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.tile_loops.access import (
     Access,
     Place,
@@ -33,7 +33,7 @@ from popgraph.passes.tile_loops.bodies import (
     widest_lane,
 )
 from popgraph.passes.tile_loops.gaps import clear_gaps
-from popgraph.passes.tile_loops.shareable import Loop, Shareable, in_short_pieces, touched
+from popgraph.passes.tile_loops.shareable import Shareable, in_short_pieces, loops_in_steps, touched
 from popgraph.passes.tile_loops.vectors import (
     Run,
     fitting_lanes,
@@ -81,9 +81,7 @@ class MapLoops:
             steps[-1] = self.lanes
         if self.woven:
             steps[-2] = self.woven
-        loops = tuple(
-            Loop(group.extent, step) for group, step in zip(self.groups, steps, strict=True)
-        )
+        loops = loops_in_steps(self.groups, steps)
         moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
         return Shareable(loops, volume(self.groups), moved)
 
@@ -127,7 +125,7 @@ class MapLoops:
         kernel = tile.KernelOp(
             [*op.inputs, *op.tables],
             [tensor(value) for value in op.outputs],
-            cut.count if cut else 1,
+            chunks_of(cut),
             self._inplace(),
         )
         writer = Writer(kernel.body.block)
@@ -135,8 +133,7 @@ class MapLoops:
         inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
         tables = memories[inputs:results]
         short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups)
-        chunks = kernel.chunks.value.data
-        clear_gaps(writer, op.outputs, memories[results:], chunks, short=short)
+        clear_gaps(writer, op.outputs, memories[results:], cut, short=short)
         if 0 not in self.sizes:
             found = [
                 Access(memory, form)

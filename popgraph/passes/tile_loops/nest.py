@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, is_identity
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -25,7 +25,7 @@ from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.maps import MapLoops
 from popgraph.passes.tile_loops.reduce import ReduceLoops
 from popgraph.passes.tile_loops.reduction import Reduction
-from popgraph.passes.tile_loops.shareable import Loop, Shareable
+from popgraph.passes.tile_loops.shareable import Shareable, loops_in_steps
 from popgraph.passes.tile_loops.vectors import Run, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import prod
@@ -77,9 +77,7 @@ class NestLoops:
         """What threads may share."""
         inside = sum(prod(inner.sizes[self.rank :]) for inner in self.op.nested)
         steps = [*[1] * len(self.groups[1:]), self.step][: len(self.groups)]
-        loops = tuple(
-            Loop(group.extent, step) for group, step in zip(self.groups, steps, strict=True)
-        )
+        loops = loops_in_steps(self.groups, steps)
         return Shareable(loops, volume(self.groups) * inside)
 
     def kernel(self) -> tile.KernelOp:
@@ -87,7 +85,7 @@ class NestLoops:
         kernel = tile.KernelOp(
             list(op.inputs),
             [tensor(value) for value in op.outputs],
-            self.cut.count if self.cut else 1,
+            chunks_of(self.cut),
             self._inplace(),
         )
         self.writer = Writer(kernel.body.block)

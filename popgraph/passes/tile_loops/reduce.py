@@ -11,6 +11,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import chunks_of
 from popgraph.passes.tile_loops.access import (
     Access,
     Group,
@@ -33,7 +34,7 @@ from popgraph.passes.tile_loops.bodies import (
 )
 from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
-from popgraph.passes.tile_loops.shareable import Loop, Shareable, in_short_pieces, touched
+from popgraph.passes.tile_loops.shareable import Shareable, in_short_pieces, loops_in_steps, touched
 from popgraph.passes.tile_loops.sums import Sums, type_of
 from popgraph.passes.tile_loops.vectors import (
     STRIDES,
@@ -119,9 +120,7 @@ class ReduceLoops:
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
         work = volume(self.outer) * volume(self.inner)
-        loops = tuple(
-            Loop(group.extent, step) for group, step in zip(self.outer, steps, strict=True)
-        )
+        loops = loops_in_steps(self.outer, steps)
         moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
         return Shareable(loops, work, moved)
 
@@ -171,14 +170,13 @@ class ReduceLoops:
         kernel = tile.KernelOp(
             [*what.inputs, *what.extras],
             [tensor(value) for value in what.outputs],
-            cut.count if cut else 1,
+            chunks_of(cut),
             self._inplace(),
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
         short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer)
-        chunks = kernel.chunks.value.data
-        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], chunks, short=short)
+        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
         if 0 not in what.sizes[: what.parallel]:
             found = [
                 Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)

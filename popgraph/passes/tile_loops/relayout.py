@@ -20,7 +20,7 @@ from xdsl.ir.affine import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset, row_major
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.tile_loops.gaps import clear_gaps
@@ -192,7 +192,7 @@ def _packed(
     boxes = list(_boxes(digits, output.get_shape()))
     strides = _strides(digits, output.get_shape())
     cut = cut_of(op)
-    kernel = tile.KernelOp([op.source], [output], cut.count if cut else 1)
+    kernel = tile.KernelOp([op.source], [output], chunks_of(cut))
     writer = Writer(kernel.body.block)
     chunk, memory, target = kernel.body.block.args
     mine = None

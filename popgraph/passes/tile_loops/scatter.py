@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.tile_loops.access import (
     Group,
     Place,
@@ -32,7 +32,7 @@ def scatter_kernel(op: tile.ScatterOp) -> tile.KernelOp:
     """Zero, then add; each chunk in its own part of the result."""
     groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
     cut = cut_of(op)
-    kernel = tile.KernelOp(op.inputs, [tensor(op.output)], cut.count if cut else 1)
+    kernel = tile.KernelOp(op.inputs, [tensor(op.output)], chunks_of(cut))
     writer = Writer(kernel.body.block)
     chunk, *sources, target = kernel.body.block.args
     parts = spans(writer, groups, cut, chunk)

@@ -34,6 +34,11 @@ class Loop:
     even: bool = False
 
 
+def loops_in_steps(groups: Sequence[Group], steps: Sequence[int]) -> tuple[Loop, ...]:
+    """These loops, of which each goes on by its step."""
+    return tuple(Loop(group.extent, step) for group, step in zip(groups, steps, strict=True))
+
+
 @dataclass(frozen=True)
 class Touched:
     """

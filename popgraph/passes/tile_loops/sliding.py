@@ -18,12 +18,6 @@ from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
 from popgraph.support.shapes import prod
 
-ENOUGH = 8
-"""So many parts of a kernel are enough for threads."""
-
-AGAIN = 14
-"""Parts make the rows between them twice: at most one of so many."""
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -37,24 +31,6 @@ class Rows:
 
 Emit = Callable[[Rows], None]
 """Writes the work of a contraction on some rows."""
-
-
-def parts_of(sliding: Sliding, panels: int) -> int:
-    """Into how many parts of turns does an image fall, for threads to share?"""
-    most = sliding.extents[0] // (AGAIN * max(1, sliding.kept))
-    wanted = min(-(-ENOUGH // panels), most)
-    return max((parts for parts in range(1, wanted + 1) if sliding.turns % parts == 0), default=1)
-
-
-def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
-    """A number as so many times the base, and the rest."""
-    if base == 1:
-        return number, Index()
-    value, divisor = writer.value(number), writer.constant(base)
-    return (
-        Index.of(writer.once(arith.DivSIOp(value, divisor))),
-        Index.of(writer.once(arith.RemSIOp(value, divisor))),
-    )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -124,14 +124,14 @@ class WinogradLoops:
         kernel = tile.KernelOp(
             operands,
             [tensor(op.output)],
-            self.cut.count if self.cut else 1,
+            chunks_of(self.cut),
             in_place(operands, read, [op.output], op.sizes),
         )
         self.writer = Writer(kernel.body.block)
         self.tiling = Tiling(self.writer, op)
         chunk, x, u, *others = kernel.body.block.args
         short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
-        clear_gaps(self.writer, [op.output], others[-1:], kernel.chunks.value.data, short=short)
+        clear_gaps(self.writer, [op.output], others[-1:], self.cut, short=short)
         self._factors(x, u)
         self._finishing(others)
         if op.is_transformed:

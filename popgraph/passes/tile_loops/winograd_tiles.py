@@ -13,7 +13,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.cut import cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import Access, Group, Place, spans, tensor
@@ -216,10 +216,10 @@ def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     """All tiles of all images."""
     taps, total, channels = tensor(op.output).get_shape()
     cut = cut_of(op)
-    kernel = tile.KernelOp([op.x], [tensor(op.output)], cut.count if cut else 1)
+    kernel = tile.KernelOp([op.x], [tensor(op.output)], chunks_of(cut))
     writer = Writer(kernel.body.block)
     chunk, x, y = kernel.body.block.args
-    clear_gaps(writer, [op.output], [y], cut.count if cut else 1)
+    clear_gaps(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
     loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)))
     sizes = (taps, total, 1, 1, channels)
@@ -234,7 +234,7 @@ def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     return kernel
 
 
-def transform_shareable(op: tile.TransformTilesOp) -> Shareable:
+def transform_shareable(op: Transformed) -> Shareable:
     """What threads may share of it."""
     taps, total, channels = tensor(op.output).get_shape()
     return Shareable((Loop(total),), taps * total * channels)

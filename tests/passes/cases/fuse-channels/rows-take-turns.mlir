@@ -43,7 +43,7 @@ builtin.module {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x3x16xf32>
-    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x160x160xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 16), d1, (d0 mod 16))>, #pg.ints[1, 1, 1, 4, 16]>>, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 16 : i64 slide [1, 1] rows 4 : i64 {
+    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x160x160xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 16), d1, (d0 mod 16))>, #pg.ints[1, 1, 1, 4, 16]>>, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 16 : i64 turns <makes 1, reads 1, rows 4, parts 1> {
     ^bb0(%8: tensor<1x4x160x160xf32>, %9: tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 16), d1, (d0 mod 16))>, #pg.ints[1, 1, 1, 4, 16]>>, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
       %12 = tile.contract %8, %9 : tensor<1x4x160x160xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 16), d1, (d0 mod 16))>, #pg.ints[1, 1, 1, 4, 16]>> extras(%10 : tensor<1x16x1x1xf32>) domain [1, 160, 160, 16, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 4, rows 2, block 2, chunk 256, width 4, inside 1> finish {
       ^bb0(%13: f32, %14: f32):
