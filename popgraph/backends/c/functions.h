@@ -33,6 +33,22 @@ static inline f32 popgraph_expf(f32 x) {
     return p * one.number * other.number;
 }
 
+/* e^x where nobody wants to know how small it is below x = -20, and x is not above 0. */
+static inline f32 popgraph_expf_below_zero(f32 x) {
+    x = x < -20.0f ? -20.0f : x;
+    const union { f32 number; u32 bits; } whole = {.number = x * 1.44269504f + 12583039.0f};
+    const f32 r = x - (whole.number - 12583039.0f) * 0.693147182f;
+    f32 p = 1.38144672e-3f;
+    p = p * r + 8.36878084e-3f;
+    p = p * r + 4.16683927e-2f;
+    p = p * r + 1.66665196e-1f;
+    p = p * r + 4.99999940e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    const union { u32 bits; f32 number; } power = {.bits = whole.bits << 23};
+    return p * power.number;
+}
+
 /* ln(m 2^e) with m in [1/sqrt 2, sqrt 2); subnormals are scaled up first. */
 static inline f32 popgraph_logf(f32 x) {
     const f32 scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -59,7 +75,8 @@ static inline f32 popgraph_logf(f32 x) {
 
 static inline f32 popgraph_tanhf(f32 x) {
     const f32 size = fabsf(x), square = x * x;
-    const f32 far = 1.0f - 2.0f / (popgraph_expf(2.0f * size) + 1.0f);
+    const f32 small = popgraph_expf_below_zero(-2.0f * size);
+    const f32 far = 1.0f - 2.0f * small / (1.0f + small);
     f32 p = -5.70498872745e-3f;
     p = p * square + 2.06390887954e-2f;
     p = p * square - 5.37397155531e-2f;
@@ -77,7 +94,7 @@ static inline f32 popgraph_erff(f32 x) {
     p = p * size - 6.34846687e-1f;
     p = p * size - 1.28717512e-1f;
     p = p * size - size;
-    const f32 far = 1.0f - popgraph_expf(p);
+    const f32 far = 1.0f - popgraph_expf_below_zero(p);
     f32 q = -5.96761703e-4f;
     q = q * square + 4.99119423e-3f;
     q = q * square - 2.67681349e-2f;

@@ -47,8 +47,15 @@ What code can be made for: a macro that the compiler then has, and the flag that
 GCC and Clang spell it, then as zig does; none where a compiler's own choice will do.
 """
 
-WIDE = "-mprefer-vector-width=512"
-"""Clang cuts 64-byte vectors in two, and spills them, unless it is told not to."""
+WIDE = {
+    "__AVX512F__": "-mprefer-vector-width=512",
+    "__AVX__": "-mprefer-vector-width=256",
+}
+"""
+By the first macro that a compiler has: loops over the lanes of a vector use all of it. Clang cuts
+64-byte vectors in two, and spills them, unless it is told not to; GCC computes 32-byte ones in
+halves for some machines, which wait for one another in memory.
+"""
 
 GCC_FLAGS = ("-fno-tree-pre", "-fno-predictive-commoning")
 """
@@ -152,7 +159,7 @@ def probe(compiler: Compiler) -> Probe:
         if result.good and macro not in result.output:
             reason = reason or f"it does not make code for {compiler.target}"
         elif result.good:
-            wide = (WIDE,) if "__AVX512F__" in result.output else ()
+            wide = next(((flag,) for macro, flag in WIDE.items() if macro in result.output), ())
             own = () if "__clang__" in result.output else GCC_FLAGS
             return Probe("", flags + wide + own, result.output)
         reason = reason or result.reason
@@ -241,7 +248,7 @@ def library_key(units: Sequence[Unit]) -> str:
 
 def _circumstances() -> str:
     """What compiled code depends on, but for its text and the compiler."""
-    flags = " ".join([*FLAGS, *GCC_FLAGS, WIDE, wanted_target()])
+    flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), wanted_target()])
     return digest(machine(), flags, *headers().values())
 
 
