@@ -30,7 +30,8 @@ KINDS = {"inference": (*CNNS, *FROM_TORCH), "training": TRAINED}
 
 INFERENCE = (
     *("model", "ours ms", "onnxruntime ms", "OpenVINO ms", "best / ours", "GFLOP/s", "of peak"),
-    *("cold s", "warm s", "arena / bound", "error", "onnxruntime's error"),
+    *("cold s", "warm s", "MB", "onnxruntime's MB"),
+    *("arena / bound", "error", "onnxruntime's error"),
 )
 TRAINING = (
     *("network", "ours ms", "eager ms", "torch.compile ms", "best / ours"),
@@ -76,6 +77,7 @@ def inference_row(found: dict[str, Any]) -> list[str]:
         f"{ours['share_of_peak']:.0%}",
         f"{found['cold_s']:.1f}",
         f"{found['warm_s']:.2f}",
+        *(f"{found['memory_mb'][name]:.0f}" for name in ("popgraph", "onnxruntime")),
         f"{found['arena'] / bound:.2f}" if bound else "-",
         *("" if row["error"] is None else f"{row['error']:.1e}" for row in (ours, theirs)),
     ]
@@ -145,10 +147,16 @@ def processor() -> str:
 
 
 def write(kind: str, text: str) -> None:
-    """Puts a table between its markers."""
-    before, begin, rest = PAGE.read_text().partition(f"<!-- {kind} -->\n")
-    _, end, after = rest.partition(f"<!-- end of {kind} -->\n")
-    assert begin and end, f"{PAGE} has no markers for {kind}"
+    """Puts tables between the markers of this kind of machine, new ones where it has none yet."""
+    from popgraph.backends.c import host_target
+
+    place = f"{kind} with {host_target().name}"
+    begin, end = f"<!-- {place} -->\n", f"<!-- end of {place} -->\n"
+    page, heading = PAGE.read_text(), f"## {kind.capitalize()}\n"
+    if begin not in page:
+        page = page.replace(heading, f"{heading}\n{begin}{end}")
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
     PAGE.write_text(f"{before}{begin}\n{text.strip()}\n\n{end}{after}")
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import onnx
 from models import model
 
+Shapes = dict[str, list[int]]
+
 STARTUP = """
 import sys, time
 start = time.perf_counter()
@@ -23,20 +25,56 @@ popgraph.compile(sys.argv[1])
 print(time.perf_counter() - start)
 """
 
+MEMORY = """
+import json, resource, sys
+import numpy as np
+import {module}
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+before, path, shapes = peak(), sys.argv[1], json.loads(sys.argv[2])
+inputs = {{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
+{run}
+print(peak() - before)
+"""
+RUNS = {
+    "popgraph": "popgraph.compile(path, threads=1)(inputs)",
+    "onnxruntime": "onnxruntime.InferenceSession(path).run(None, inputs)",
+}
+
 
 def startup(path: Path) -> float:
     """Seconds from `import popgraph` to a model that can be called, in a new process."""
-    done = subprocess.run(
-        [sys.executable, "-c", STARTUP, str(path)], capture_output=True, text=True, check=False
-    )
+    return said(STARTUP, path)
+
+
+def memory(path: Path, shapes: Shapes, module: str) -> float:
+    """Megabytes that reading a model and running it once add at most to what is imported."""
+    return said(MEMORY.format(module=module, run=RUNS[module]), path, json.dumps(shapes))
+
+
+def said(script: str, *arguments: object) -> float:
+    """The number that a script prints, in a new process."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr.strip().splitlines()[-1])
     return float(done.stdout)
 
 
+def shapes_of(path: Path) -> Shapes:
+    """The shapes of a model's inputs."""
+    return {
+        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+        for value in onnx.load(path, load_external_data=False).graph.input
+    }
+
+
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything about one model."""
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
+    took = {module: memory(path, shapes_of(path), module) for module in RUNS}
     from popgraph.cli import timing
     from popgraph.cli.bench import Bench
     from popgraph.compiler import load
@@ -48,7 +86,7 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
         bench.invite(peer)
     bench.race(arguments.seconds, arguments.rounds)
     found = asdict(bench.result(arguments.accuracy))
-    return found | {"cold_s": cold, "warm_s": warm}
+    return found | {"cold_s": cold, "warm_s": warm, "memory_mb": took}
 
 
 def profile(arguments: argparse.Namespace, path: Path) -> str:

@@ -24,7 +24,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.sharing_costs import best_parts
-from popgraph.passes.tile_loops import TileLoops, ahead, copies, sums
+from popgraph.passes.tile_loops import TileLoops, ahead, copies, sums, turned_blocks
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -231,4 +231,4 @@ def test_chunks_of_packs_take_whole_neighbours(
     share_all(monkeypatch, 8)
     what = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
     for part in best_parts(what, {}, THREADS):
-        assert part.size % (copies.NEIGHBOURS * 4) == 0
+        assert part.size % (turned_blocks.NEIGHBOURS * 4) == 0

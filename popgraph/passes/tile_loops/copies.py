@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -12,18 +12,11 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.tile_loops.access import Group, Place, Span, group_loops, spans
-from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.shareable import Loop, Shareable
-from popgraph.passes.tile_loops.turned_blocks import turned
+from popgraph.passes.tile_loops.turned_blocks import NEIGHBOURS, Ends
 from popgraph.passes.tile_loops.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import Shape, prod
-
-MOST_TURNED = 16
-"""A square of so many rows stays in registers."""
-
-NEIGHBOURS = 2
-"""Lines that come from memory together."""
 
 
 @dataclass(frozen=True)
@@ -96,101 +89,36 @@ def copy(
         for group in groups
     ]
     place = Place(writer, sizes)
-    lanes = _lanes(groups, forms, kind, vector_bytes)
-    width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    across = None
     if turns and source.form is not None:
-        across = _across(groups, source.form, target[1], width)
-    if across is not None and (cut is None or cut.loaded or across.dims != (cut.dim,)):
-        _turn(place, runs, across, source, target, width)
-        return
+        ends = Ends(source.value, source.form, *target)
+        squares = ends.squares(place, groups, vector_bytes // (lane_bytes(kind) or vector_bytes))
+        if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
+            squares.write(runs)
+            return
+    lanes = _lanes(groups, forms, kind, vector_bytes)
     if lanes:
         runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
-
-    def move(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        value = source.value
-        if source.form is not None and width > 1:
-            value = writer.vector_load(value, place.index(source.form), width)
-        elif source.form is not None:
-            value = writer.load_input(value, place.index(source.form))
-        elif width > 1:
-            value = writer.broadcast(value, width)
-        store = writer.vector_store if lanes_of(value) else writer.store
-        store(value, target[0], place.index(target[1]))
-        return carried
-
-    run(place, runs, move)
+    run(place, runs, partial(_move, place, source, target))
 
 
-def _across(groups: Sequence[Group], source: Linear, target: Linear, width: int) -> Group | None:
-    """
-    Where neighbours in the target are none in the source: the loop along which those are.
-
-    Only when both loops are long enough for squares of this width.
-    """
-    if (
-        not groups
-        or target.stride(groups[-1].last) != 1
-        or source.stride(groups[-1].last) in (0, 1)
-    ):
-        return None
-    found = next((group for group in groups[:-1] if source.stride(group.last) == 1), None)
-    fitting = found and 1 < width <= min(MOST_TURNED, found.extent, groups[-1].extent)
-    return found if fitting else None
-
-
-def _turn(
+def _move(
     place: Place,
-    runs: Sequence[Run],
-    across: Group,
     source: Source,
     target: tuple[SSAValue, Linear],
-    lanes: int,
-) -> None:
-    """
-    Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
-
-    Squares that are written one behind the other follow each other: a cache fetches ahead what is
-    to be written so. Where lines are read from afar, it also brings the ones beside them, so that
-    they are turned at once.
-    """
-    assert source.form is not None, "a value stands everywhere"
-    writer, form, inner = place.writer, source.form, runs[-1].group
-    along = next(one for one in runs if one.group == across)
-    outer = [one for one in runs[:-1] if one is not along]
-
-    def square() -> None:
-        values = []
-        for step in range(lanes):
-            with place.shifted(inner.last, step):
-                values.append(writer.vector_load(source.value, place.index(form), lanes))
-        for step, value in enumerate(turned(writer, values)):
-            with place.shifted(across.last, step):
-                writer.vector_store(value, target[0], place.index(target[1]))
-
-    def one_by_one(width: int, height: int) -> None:
-        for step, further in product(range(height), range(width)):
-            with place.shifted(inner.last, step), place.shifted(across.last, further):
-                value = writer.load(source.value, place.index(form))
-                writer.store(value, target[0], place.index(target[1]))
-
-    def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
-            if height < lanes or width < lanes:
-                one_by_one(width, height)
-            elif width == lanes:
-                square()
-            else:
-                start = place.where[across.last]
-                with writer.loop(0, width, lanes) as loop:
-                    place.where[across.last] = start + Index.of(loop.counter)
-                    square()
-                place.where[across.last] = start
-            return carried
-
-        return run(place, [replace(runs[-1], widths=(lanes, 1))], rows, carried)
-
-    run(place, [*outer, replace(along, widths=(NEIGHBOURS * lanes, lanes, 1))], columns)
+    width: int,
+    carried: list[SSAValue],
+) -> list[SSAValue]:
+    """So many elements go from the source to the target."""
+    writer, value = place.writer, source.value
+    if source.form is not None and width > 1:
+        value = writer.vector_load(value, place.index(source.form), width)
+    elif source.form is not None:
+        value = writer.load_input(value, place.index(source.form))
+    elif width > 1:
+        value = writer.broadcast(value, width)
+    store = writer.vector_store if lanes_of(value) else writer.store
+    store(value, target[0], place.index(target[1]))
+    return carried
 
 
 def _lanes(groups: list[Group], forms: list[Linear], kind: Attribute, vector_bytes: int) -> int:

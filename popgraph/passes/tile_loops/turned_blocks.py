@@ -1,13 +1,116 @@
-"""How does a square of elements change rows for columns in registers?"""
+"""How do elements that stand across move? In squares that change rows for columns in registers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 
 from xdsl.ir import SSAValue
 
-from popgraph.passes.tile_loops.vectors import lanes_of
+from popgraph.dialects.tile.affine import Linear
+from popgraph.passes.tile_loops.access import Group, Place
+from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.vectors import Run, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
+
+MOST_TURNED = 16
+"""A square of so many rows stays in registers."""
+
+NEIGHBOURS = 2
+"""Lines that come from memory together."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """From where elements move to where."""
+
+    source: SSAValue
+    source_form: Linear
+    target: SSAValue
+    target_form: Linear
+
+    def squares(self, place: Place, groups: Sequence[Group], lanes: int) -> Squares | None:
+        """
+        Where neighbours in the target are none in the source, but those of another loop are.
+
+        Only when both loops are long enough for squares of so many lanes.
+        """
+        if not groups or lanes < 2 or self.target_form.stride(groups[-1].last) != 1:
+            return None
+        *outer, inner = groups
+        if self.source_form.stride(inner.last) in (0, 1):
+            return None
+        across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
+        if across is None or lanes > min(MOST_TURNED, across.extent, inner.extent):
+            return None
+        return Squares(place, self, across, inner, lanes)
+
+
+@dataclass(frozen=True)
+class Squares:
+    """
+    Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
+
+    Squares that are written one behind the other follow each other: a cache fetches ahead what is
+    to be written so. Where lines are read from afar, it also brings the ones beside them, so that
+    they are turned at once.
+    """
+
+    place: Place
+    ends: Ends
+    across: Group
+    """The loop along which neighbours in the source are."""
+    inner: Group
+    """The same of the target."""
+    lanes: int
+
+    def write(self, runs: Sequence[Run]) -> None:
+        """Writes the loops; the last one is the inner one."""
+        along = next(one for one in runs if one.group == self.across)
+        outer = [one for one in runs[:-1] if one is not along]
+        widths = (NEIGHBOURS * self.lanes, self.lanes, 1)
+
+        def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+            def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
+                self._block(height, width)
+                return carried
+
+            return run(self.place, [replace(runs[-1], widths=(self.lanes, 1))], rows, carried)
+
+        run(self.place, [*outer, replace(along, widths=widths)], columns)
+
+    def _block(self, height: int, width: int) -> None:
+        """So many rows of so many neighbours in the source."""
+        if height < self.lanes or width < self.lanes:
+            self._one_by_one(height, width)
+        elif width == self.lanes:
+            self._square()
+        else:
+            place, last = self.place, self.across.last
+            start = place.where[last]
+            with place.writer.loop(0, width, self.lanes) as loop:
+                place.where[last] = start + Index.of(loop.counter)
+                self._square()
+            place.where[last] = start
+
+    def _square(self) -> None:
+        place, ends, values = self.place, self.ends, list[SSAValue]()
+        for step in range(self.lanes):
+            with place.shifted(self.inner.last, step):
+                index = place.index(ends.source_form)
+                values.append(place.writer.vector_load(ends.source, index, self.lanes))
+        for step, value in enumerate(turned(place.writer, values)):
+            with place.shifted(self.across.last, step):
+                index = place.index(ends.target_form)
+                place.writer.vector_store(value, ends.target, index)
+
+    def _one_by_one(self, height: int, width: int) -> None:
+        place, ends = self.place, self.ends
+        for step, further in product(range(height), range(width)):
+            with place.shifted(self.inner.last, step), place.shifted(self.across.last, further):
+                value = place.writer.load(ends.source, place.index(ends.source_form))
+                place.writer.store(value, ends.target, place.index(ends.target_form))
 
 
 def turned(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
