@@ -77,6 +77,11 @@ class Plan:
     step: int
     turns: TurnsAttr | None = None
 
+    @property
+    def parts(self) -> int:
+        """What threads may share of a few channels."""
+        return self.turns.parts.data if self.turns else 1
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -128,7 +133,7 @@ class Pair:
     def _shared(self) -> Plan | None:
         """What is even work for threads: each has some rows, if it can, else some channels."""
         turns, whole = self._turns(small=True), self._whole_images()
-        if turns is not None and turns.turns and turns.turns.parts.data >= self.threads:
+        if turns is not None and turns.parts >= self.threads:
             return turns
         if whole is None:
             return None

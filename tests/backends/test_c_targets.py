@@ -21,7 +21,8 @@ from popgraph.backends.c import host_target
 from popgraph.backends.c.emit import emit
 from popgraph.backends.c.module import Layout, find_program
 from popgraph.backends.c.target import from_macros
-from popgraph.backends.c.toolchain import FLAGS
+from popgraph.backends.c.toolchain import FLAGS, Compiler, probe
+from popgraph.backends.c.unit import HERE
 from popgraph.dialects.program.attributes import Array
 from popgraph.passes.pipeline import Options
 from popgraph.support.dtypes import BY_NAME
@@ -140,6 +141,27 @@ def test_narrower_code_computes_the_same(
 def test_clang_computes_the_same(graph: Path, cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", shlex.join(ZIG))
     check(graph, popgraph.compile(graph)(inputs(graph)))
+
+
+LANES = """
+#include "runtime.h"
+typedef f32 f32x8 __attribute__((vector_size(32)));
+f32x8 tanh_of_lanes(f32x8 x) {
+    return POPGRAPH_LANES(f32x8, f32, f32x8, f32, 8, popgraph_tanhf, x);
+}
+"""
+
+
+def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
+    """Halves wait for one another in memory: a function of all lanes takes 1.5 times as long."""
+    zen = Compiler(("cc", "-mtune=znver1"), "tuned for 16 bytes", "avx2")
+    asked = probe(zen)
+    if asked.reason:
+        pytest.skip(f"cc makes no code for Zen: {asked.reason}")
+    options = [*asked.flags, *FLAGS, f"-I{HERE}", "-S", "-o", "-", "-x", "c", "-"]
+    code = zen.run(options, LANES).output
+    assert re.search(r"mul\w*ps.*%ymm", code)
+    assert not re.search(r"mul\w*ps.*%xmm", code)
 
 
 def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
