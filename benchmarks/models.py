@@ -35,8 +35,8 @@ def light(name: str) -> ModelProto:
 
 
 def weight(shape: tuple[int, ...], op: str, position: int, rng: np.random.Generator) -> np.ndarray:
-    """Random values that keep activations in range: He for products, near one for variances."""
-    if op == "BatchNormalization" and position in (1, 4):
+    """Random values that keep activations in range: He for products, near one for what scales."""
+    if (op, position) in (("BatchNormalization", 1), ("BatchNormalization", 4), ("Mul", 1)):
         return 1 + 0.01 * rng.random(shape, dtype=np.float32)
     spread = 0.01
     if op in ("Conv", "Gemm") and position == 1:
@@ -71,6 +71,9 @@ def with_random_weights(model: ModelProto, seed: int = 0) -> ModelProto:
     for node in nodes:
         for position, name in enumerate(node.input):
             uses.setdefault(name, (node.op_type, position))
+    for node in nodes:
+        if node.op_type == "Unsqueeze":  # What scales channels gets its axes so.
+            uses[node.input[0]] = uses[node.output[0]]
     made = [
         numpy_helper.from_array(weight(shape, *uses.get(name, ("", 0)), rng), name)
         for name, shape in shapes.items()
