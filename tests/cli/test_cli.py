@@ -171,6 +171,11 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
             )
             for command in ("check", "fmt")
         ),
+        (
+            ["check", "net.mlir"],
+            "error: net.mlir is no .pgraph file\n  at: net.mlir\n"
+            "  try: `popgraph convert` makes one of the model that this IR came from",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(arguments: list[str], message: str) -> None:

@@ -9,17 +9,17 @@ from popgraph.support.errors import ParseError
 
 SUFFIX = ".pgraph"
 
-_CONVERTED = (".onnx", ".mlir")
-"""Files that are models as well, but no texts of this language."""
+_OTHERS = {
+    ".onnx": "`popgraph convert {model} {text}` makes one",
+    ".mlir": "`popgraph convert` makes one of the model that this IR came from",
+}
+"""Files that are models as well, but no texts of this language, and how one comes to a text."""
 
 
 def read_text(path: str | Path) -> str:
     """The text of a file; a ParseError says why it is none."""
     path = Path(path)
-    if path.suffix in _CONVERTED:
-        raise ParseError(
-            f"{path.name} is no {SUFFIX} file",
-            str(path),
-            f"`popgraph convert {path} {path.with_suffix(SUFFIX)}` makes one",
-        )
+    if path.suffix in _OTHERS:
+        hint = _OTHERS[path.suffix].format(model=path, text=path.with_suffix(SUFFIX))
+        raise ParseError(f"{path.name} is no {SUFFIX} file", str(path), hint)
     return texts.read_text(path)
