@@ -829,6 +829,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tile-loops",
+        "a part of the turns begins with the rows of another",
+        f"{PASSES}.tile_loops.sliding:Turns._catch_up",
+        nothing,
+        separable=True,
+    ),
+    Mutant(
+        "tile-loops",
         "turns find old rows where the image has ended",
         f"{PASSES}.tile_loops.sliding:Turns._clear",
         nothing,

@@ -58,7 +58,7 @@ class Turns:
             self._begin()
         if self.parts > 1:
             with self._at(part, "ne", 0):
-                self._made(sliding.kept, first.scaled(sliding.made) + sliding.low, 0)
+                self._catch_up(first)
         lower, upper = self._bounds(first, turns)
         with self.writer.loop(lower, upper) as loop:
             self._turn(Index.of(loop.counter), sliding.made)
@@ -97,6 +97,11 @@ class Turns:
         self._clear(0, -sliding.low)
         if sliding.lead:
             self._made(sliding.lead, Index(), -sliding.low)
+
+    def _catch_up(self, first: Index) -> None:
+        """What the part before would have left for the first turn of this one."""
+        sliding = self.sliding
+        self._made(sliding.kept, first.scaled(sliding.made) + sliding.low, 0)
 
     def _turn(self, number: Index, made: int) -> None:
         """Makes so many rows, behind which is nothing, and reads what is there."""
