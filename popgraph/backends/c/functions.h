@@ -9,6 +9,18 @@
  * becomes vector instructions: 5 to 20 times as fast as libm, and at most one unit in the last
  * place from the correctly rounded result. NaN stays NaN; infinities and subnormals come out right.
  */
+/* e^r for |r| < ln 2 / 2. */
+static inline f32 popgraph_expf_part(f32 r) {
+    f32 p = 1.38144672e-3f;
+    p = p * r + 8.36878084e-3f;
+    p = p * r + 4.16683927e-2f;
+    p = p * r + 1.66665196e-1f;
+    p = p * r + 4.99999940e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p;
+}
+
 /*
  * 2^n e^r with |r| < ln 2 / 2. The last bits of what is rounded to a whole number hold n + 254: the
  * power is applied in two halves, which reach all of f32, and each half is moved to its place with
@@ -20,17 +32,10 @@ static inline f32 popgraph_expf(f32 x) {
     whole.bits = whole.bits > 0x4b400196 ? 0x4b400196 : whole.bits;
     const f32 n = whole.number - 12583166.0f;
     const f32 r = (x - n * 0.693145751953125f) - n * 1.42860682e-6f;
-    f32 p = 1.38144672e-3f;
-    p = p * r + 8.36878084e-3f;
-    p = p * r + 4.16683927e-2f;
-    p = p * r + 1.66665196e-1f;
-    p = p * r + 4.99999940e-1f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
     const u32 half = (u32)whole.bits >> 1;
     const union { u32 bits; f32 number; } one = {.bits = half << 23};
     const union { u32 bits; f32 number; } other = {.bits = ((u32)whole.bits - half) << 23};
-    return p * one.number * other.number;
+    return popgraph_expf_part(r) * one.number * other.number;
 }
 
 /* e^x where nobody wants to know how small it is below x = -20, and x is not above 0. */
@@ -38,15 +43,8 @@ static inline f32 popgraph_expf_below_zero(f32 x) {
     x = x < -20.0f ? -20.0f : x;
     const union { f32 number; u32 bits; } whole = {.number = x * 1.44269504f + 12583039.0f};
     const f32 r = x - (whole.number - 12583039.0f) * 0.693147182f;
-    f32 p = 1.38144672e-3f;
-    p = p * r + 8.36878084e-3f;
-    p = p * r + 4.16683927e-2f;
-    p = p * r + 1.66665196e-1f;
-    p = p * r + 4.99999940e-1f;
-    p = p * r + 1.0f;
-    p = p * r + 1.0f;
     const union { u32 bits; f32 number; } power = {.bits = whole.bits << 23};
-    return p * power.number;
+    return popgraph_expf_part(r) * power.number;
 }
 
 /* ln(m 2^e) with m in [1/sqrt 2, sqrt 2); subnormals are scaled up first. */
