@@ -70,14 +70,14 @@ def milliseconds(value: float) -> str:
 def inference_row(found: dict[str, Any]) -> list[str]:
     rows = {row["name"]: row for row in found["rows"]}
     ours, theirs = rows["popgraph"], rows["onnxruntime"]
-    bound = found["largest_live_set"]
+    bound, took = found["largest_live_set"], found["memory_mb"]
     return [
         *times(found, ("onnxruntime", "openvino")),
         f"{ours['gflops']:.0f}",
         f"{ours['share_of_peak']:.0%}",
         f"{found['cold_s']:.1f}",
         f"{found['warm_s']:.2f}",
-        *(f"{found['memory_mb'][name]:.0f}" for name in ("popgraph", "onnxruntime")),
+        *(f"{took[name]:.0f}" if took else "-" for name in ("popgraph", "onnxruntime")),
         f"{found['arena'] / bound:.2f}" if bound else "-",
         *("" if row["error"] is None else f"{row['error']:.1e}" for row in (ours, theirs)),
     ]
@@ -155,8 +155,9 @@ def write(kind: str, text: str) -> None:
     page, heading = PAGE.read_text(), f"## {kind.capitalize()}\n"
     if begin not in page:
         page = page.replace(heading, f"{heading}\n{begin}{end}")
-    before, _, rest = page.partition(begin)
-    _, _, after = rest.partition(end)
+    before, found, rest = page.partition(begin)
+    _, closed, after = rest.partition(end)
+    assert found and closed, f"{PAGE} has no place for {place}"
     PAGE.write_text(f"{before}{begin}\n{text.strip()}\n\n{end}{after}")
 
 

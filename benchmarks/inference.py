@@ -17,6 +17,9 @@ from models import model
 
 Shapes = dict[str, list[int]]
 
+STATUS = Path("/proc/self/status")
+"""Where Linux says how much memory a process has had."""
+
 STARTUP = """
 import sys, time
 start = time.perf_counter()
@@ -74,7 +77,8 @@ def shapes_of(path: Path) -> Shapes:
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything about one model."""
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
-    took = {module: memory(path, shapes_of(path), module) for module in RUNS}
+    shapes = shapes_of(path)
+    took = {module: memory(path, shapes, module) for module in RUNS if STATUS.exists()}
     from popgraph.cli import timing
     from popgraph.cli.bench import Bench
     from popgraph.compiler import load

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import VerifyException
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError, VerifyException
 
 from popgraph.compiler import runner
 from popgraph.dialects import tile
@@ -201,3 +203,20 @@ def test_what_is_no_chain(change: Callable[[tile.ChainOp], None], message: str) 
     change(chain)
     with pytest.raises(VerifyException, match=message):
         chain.verify()
+
+
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("#tile.turns<makes 1, reads 1, rows 4, parts 2, more 3>", "none"),
+        (
+            "#tile.schedule<vector 1, vectors 2, rows 0, block 4, chunk 8, width 4, more 3>",
+            "sweep, lines, inside, window",
+        ),
+    ],
+)
+def test_a_field_that_there_is_not_is_named(text: str, others: str) -> None:
+    context = Context()
+    context.load_dialect(tile.TILE)
+    with pytest.raises(ParseError, match=f"what may follow: {others}"):
+        Parser(context, text).parse_attribute()

@@ -9,6 +9,7 @@
  * becomes vector instructions: 5 to 20 times as fast as libm, and at most one unit in the last
  * place from the correctly rounded result. NaN stays NaN; infinities and subnormals come out right.
  */
+
 /* e^r for |r| < ln 2 / 2. */
 static inline f32 popgraph_expf_part(f32 r) {
     f32 p = 1.38144672e-3f;

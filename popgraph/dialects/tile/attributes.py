@@ -120,8 +120,11 @@ class NamedNumbers(ParametrizedAttribute):
                 parser.parse_keyword(name)
                 numbers[name] = parser.parse_integer()
             while parser.parse_optional_punctuation(",") is not None:
-                name = next(name for name in cls.RARE if parser.parse_optional_keyword(name))
-                numbers[name] = parser.parse_integer()
+                rare = next((name for name in cls.RARE if parser.parse_optional_keyword(name)), "")
+                if not rare:
+                    others = ", ".join(cls.RARE) or "none"
+                    parser.raise_error(f"there is no such field here; what may follow: {others}")
+                numbers[rare] = parser.parse_integer()
         return list(cls.of(**numbers).parameters)
 
 

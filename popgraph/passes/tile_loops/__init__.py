@@ -66,9 +66,13 @@ class Shared:
 
 def kernels_of(module: ModuleOp) -> list[Operation]:
     """The operations that become kernels, in their order; joins are work for plan-memory."""
-    work = [op for op in module.walk() if isinstance(op, STRUCTURED) and not is_nested(op)]
-    joins = {op for op in work if isinstance(op, tile.AssembleOp) and is_join(op)}
-    return [op for op in work if op not in joins]
+    return [
+        op
+        for op in module.walk()
+        if isinstance(op, STRUCTURED)
+        and not is_nested(op)
+        and not (isinstance(op, tile.AssembleOp) and is_join(op))
+    ]
 
 
 @dataclass(frozen=True)
