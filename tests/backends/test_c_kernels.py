@@ -7,6 +7,7 @@ import pytest
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
+    AnyFloat,
     DenseArrayBase,
     DenseIntOrFPElementsAttr,
     FloatAttr,
@@ -15,6 +16,7 @@ from xdsl.dialects.builtin import (
     VectorType,
     f32,
     f64,
+    i16,
     i64,
 )
 from xdsl.dialects.builtin import i1 as boolean
@@ -217,18 +219,22 @@ def test_vector_constants_broadcast_extract_and_insert() -> None:
     assert found.tolist() == [2.5, 1.5, 2.5, 3.5, 2.5]
 
 
-def test_a_shuffle_picks_lanes_of_two_vectors() -> None:
-    lanes = VectorType(f32, [4])
+@pytest.mark.parametrize("kind", [f32, f64, i16, i64], ids=str)
+@pytest.mark.parametrize("picks", [[1, 7, 4, 0], [6, 3]], ids=["as many", "fewer"])
+def test_a_shuffle_picks_lanes_of_two_vectors(
+    kind: AnyFloat | IntegerType, picks: list[int]
+) -> None:
+    lanes, result = VectorType(kind, [4]), VectorType(kind, [len(picks)])
 
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
         first, second = (vector.LoadOp(x, [index(place)], lanes) for place in (0, 2))
-        mask = DenseArrayBase.from_list(i64, [1, 7, 4, 0])
-        picked = vector.ShuffleOp(first.result, second.result, mask, result_type=lanes)
+        mask = DenseArrayBase.from_list(i64, picks)
+        picked = vector.ShuffleOp(first.result, second.result, mask, result_type=result)
         vector.StoreOp(picked, y, [index(0)])
 
-    x = np.arange(6, dtype=np.float32)
-    found = run([MemRefType(f32, [6]), MemRefType(f32, [4])], body, {"x": x})
-    assert found.tolist() == [1, 5, 2, 0]
+    x = np.arange(6, dtype=dtypes.from_ir(kind).numpy)
+    found = run([MemRefType(kind, [6]), MemRefType(kind, [len(picks)])], body, {"x": x})
+    assert found.tolist() == [at if at < 4 else at - 2 for at in picks]
 
 
 def test_a_prefetch_changes_nothing_even_behind_the_end() -> None:

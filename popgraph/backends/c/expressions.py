@@ -359,15 +359,16 @@ def _insert(op: Operation, operands: Sequence[str]) -> str:
 
 
 def _shuffle(op: Operation, operands: Sequence[str]) -> str:
-    """Compilers make one instruction of this where the machine has one."""
+    """One instruction where the machine has one; fewer lanes than there were are listed."""
     assert isinstance(op, vector.ShuffleOp)
     first, second = operands
-    count = types.lanes(op.v1.type) or 1
-    lanes = [
-        f"{first}[{lane}]" if lane < count else f"{second}[{lane - count}]"
-        for lane in op.mask.get_values()
-    ]
-    return f"({types.value(op.result.type)}){{{', '.join(lanes)}}}"
+    picks = op.mask.get_values()
+    count, result = types.lanes(op.v1.type) or 1, types.value(op.result.type)
+    if count == len(picks):
+        whole = f"u{_element(op).lane_bits}x{count}"
+        return f"POPGRAPH_SHUFFLE({whole}, {first}, {second}, {', '.join(map(str, picks))})"
+    lanes = [f"{first}[{at}]" if at < count else f"{second}[{at - count}]" for at in picks]
+    return f"({result}){{{', '.join(lanes)}}}"
 
 
 def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:

@@ -27,6 +27,19 @@ typedef struct __attribute__((may_alias)) { f32 real, imaginary; } c64;
 typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 
 /*
+ * Some lanes of two vectors, counted through both, as a vector of as many; U is the unsigned type
+ * of this shape. A list of lanes means the same, but GCC moves them one by one.
+ */
+#ifdef __has_builtin
+#if __has_builtin(__builtin_shufflevector)
+#define POPGRAPH_SHUFFLE(U, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#endif
+#endif
+#ifndef POPGRAPH_SHUFFLE
+#define POPGRAPH_SHUFFLE(U, a, b, ...) __builtin_shuffle(a, b, (U){__VA_ARGS__})
+#endif
+
+/*
  * Halves to f32 and back, for one element or for all lanes: F is f32 or a vector of it, U the
  * unsigned type of the same shape, and halves stand in the low bits of a U. Rounds to the nearest,
  * ties to even; a NaN keeps what fits of its payload and is quiet, as machines have it. POPGRAPH_IF

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from xdsl.dialects import arith
 from xdsl.ir import Attribute, Block, SSAValue
@@ -14,7 +15,7 @@ from popgraph.passes.tile_loops.access import Access
 from popgraph.passes.tile_loops.bodies import inline
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.panels import Column, narrowed
-from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
+from popgraph.passes.tile_loops.tiles import Grid, Saved, Sums, Tile, lanes_in
 from popgraph.passes.tile_loops.vectors import in_lanes
 
 
@@ -32,65 +33,68 @@ class Epilogue:
     targets: Sequence[Access]
     in_lanes: bool
 
-    def finish(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+    def finish(self, tile: Tile, sums: Sums) -> None:
+        if not isinstance(sums, Saved) and (not self.in_lanes or self._is_long(tile)):
+            sums = self.grid.save(tile, sums)
         if not self.in_lanes:
+            assert isinstance(sums, Saved)
             self._by_elements(tile, sums)
-        elif tile.rows > 1 and self.grid.line is None and any(map(is_costly, self.body.ops)):
-            self._by_rows(tile, sums)
         else:
             self._by_vectors(tile, sums)
 
-    def _by_rows(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
-        """A long finish in a loop: written out for all sums at once it would not fit registers."""
-        grid = self.grid
-        local = grid.local(tile, grid.kind)
-        grid.save(tile, sums, local)
-        one = replace(tile, rows=1)
-        with grid.writer.loop(0, tile.rows) as loop:
-            row = Index.of(loop.counter)
-            loaded = [
-                grid.writer.get(local, grid.slot(row, column.offset), lanes_in(column))
-                for column in tile.columns
-            ]
-            with grid.at(row, 0):
-                self._by_vectors(one, loaded)
+    def _is_long(self, tile: Tile) -> bool:
+        """Whether the finish, written out for all sums at once, would not fit registers."""
+        return tile.rows > 1 and any(map(is_costly, self.body.ops))
 
-    def _by_vectors(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+    def _by_vectors(self, tile: Tile, sums: Sums) -> None:
         """The finish on vectors; what is not contiguous goes through local memory."""
-        grid = self.grid
         gathered = [self._gathered(tile, access) for access in self.extras]
-        locals_ = [self._deferred(tile, target) for target in self.targets]
-        for row, column, total in self._pieces(tile, sums):
-            with grid.at(row, column.offset):
+        deferred = [self._deferred(tile, target) for target in self.targets]
+
+        def finish(row: Index, values: Sequence[SSAValue]) -> None:
+            self._row(tile, row, values, gathered, deferred)
+
+        self.grid.by_rows(tile, sums, finish)
+        for target, local in zip(self.targets, deferred, strict=True):
+            if local is not None:
+                self._scatter(tile, target, local)
+
+    def _row(
+        self,
+        tile: Tile,
+        row: Index,
+        sums: Sequence[SSAValue],
+        gathered: Sequence[SSAValue | None],
+        deferred: Sequence[SSAValue | None],
+    ) -> None:
+        """The finish of the row that the loops are at."""
+        grid = self.grid
+        for column, total in self._pieces(tile, sums):
+            with grid.at(0, column.offset):
                 extras = [
                     self._extra(access, memory, row, column)
                     for access, memory in zip(self.extras, gathered, strict=True)
                 ]
                 results = inline(grid.place, self.body, [total, *extras])
-                for value, target, local in zip(results, self.targets, locals_, strict=True):
+                for value, target, local in zip(results, self.targets, deferred, strict=True):
                     value = in_lanes(grid.writer, value, lanes_in(column))
                     if local is None:
                         grid.writer.put(value, *grid.place.of(target))
                     else:
                         grid.writer.put(value, local, grid.slot(row, column.offset))
-        for target, local in zip(self.targets, locals_, strict=True):
-            if local is not None:
-                self._scatter(tile, target, local)
 
-    def _pieces(
-        self, tile: Tile, sums: Sequence[SSAValue]
-    ) -> Iterator[tuple[int, Column, SSAValue]]:
-        """All sums by rows and columns; a column of which lanes are left out, in narrower ones."""
+    def _pieces(self, tile: Tile, sums: Sequence[SSAValue]) -> Iterator[tuple[Column, SSAValue]]:
+        """A row's sums by columns; one of which lanes are left out, in narrower ones."""
         writer = self.grid.writer
-        for (row, column), total in zip(tile, sums, strict=True):
+        for column, total in zip(tile.columns, sums, strict=True):
             for part in narrowed(column):
                 lanes = range(part.offset - column.offset, part.offset - column.offset + part.lanes)
                 if part == column:
-                    yield row, column, total
+                    yield column, total
                 elif lanes_in(part):
-                    yield row, part, writer.shuffle(total, total, lanes)
+                    yield part, writer.shuffle(total, total, lanes)
                 else:
-                    yield row, part, writer.extract(total, lanes[0])
+                    yield part, writer.extract(total, lanes[0])
 
     def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
         """Local memory for a result that vectors cannot store."""
@@ -99,7 +103,7 @@ class Epilogue:
         return self.grid.local_for(tile, target)
 
     def _extra(
-        self, access: Access, gathered: SSAValue | None, row: int, column: Column
+        self, access: Access, gathered: SSAValue | None, row: Index, column: Column
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
@@ -114,35 +118,34 @@ class Epilogue:
         if access.form.stride(grid.lane) in (0, 1):
             return None
         local = grid.local_for(tile, access)
-        with grid.each_lane(tile.lanes) as lane:
-            for row in range(tile.rows):
-                with grid.at(row, lane):
-                    value = grid.writer.load(*grid.place.of(access))
-                grid.writer.store(value, local, grid.slot(row, lane))
+        with self._elements(tile) as (row, lane):
+            value = grid.writer.load(*grid.place.of(access))
+            grid.writer.store(value, local, grid.slot(row, lane))
         return local
 
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""
         grid = self.grid
-        with grid.each_lane(tile.lanes) as lane:
-            for row in range(tile.rows):
-                value = grid.writer.load(local, grid.slot(row, lane))
-                with grid.at(row, lane):
-                    grid.writer.store(value, *grid.place.of(target))
+        with self._elements(tile) as (row, lane):
+            value = grid.writer.load(local, grid.slot(row, lane))
+            grid.writer.store(value, *grid.place.of(target))
 
-    def _by_elements(self, tile: Tile, sums: Sequence[SSAValue]) -> None:
+    def _by_elements(self, tile: Tile, sums: Saved) -> None:
         """The finish one element at a time."""
         grid = self.grid
-        local = grid.local(tile, grid.kind)
-        grid.save(tile, sums, local)
-        with grid.each_lane(tile.lanes) as lane:
-            for row in range(tile.rows):
-                total = grid.writer.load(local, grid.slot(row, lane))
-                with grid.at(row, lane):
-                    extras = [grid.writer.load(*grid.place.of(access)) for access in self.extras]
-                    results = inline(grid.place, self.body, [total, *extras])
-                    for value, target in zip(results, self.targets, strict=True):
-                        grid.writer.store(value, *grid.place.of(target))
+        with self._elements(tile) as (row, lane):
+            total = grid.writer.load(sums.memory, grid.slot(sums.first + row, lane))
+            extras = [grid.writer.load(*grid.place.of(access)) for access in self.extras]
+            results = inline(grid.place, self.body, [total, *extras])
+            for value, target in zip(results, self.targets, strict=True):
+                grid.writer.store(value, *grid.place.of(target))
+
+    @contextmanager
+    def _elements(self, tile: Tile) -> Iterator[tuple[Index, Index]]:
+        """Loops over all results of a tile; neighbours in memory are often rows, not lanes."""
+        grid = self.grid
+        with grid.each_lane(tile.lanes) as lane, grid.at(0, lane), grid.each_row(tile) as row:
+            yield row, lane
 
 
 def sum_of_two(kind: Attribute) -> Block:

@@ -12,7 +12,7 @@ from popgraph.passes.tile_loops.access import Access, Group, Span
 from popgraph.passes.tile_loops.making import alike
 from popgraph.passes.tile_loops.panels import Column
 from popgraph.passes.tile_loops.sums import chunk_of_terms, chunk_span
-from popgraph.passes.tile_loops.tiles import Grid, Tile, lanes_in
+from popgraph.passes.tile_loops.tiles import Grid, Saved, Sums, Tile, lanes_in
 from popgraph.passes.tile_loops.vectors import Run, in_lanes, run
 
 
@@ -38,21 +38,15 @@ class MicroKernel:
         nothing = writer.number(0, self.grid.kind)
         return [in_lanes(writer, nothing, lanes_in(column)) for _, column in tile]
 
-    def sums(self, tile: Tile) -> list[SSAValue]:
+    def sums(self, tile: Tile) -> Sums:
         """The accumulators after the reduction; short sums are added into local memory."""
         if self.cut is None:
             return self.part(tile, self._runs)
         grid = self.grid
-        total = grid.local(tile, grid.kind)
-        grid.save(tile, self.zeros(tile), total)
-
-        def add(runs: Sequence[Run]) -> None:
-            sums, old = self.part(tile, runs), grid.saved(tile, total)
-            pairs = zip(old, sums, strict=True)
-            grid.save(tile, [grid.writer.add(alike(arith.AddfOp, *pair)) for pair in pairs], total)
-
-        self.each_chunk(add)
-        return grid.saved(tile, total)
+        total = Saved(grid.local(tile, grid.kind))
+        grid.clear(tile, total)
+        self.each_chunk(lambda runs: grid.add(tile, total, self.part(tile, runs)))
+        return total
 
     def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
         """The sums that these loops make."""

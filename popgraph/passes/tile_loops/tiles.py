@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.passes.tile_loops.access import Access, Place
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.making import alike
 from popgraph.passes.tile_loops.panels import Column
+from popgraph.passes.tile_loops.vectors import in_lanes
 from popgraph.passes.tile_loops.writer import Writer
 
 
@@ -35,6 +38,21 @@ class Tile:
 def lanes_in(column: Column) -> int:
     """How many lanes a column's vector has; 0 when it is a scalar."""
     return column.lanes if column.lanes > 1 else 0
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The sums of a tile in local memory, where its first row is row `first`."""
+
+    memory: SSAValue
+    first: Index = field(default_factory=Index)
+
+
+Sums = Sequence[SSAValue] | Saved
+"""The sums of a tile: as values, row by row, or in local memory."""
+
+EmitRow = Callable[[Index, Sequence[SSAValue]], None]
+"""Writes what is done to the sums of a row, given its number; loops are there already."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,26 @@ class Grid:
         return access.form.stride(self.lane) == 1
 
     @contextmanager
+    def each_row(self, tile: Tile) -> Iterator[Index]:
+        """A loop over the rows of a tile: what is done to each is written once."""
+        across = tile.rows if self.line is None else self.across
+        before = dict(self.place.where)
+        with ExitStack() as loops:
+            line = self._loop(loops, tile.rows // across, self.line)
+            row = self._loop(loops, across, self.row)
+            yield line.scaled(across) + row
+        self.place.where = before
+
+    def _loop(self, loops: ExitStack, extent: int, dim: int | None) -> Index:
+        """One more loop, if there is more than one step of it."""
+        if extent == 1:
+            return Index()
+        assert dim is not None, "there are rows without a loop"
+        step = Index.of(loops.enter_context(self.writer.loop(0, extent)).counter)
+        self.place.where[dim] = self.place.where[dim] + step
+        return step
+
+    @contextmanager
     def each_lane(self, lanes: tuple[int, int]) -> Iterator[Index]:
         """A loop over lanes."""
         with self.writer.loop(*lanes) as loop:
@@ -96,17 +134,41 @@ class Grid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def save(
-        self, tile: Tile, values: Sequence[SSAValue], memory: SSAValue, first: Index | None = None
-    ) -> None:
-        """Puts the values of a tile where its rows are, the first of them at row `first`."""
-        first = first or Index()
+    def save(self, tile: Tile, values: Sequence[SSAValue]) -> Saved:
+        """The values of a tile in local memory of their own."""
+        saved = Saved(self.local(tile, self.kind))
         for (row, column), value in zip(tile, values, strict=True):
-            self.writer.put(value, memory, self.slot(first + row, column.offset))
+            self.writer.put(value, saved.memory, self.slot(row, column.offset))
+        return saved
 
-    def saved(self, tile: Tile, memory: SSAValue, first: Index | None = None) -> list[SSAValue]:
-        first = first or Index()
-        return [self.saved_at(memory, first + row, column) for row, column in tile]
+    def by_rows(self, tile: Tile, sums: Sums, emit: EmitRow) -> None:
+        """One row after the other: written out where sums are values, else in a loop."""
+        if isinstance(sums, Saved):
+            with self.each_row(tile) as row:
+                emit(row, [self.read(sums, row, column) for column in tile.columns])
+            return
+        across = len(tile.columns)
+        for number in range(tile.rows):
+            with self.at(number, 0):
+                emit(Index(number), sums[number * across : (number + 1) * across])
 
-    def saved_at(self, memory: SSAValue, row: int | Index, column: Column) -> SSAValue:
+    def read(self, saved: Saved, row: Index, column: Column) -> SSAValue:
+        return self.saved_at(saved.memory, saved.first + row, column)
+
+    def saved_at(self, memory: SSAValue, row: Index, column: Column) -> SSAValue:
         return self.writer.get(memory, self.slot(row, column.offset), lanes_in(column))
+
+    def clear(self, tile: Tile, total: Saved) -> None:
+        """Sums of nothing."""
+        with self.each_row(tile) as row:
+            for column in tile.columns:
+                zero = in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
+                slot = self.slot(total.first + row, column.offset)
+                self.writer.put(zero, total.memory, slot)
+
+    def add(self, tile: Tile, total: Saved, sums: Sequence[SSAValue]) -> None:
+        """The total takes in more sums; written out, because these are in registers."""
+        for (row, column), value in zip(tile, sums, strict=True):
+            old = self.read(total, Index(row), column)
+            slot = self.slot(total.first + row, column.offset)
+            self.writer.put(self.writer.add(alike(arith.AddfOp, old, value)), total.memory, slot)

@@ -254,9 +254,13 @@ class WinogradLoops:
         factors = (self.into, self.weights)
         chunk = self.op.schedule.chunk.data
         kernel = MicroKernel(grid, factors, [terms], chunk, self._ask_for_next_panel)
-        for (row, column), value in zip(block, kernel.sums(block), strict=True):
-            with grid.at(row, column.offset):
-                self.writer.put(value, *self.products.of(self.totals))
+
+        def keep(_: Index, values: Sequence[SSAValue]) -> None:
+            for column, value in zip(block.columns, values, strict=True):
+                with grid.at(0, column.offset):
+                    self.writer.put(value, *self.products.of(self.totals))
+
+        grid.by_rows(block, kernel.sums(block), keep)
 
     def _ask_for_next_panel(self) -> None:
         """The weights of the next tap: each block of tiles asks for its share, step by step."""
