@@ -8,23 +8,19 @@ from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
 from xdsl.ir import Attribute
-from xdsl.ir.affine import AffineMap
 
-from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import (
     LayoutAttr,
     ScheduleAttr,
-    physical_shape,
-    with_layout,
 )
 from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.passes.contraction_reads import LINE_BYTES, Reads
 from popgraph.passes.reduction_order import Order
 from popgraph.passes.sliding_windows import Window
 from popgraph.passes.tile_loops.access import Group, group_loops, tensor
 from popgraph.passes.tile_loops.contract import keeps_sums
 from popgraph.passes.tile_loops.panels import Blocks, balanced, last_panel
-from popgraph.passes.tile_loops.winograd_tiles import LINE
 from popgraph.support.shapes import prod
 
 TERMS = 256
@@ -42,19 +38,8 @@ ROW_PACK_CYCLES = 0.5
 STRIDED_CYCLES = 1.25
 """What it costs to store or load one element that is not next to the last one."""
 
-FAR_CYCLES = 6.0
-"""What a cache line costs that is a page or more away from the last one; nearer ones cost less."""
-
-PAGE = 4096
-"""In bytes."""
-
-PAGES = 32
-"""So many lines at the same place of different pages stay in the cache together."""
-
 STREAMS = 16
 """So many rows far apart are fetched ahead of their readers side by side."""
-
-LINE_BYTES = 64
 
 NEAR = 32 * 1024
 """So many bytes of a panel stay in the first cache while all rows go by."""
@@ -115,48 +100,24 @@ class Estimate:
 
     def __init__(
         self,
-        op: tile.ContractOp,
-        order: Order,
-        factor: int,
+        reads: Reads,
         fixed: bool,
         dim: int,
         layout: tuple[LayoutAttr | None, int],
         width: int,
         registers: int,
-        scalars: LayoutAttr | None = None,
     ) -> None:
-        self.op, self.factor, self.dim, self.width = op, factor, dim, width
-        self.scalars = scalars
-        self.fixed = fixed
-        self.order = order
+        self.reads, self.op, self.order, self.factor = reads, reads.op, reads.order, reads.factor
+        self.fixed, self.dim, self.width, self.registers = fixed, dim, width, registers
         self.layout, self.vectors = layout
-        self.registers = registers
-        self.extent = op.sizes[dim]
-        self.terms = prod(op.sizes[op.parallel_rank :])
-        types = [tensor(op.lhs), tensor(op.rhs)]
-        if scalars is not None:
-            types[1 - factor] = with_layout(types[1 - factor], scalars)
-        self.forms = [
-            offset(type_, map_, order.sizes) for type_, map_ in zip(types, order.maps, strict=True)
-        ]
-        identity = AffineMap.identity(op.parallel_rank)
-        self._results = sum(
-            prod(physical_shape(tensor(value))) for value in [*op.extras, *op.outputs]
-        )
-        self.others = [
-            offset(tensor(value), map_, op.sizes)
-            for value, map_ in zip(
-                [*op.extras, *op.outputs],
-                [*[attribute.data for attribute in op.extra_maps], *[identity] * len(op.outputs)],
-                strict=True,
-            )
-        ]
+        self.extent, self.terms = self.op.sizes[dim], reads.terms
+        self._line = width * reads.element_bytes  # The bytes of a vector.
 
     def choices(self) -> Iterator[Choice]:
         """One choice per loop that can run along rows, and one without rows."""
         dims = [dim for dim in range(self.op.parallel_rank) if dim != self.dim]
-        form = self.forms[self.factor]
-        forms = [self.forms[1 - self.factor], *self.others]
+        form = self.reads.vectors.form
+        forms = [self.reads.scalars.form, *self.reads.others]
         if self.layout is None:
             forms.append(form)
         groups = group_loops(dims, self.op.sizes, forms)
@@ -183,10 +144,10 @@ class Estimate:
         In short chunks of terms they come in as many streams, along their rows. Constants are
         better packed.
         """
-        vectors, type_ = self.forms[self.factor], tensor((self.op.lhs, self.op.rhs)[self.factor])
+        vectors, type_ = self.reads.vectors, tensor((self.op.lhs, self.op.rhs)[self.factor])
         sizes = self.op.sizes[: self.op.parallel_rank]
-        uses = prod(size for dim, size in enumerate(sizes) if not vectors.uses(dim))
-        far = self.layout is None and not self.fixed and self._far(vectors) > 0
+        uses = prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim))
+        far = self.layout is None and not self.fixed and vectors.far > 0
         large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > 2 * SECOND
         return far and large and uses <= self._block(rows) and 4 * prod(sizes) <= SECOND // 2
 
@@ -217,13 +178,13 @@ class Estimate:
             sweep=int(sweep > 0),
         )
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
-        return Choice(self.order, schedule, self.factor, self.layout, cycles, self.scalars)
+        return Choice(self.order, schedule, self.factor, self.layout, cycles, self.reads.packed)
 
     def _window(self, rows: Group) -> Window | None:
         """The window that slides along rows of an image whose channels do not mix."""
-        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
-        inner = self._innermost()
-        packed = self.layout is not None or self.scalars is not None
+        vectors, scalars = self.reads.vectors.form, self.reads.scalars.form
+        inner = self.reads.scalars.innermost
+        packed = self.layout is not None or self.reads.packed is not None
         if packed or self.vectors > 1 or inner is None:
             return None
         if scalars.stride(self.dim) != 1 or vectors.uses(rows.last):
@@ -251,7 +212,7 @@ class Estimate:
         for blocks in balanced(rows.extent, block):
             sums = window.cycles(blocks.size) * lines
             fill = window.vectors(blocks.size) * self._line * window.stride / FILL
-            cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.others))
+            cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.reads.others))
         cycles *= panels * prod(self.op.sizes[: self.op.parallel_rank])
         cycles /= rows.extent * self.extent
         return Choice(self.order, schedule, self.factor, self.layout, cycles)
@@ -262,7 +223,7 @@ class Estimate:
 
         Those that were packed just now are there already, and fill more of it.
         """
-        kind = lane_bytes(tensor(self.op.lhs).element_type)
+        kind = self.reads.element_bytes
         panels = self.terms * self.extent * kind
         outside = [tensor((self.op.lhs, self.op.rhs)[1 - self.factor]), tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
@@ -285,33 +246,33 @@ class Estimate:
         total *= prod(dims) / (extent * self.extent)
         value = (self.op.lhs, self.op.rhs)[self.factor]
         if self.layout is not None and not self.fixed:
-            rows_kept = self.forms[self.factor].stride(self.dim) == 1
+            rows_kept = self.reads.vectors.form.stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
             total += prod(tensor(value).get_shape()) * cycles
-        if self.scalars is not None:
-            total += prod(self.scalars.physical.data) * PACK_CYCLES
+        if self.reads.packed is not None:
+            total += prod(self.reads.packed.physical.data) * PACK_CYCLES
         return total + (self._totals(sweep) if sweep else self._late(rows, block))
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
         """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
-        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        vectors, scalars = self.reads.vectors, self.reads.scalars
         work = block * columns
-        loads: float = columns * (block if rows and vectors.uses(rows.last) else 1)
-        far = self._lines(rows, scalars, block) * self._far(scalars)
+        loads: float = columns * (block if rows and vectors.form.uses(rows.last) else 1)
+        far = scalars.lines(rows, block) * scalars.far
         if self.layout is None:
-            far += loads * self._far(vectors) if terms > STREAMS else 0.0
+            far += loads * vectors.far if terms > STREAMS else 0.0
             loads *= 2  # They cross cache lines.
-        if scalars.stride(self.dim):  # Both run along vectors: channels that do not mix.
-            loads += columns * (block if rows and scalars.uses(rows.last) else 1)
+        if scalars.form.stride(self.dim):  # Both run along vectors: channels that do not mix.
+            loads += columns * (block if rows and scalars.form.uses(rows.last) else 1)
             far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
         else:
-            loads += self._scalar_loads(rows, scalars, block)
+            loads += scalars.loads(rows, block)
         fill = self._fill(columns, terms)
         step = max(max(work / 2, loads / 2, 4.0) + far + BESIDE * fill, fill) + 0.5
-        if self._overlaps(rows, scalars):
+        if scalars.overlaps(rows):
             step *= 1.5
         cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
-        for form in self.others:
+        for form in self.reads.others:
             stride = form.stride(self.dim)
             if stride in (0, 1):
                 cycles += work
@@ -327,8 +288,7 @@ class Estimate:
 
         Neighbours come together: it is the number of rows that counts, not that of vectors.
         """
-        element_bytes = lane_bytes(tensor(self.op.lhs).element_type)
-        if self._results * element_bytes <= SECOND:
+        if self.reads.results * self.reads.element_bytes <= SECOND:
             return 0.0
         runs = block * -(-columns // RUN_LINES)
         return max(0.0, runs * RUN - summing * HIDDEN)
@@ -340,11 +300,6 @@ class Estimate:
         lines = columns if self.layout is not None else columns + 1  # They begin anywhere.
         return lines * self._line / FILL
 
-    @property
-    def _line(self) -> int:
-        """The bytes of a vector."""
-        return self.width * lane_bytes(tensor(self.op.lhs).element_type)
-
     def _late(self, rows: Group | None, block: int) -> float:
         """
         Cycles in which factors come again that do not stay in the second cache.
@@ -352,16 +307,15 @@ class Estimate:
         While a panel waits for its next block of rows, it goes by, and the scalars of a block.
         What stands apart takes the room of all between.
         """
-        vectors, scalars = self.forms[self.factor], self.forms[1 - self.factor]
+        vectors, scalars = self.reads.vectors, self.reads.scalars
         sizes = self.op.sizes[: self.op.parallel_rank]
-        if prod(size for dim, size in enumerate(sizes) if not vectors.uses(dim)) <= block:
+        if prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim)) <= block:
             return 0.0  # Each panel is needed once.
-        lines = self._lines(rows, scalars, block) * self._lines_a_step(scalars)
+        lines = scalars.lines(rows, block) * scalars.lines_a_step
         stands = [self.vectors * self._line, lines * LINE_BYTES]
-        room = [stands[0] if self.layout else max(stands[0], self._apart(vectors))]
-        room.append(max(stands[1], self._apart(scalars)))
-        values = (self.op.lhs, self.op.rhs)
-        whole = [4 * prod(physical_shape(tensor(value))) for value in values]
+        room = [stands[0] if self.layout else max(stands[0], vectors.apart)]
+        room.append(max(stands[1], scalars.apart))
+        whole = self.reads.stored
         taken = sum(min(self.terms * one, most) for one, most in zip(room, whole, strict=True))
         if taken <= SECOND:
             return 0.0
@@ -369,66 +323,11 @@ class Estimate:
         again = tiles * self.terms * sum(stands) - sum(whole)
         return max(0.0, again) / LATE
 
-    def _lines_a_step(self, form: Linear) -> float:
-        """Which part of a line the innermost reduction goes through in one step."""
-        inner = self._innermost()
-        return 1.0 if inner is None else min(1.0, form.pace(inner, self.order.sizes) / LINE)
-
-    def _apart(self, form: Linear) -> float:
-        """The bytes from one step of the reduction to the next, where they are no neighbours."""
-        inner = self._innermost()
-        step = PAGE if inner is None else 4 * form.pace(inner, self.order.sizes)
-        return min(step, PAGE) if step > LINE_BYTES else 0
-
     def _totals(self, chunk: int) -> float:
         """Cycles in which totals in memory take in their chunks, and are finished in the end."""
         count = prod(self.op.sizes[: self.op.parallel_rank])
         element_cycles = 4 / (FILL if 4 * count <= SECOND else LATE)
         finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
-        strided = self.others[-1].stride(self.dim) != 1
+        strided = self.reads.others[-1].stride(self.dim) != 1
         each = 2 * (element_cycles + (2 * STRIDED_CYCLES if strided else 0.0))
         return count * (each * -(-self.terms // chunk) + finish * element_cycles)
-
-    def _innermost(self) -> int | None:
-        """The innermost reduction."""
-        sizes = self.order.sizes
-        inner = [dim for dim in range(self.order.parallel, len(sizes)) if sizes[dim] > 1]
-        return inner[-1] if inner else None
-
-    def _overlaps(self, rows: Group | None, scalars: Linear) -> bool:
-        """Whether a step of the innermost reduction reads what another row read before."""
-        inner = self._innermost()
-        if rows is None or inner is None:
-            return False
-        return scalars.stride(inner) == scalars.stride(rows.last) != 0
-
-    def _far(self, form: Linear) -> float:
-        """
-        What a line costs more when the reduction steps far, more often than a cache keeps.
-
-        Such lines fall into a few sets of the cache and are gone before they are read again; from
-        one page to the next, nothing fetches them ahead.
-        """
-        steps = [
-            (self.order.sizes[dim], form.pace(dim, self.order.sizes))
-            for dim in range(self.order.parallel, len(self.order.sizes))
-            if self.order.sizes[dim] > 1
-        ]
-        apart = [(size, 4 * pace) for size, pace in steps if pace >= LINE]
-        if prod(size for size, _ in apart) <= PAGES:
-            return 0.0
-        return FAR_CYCLES * min(1.0, min(step for _, step in apart) / PAGE)
-
-    @staticmethod
-    def _lines(rows: Group | None, form: Linear, block: int) -> float:
-        """How many cache lines the scalars of all rows are in."""
-        stride = form.stride(rows.last) if rows is not None else 0
-        return block if stride is None else min(block, 1 + block * abs(stride) / LINE)
-
-    @staticmethod
-    def _scalar_loads(rows: Group | None, form: Linear, block: int) -> float:
-        """Scalars from as many cache lines as rows are a little slower than neighbours."""
-        if rows is None or not form.uses(rows.last):
-            return 1
-        stride = form.stride(rows.last)
-        return block * (1.0 if stride is not None and abs(stride) < LINE else 1.25)

@@ -19,6 +19,7 @@ from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_costs import TERMS, Choice, Estimate
+from popgraph.passes.contraction_reads import Reads
 from popgraph.passes.contraction_ways import fitting, varied, way_of
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.reduction_order import Order, orders
@@ -134,14 +135,20 @@ def candidates(
         return []
     width = vector_bytes // lane_bytes(kind)
     estimates = [
-        Estimate(op, order, factor, fixed[factor], dim, layout, width, registers, scalars)
-        for order in orders(op, TERMS)
-        for factor in (0, 1)
-        for scalars in _scalar_layouts(op, order, 1 - factor)
+        Estimate(reads, fixed[reads.factor], dim, layout, width, registers)
+        for reads in readings(op)
         for dim in range(op.parallel_rank)
-        for layout in _layouts(op, order, factor, dim, width)
+        for layout in _layouts(reads, dim, width)
     ]
     return [choice for estimate in estimates for choice in estimate.choices()]
+
+
+def readings(op: tile.ContractOp) -> Iterator[Reads]:
+    """The ways to read the factors: which order, which along vectors, the other one as it is?"""
+    for order in orders(op, TERMS):
+        for factor in (0, 1):
+            for packed in _scalar_layouts(op, order, 1 - factor):
+                yield Reads(op, order, factor, packed)
 
 
 def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
@@ -162,32 +169,28 @@ def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
     return prod(op.sizes) * 1.5
 
 
-def _layouts(
-    op: tile.ContractOp, order: Order, factor: int, dim: int, width: int
-) -> Iterator[tuple[LayoutAttr | None, int]]:
+def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | None, int]]:
     """
-    The ways to have `factor` contiguous along `dim`, each with a number of vectors.
+    The ways to have a factor contiguous along `dim`, each with a number of vectors.
 
     As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
     """
-    values, maps = (op.lhs, op.rhs), order.maps
-    extent = order.sizes[dim]
-    other = offset(tensor(values[1 - factor]), maps[1 - factor], order.sizes)
-    if other.stride(dim) not in (0, 1) or dim not in maps[factor].used_dims() or extent < 4:
+    order, map_ = reads.order, reads.order.maps[reads.factor]
+    extent, form, other = order.sizes[dim], reads.vectors.form, reads.scalars.form
+    if other.stride(dim) not in (0, 1) or dim not in map_.used_dims() or extent < 4:
         return
-    type_ = tensor(values[factor])
+    type_ = tensor((reads.op.lhs, reads.op.rhs)[reads.factor])
     most = min(8, -(-extent // width))
-    form = offset(type_, maps[factor], order.sizes)
     if form.stride(dim) == 1 and extent >= width:
         for vectors in range(1, most + 1):
             yield None, vectors
     if layout_of(type_) is not None or other.uses(dim):
         return
-    plain = [at for at, result in enumerate(maps[factor].results) if _is(result, dim)]
-    users = [at for at, result in enumerate(maps[factor].results) if dim in result.used_dims()]
+    plain = [at for at, result in enumerate(map_.results) if _is(result, dim)]
+    users = [at for at, result in enumerate(map_.results) if dim in result.used_dims()]
     if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
         for vectors in range(1, most + 1):
-            yield panel_layout(type_, maps[factor], order, plain[0], vectors * width), vectors
+            yield panel_layout(type_, map_, order, plain[0], vectors * width), vectors
 
 
 def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[LayoutAttr | None]:

@@ -18,6 +18,7 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
+from popgraph.passes.contraction_reads import Reads
 from popgraph.passes.reduction_order import orders
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
@@ -67,10 +68,11 @@ def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
         choice
         for order in orders(op, 24)
         for factor in (0, 1)
+        for packed in scheduling._scalar_layouts(op, order, 1 - factor)
+        for reads in [Reads(op, order, factor, packed)]
         for dim in range(spec.parallel)
-        for layout in scheduling._layouts(op, order, factor, dim, width)
-        for scalars in scheduling._scalar_layouts(op, order, 1 - factor)
-        for choice in Estimate(op, order, factor, False, dim, layout, width, 16, scalars).choices()
+        for layout in scheduling._layouts(reads, dim, width)
+        for choice in Estimate(reads, False, dim, layout, width, 16).choices()
     ]
 
 

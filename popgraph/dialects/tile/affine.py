@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import gcd
 
 from xdsl.dialects.builtin import TensorType
@@ -52,9 +53,22 @@ class Linear:
 
     def stride(self, dim: int) -> int | None:
         """What one step along `dim` adds; None when that differs from step to step."""
-        if any(dim in atom.used_dims() for atom in self.terms if not _is_dim(atom)):
-            return None
-        return self.terms.get(AffineExpr.dimension(dim), 0)
+        return None if dim in self._uneven else self._strides.get(dim, 0)
+
+    @cached_property
+    def _strides(self) -> dict[int, int]:
+        """By dimension that is an atom."""
+        return {
+            atom.position: factor
+            for atom, factor in self.terms.items()
+            if isinstance(atom, AffineDimExpr)
+        }
+
+    @cached_property
+    def _uneven(self) -> frozenset[int]:
+        """The dimensions in all other atoms."""
+        others = [atom.used_dims() for atom in self.terms if not isinstance(atom, AffineDimExpr)]
+        return frozenset().union(*others)
 
     def pace(self, dim: int, sizes: Sequence[int]) -> float:
         """How far steps along `dim` go on average, all together."""
@@ -66,7 +80,7 @@ class Linear:
         return sum(abs(factor) * (most - least) for factor, (least, most) in ends) / steps
 
     def uses(self, dim: int) -> bool:
-        return any(dim in atom.used_dims() for atom in self.terms)
+        return dim in self._strides or dim in self._uneven
 
     def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
         """The smallest and the largest value over the domain (a safe estimate)."""
@@ -88,10 +102,6 @@ class Linear:
             )
             result = term if result == AffineConstantExpr(0) else result + term
         return result if self.constant == 0 and self.terms else result + self.constant
-
-
-def _is_dim(atom: AffineExpr) -> bool:
-    return isinstance(atom, AffineDimExpr)
 
 
 def _order(atom: AffineExpr) -> tuple[int, int, str]:
