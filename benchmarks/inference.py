@@ -43,7 +43,11 @@ print(peak() - before)
 """
 RUNS = {
     "popgraph": "popgraph.compile(path, threads=1)(inputs)",
-    "onnxruntime": "onnxruntime.InferenceSession(path).run(None, inputs)",
+    "onnxruntime": """
+options = onnxruntime.SessionOptions()
+options.intra_op_num_threads = 1
+onnxruntime.InferenceSession(path, options).run(None, inputs)
+""",
 }
 
 

@@ -18,6 +18,10 @@ SHORTEST = 2e-4
 """Seconds: whatever is shorter is called several times between two looks at the clock."""
 
 
+SETTLED = 1e-2
+"""Seconds after which the threads of another contestant do not turn any more."""
+
+
 @dataclass
 class Contestant:
     """Something to call again and again, and what it took, in seconds per call."""
@@ -44,6 +48,13 @@ class Contestant:
             call()
         return (clock() - start) / repeats
 
+    def settle(self) -> None:
+        """Runs alone until it has the cores for itself."""
+        end = time.perf_counter() + SETTLED
+        self.call()
+        while time.perf_counter() < end:
+            self.call()
+
     def prepare(self, clock: Callable[[], float]) -> None:
         """Warms up, and finds how many calls make a sample long enough for the clock."""
         self.sample(clock)
@@ -57,8 +68,8 @@ def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rou
 
     With one thread the clock is that of the calling thread (of the process for those who compute
     elsewhere): what other programs do to the machine is mostly not in it. With more it is the
-    wall's, and each contestant runs once before its sample: threads of the one before go on
-    turning for a while when it has ended, and would take its cores.
+    wall's, and each contestant runs for a while before its sample: threads of the one before go on
+    turning when it has ended, and would take its cores.
     """
     clocks = [clock_of(each, threads) for each in contestants]
     for each, clock in zip(contestants, clocks, strict=True):
@@ -67,7 +78,7 @@ def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rou
     while done < rounds or time.perf_counter() < end:
         for each, clock in zip(contestants, clocks, strict=True):
             if threads > 1:
-                each.call()
+                each.settle()
             each.samples.append(each.sample(clock))
         done += 1
 
