@@ -439,6 +439,11 @@ def from_anything(original: Any) -> Any:
     return sweeps
 
 
+def the_first_rows(original: Any) -> Any:
+    """All blocks stand where the first one does."""
+    return lambda memory, _: original(memory)
+
+
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
     return lambda kind, old, new: original(kind, new, new)
@@ -861,9 +866,15 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tile-loops",
-        "blocks of rows keep the last chunk of a panel only",
-        f"{PASSES}.tile_loops.chunk_by_chunk:alike",
+        "long sums keep their last chunk only",
+        f"{PASSES}.tile_loops.tiles:alike",
         newest_twice,
+    ),
+    Mutant(
+        "tile-loops",
+        "blocks of rows that take in a panel together share the sums of the first",
+        f"{PASSES}.tile_loops.chunk_by_chunk:Saved",
+        the_first_rows,
     ),
     Mutant(
         "tile-loops",
