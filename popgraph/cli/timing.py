@@ -17,9 +17,8 @@ from popgraph.support.shapes import Shape
 SHORTEST = 2e-4
 """Seconds: whatever is shorter is called several times between two looks at the clock."""
 
-
 SETTLED = 1e-2
-"""Seconds after which the threads of another contestant do not turn any more."""
+"""Seconds that a contestant with several threads runs alone before its sample."""
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Contestant:
         return (clock() - start) / repeats
 
     def settle(self) -> None:
-        """Runs alone until it has the cores for itself."""
+        """Runs alone for a while, at least once."""
         end = time.perf_counter() + SETTLED
         self.call()
         while time.perf_counter() < end:

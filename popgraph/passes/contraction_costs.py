@@ -10,10 +10,7 @@ from xdsl.dialects.builtin import Float64Type
 from xdsl.ir import Attribute
 
 from popgraph.dialects.tile.affine import Linear
-from popgraph.dialects.tile.attributes import (
-    LayoutAttr,
-    ScheduleAttr,
-)
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.contraction_reads import LINE_BYTES, Reads
 from popgraph.passes.reduction_order import Order
@@ -183,7 +180,7 @@ class Estimate:
     def _window(self, rows: Group) -> Window | None:
         """The window that slides along rows of an image whose channels do not mix."""
         vectors, scalars = self.reads.vectors.form, self.reads.scalars.form
-        inner = self.reads.scalars.innermost
+        inner = self.order.innermost
         packed = self.layout is not None or self.reads.packed is not None
         if packed or self.vectors > 1 or inner is None:
             return None

@@ -37,13 +37,6 @@ class Factor:
         self._order = order
 
     @cached_property
-    def innermost(self) -> int | None:
-        """The innermost reduction."""
-        sizes = self._order.sizes
-        inner = [dim for dim in range(self._order.parallel, len(sizes)) if sizes[dim] > 1]
-        return inner[-1] if inner else None
-
-    @cached_property
     def lines_a_step(self) -> float:
         """Which part of a line the innermost reduction goes through in one step."""
         return 1.0 if self._pace is None else min(1.0, self._pace / LINE)
@@ -56,7 +49,7 @@ class Factor:
 
     @cached_property
     def _pace(self) -> float | None:
-        inner = self.innermost
+        inner = self._order.innermost
         return None if inner is None else self.form.pace(inner, self._order.sizes)
 
     @cached_property
@@ -68,11 +61,7 @@ class Factor:
         one page to the next, nothing fetches them ahead.
         """
         sizes = self._order.sizes
-        steps = [
-            (sizes[dim], self.form.pace(dim, sizes))
-            for dim in range(self._order.parallel, len(sizes))
-            if sizes[dim] > 1
-        ]
+        steps = [(sizes[dim], self.form.pace(dim, sizes)) for dim in self._order.reductions]
         apart = [(size, 4 * pace) for size, pace in steps if pace >= LINE]
         if prod(size for size, _ in apart) <= PAGES:
             return 0.0
@@ -92,9 +81,10 @@ class Factor:
 
     def overlaps(self, rows: Group | None) -> bool:
         """Whether a step of the innermost reduction reads what another row read before."""
-        if rows is None or self.innermost is None:
+        inner = self._order.innermost
+        if rows is None or inner is None:
             return False
-        return self.form.stride(self.innermost) == self.form.stride(rows.last) != 0
+        return self.form.stride(inner) == self.form.stride(rows.last) != 0
 
 
 class Reads:

@@ -20,6 +20,16 @@ class Order:
     maps: tuple[AffineMap, ...]
     parallel: int
 
+    @property
+    def reductions(self) -> list[int]:
+        """The loops that add terms up, outermost first."""
+        return [dim for dim in range(self.parallel, len(self.sizes)) if self.sizes[dim] > 1]
+
+    @property
+    def innermost(self) -> int | None:
+        """The last of them."""
+        return next(reversed(self.reductions), None)
+
 
 def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
     """
@@ -31,9 +41,8 @@ def orders(op: tile.ContractOp, terms: int) -> Iterator[Order]:
     """
     now = Order(op.sizes, op.input_maps, op.parallel_rank)
     yield now
-    sums = [dim for dim in range(now.parallel, len(now.sizes)) if now.sizes[dim] > 1]
-    sliding = [dim for dim in sums if _slides(now, dim)]
-    others = [dim for dim in sums if dim not in sliding]
+    sliding = [dim for dim in now.reductions if _slides(now, dim)]
+    others = [dim for dim in now.reductions if dim not in sliding]
     if sliding and others:
         yield _blocked(now, sliding, others, terms)
 

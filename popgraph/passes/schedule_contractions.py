@@ -136,16 +136,16 @@ def candidates(
     width = vector_bytes // lane_bytes(kind)
     estimates = [
         Estimate(reads, fixed[reads.factor], dim, layout, width, registers)
-        for reads in readings(op)
+        for reads in ways_to_read(op, TERMS)
         for dim in range(op.parallel_rank)
         for layout in _layouts(reads, dim, width)
     ]
     return [choice for estimate in estimates for choice in estimate.choices()]
 
 
-def readings(op: tile.ContractOp) -> Iterator[Reads]:
-    """The ways to read the factors: which order, which along vectors, the other one as it is?"""
-    for order in orders(op, TERMS):
+def ways_to_read(op: tile.ContractOp, terms: int) -> Iterator[Reads]:
+    """In each order, each factor along vectors, the other one as it is or packed."""
+    for order in orders(op, terms):
         for factor in (0, 1):
             for packed in _scalar_layouts(op, order, 1 - factor):
                 yield Reads(op, order, factor, packed)
@@ -203,8 +203,8 @@ def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[
     type_, map_ = tensor((op.lhs, op.rhs)[factor]), order.maps[factor]
     if layout_of(type_) is not None or len(type_.get_shape()) < 2:
         return
-    inner = [dim for dim in range(order.parallel, len(order.sizes)) if order.sizes[dim] > 1]
-    stride = offset(type_, map_, order.sizes).stride(inner[-1]) if inner else None
+    inner = order.innermost
+    stride = None if inner is None else offset(type_, map_, order.sizes).stride(inner)
     if stride is not None and stride >= LINE:
         shape = type_.get_shape()
         digits = [

@@ -23,6 +23,7 @@ from xdsl.dialects.builtin import i1 as boolean
 from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
+from popgraph.backends.c import toolchain
 from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.statements import STACK_BYTES
 from popgraph.dialects.tile import PrefetchOp
@@ -235,6 +236,16 @@ def test_a_shuffle_picks_lanes_of_two_vectors(
     x = np.arange(6, dtype=dtypes.from_ir(kind).numpy)
     found = run([MemRefType(kind, [6]), MemRefType(kind, [len(picks)])], body, {"x": x})
     assert found.tolist() == [at if at < 4 else at - 2 for at in picks]
+
+
+def test_a_gcc_that_cannot_say_which_builtins_it_has_compiles_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiler = next(toolchain.candidates())
+    if "__clang__" in toolchain.probe(compiler).macros:
+        pytest.skip("every clang can say which builtins it has")
+    monkeypatch.setenv("CC", f"{compiler.name} -U__has_builtin")
+    test_a_shuffle_picks_lanes_of_two_vectors(f32, [1, 7, 4, 0])
 
 
 def test_a_prefetch_changes_nothing_even_behind_the_end() -> None:

@@ -18,8 +18,6 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
-from popgraph.passes.contraction_reads import Reads
-from popgraph.passes.reduction_order import orders
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
@@ -66,10 +64,7 @@ def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
     return [
         choice
-        for order in orders(op, 24)
-        for factor in (0, 1)
-        for packed in scheduling._scalar_layouts(op, order, 1 - factor)
-        for reads in [Reads(op, order, factor, packed)]
+        for reads in scheduling.ways_to_read(op, 24)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(reads, dim, width)
         for choice in Estimate(reads, False, dim, layout, width, 16).choices()

@@ -26,16 +26,20 @@ typedef uint64_t u64;
 typedef struct __attribute__((may_alias)) { f32 real, imaginary; } c64;
 typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 
+/* Whether there is such a builtin; GCC, which could not say before its tenth version, has all. */
+#if defined(__clang__)
+#define POPGRAPH_HAS(builtin) __has_builtin(builtin)
+#else
+#define POPGRAPH_HAS(builtin) 1
+#endif
+
 /*
  * Some lanes of two vectors, counted through both, as a vector of as many; U is the unsigned type
  * of this shape. A list of lanes means the same, but GCC moves them one by one.
  */
-#ifdef __has_builtin
-#if __has_builtin(__builtin_shufflevector)
+#if defined(__clang__)
 #define POPGRAPH_SHUFFLE(U, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#endif
-#endif
-#ifndef POPGRAPH_SHUFFLE
+#else
 #define POPGRAPH_SHUFFLE(U, a, b, ...) __builtin_shuffle(a, b, (U){__VA_ARGS__})
 #endif
 
@@ -88,7 +92,7 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
     __builtin_convertvector(POPGRAPH_F32_TO_F16(F, U, x), H)
 
 #if defined(__F16C__)
-#if __has_builtin(__builtin_ia32_vcvtph2ps256)
+#if POPGRAPH_HAS(__builtin_ia32_vcvtph2ps256)
 typedef short popgraph_halves_8 __attribute__((vector_size(16)));
 #define POPGRAPH_F16_TO_F32_8(F, U, x) ((F)__builtin_ia32_vcvtph2ps256((popgraph_halves_8)(x)))
 #else /* Clang from 20 on */

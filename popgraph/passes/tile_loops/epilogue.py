@@ -34,11 +34,10 @@ class Epilogue:
     in_lanes: bool
 
     def finish(self, tile: Tile, sums: Sums) -> None:
-        if not isinstance(sums, Saved) and (not self.in_lanes or self._is_long(tile)):
-            sums = self.grid.save(tile, sums)
         if not self.in_lanes:
-            assert isinstance(sums, Saved)
-            self._by_elements(tile, sums)
+            self._by_elements(tile, self.grid.saved(tile, sums))
+        elif self._is_long(tile):
+            self._by_vectors(tile, self.grid.saved(tile, sums))
         else:
             self._by_vectors(tile, sums)
 
@@ -64,7 +63,7 @@ class Epilogue:
         tile: Tile,
         row: Index,
         sums: Sequence[SSAValue],
-        gathered: Sequence[SSAValue | None],
+        gathered: Sequence[Saved | None],
         deferred: Sequence[SSAValue | None],
     ) -> None:
         """The finish of the row that the loops are at."""
@@ -103,16 +102,16 @@ class Epilogue:
         return self.grid.local_for(tile, target)
 
     def _extra(
-        self, access: Access, gathered: SSAValue | None, row: Index, column: Column
+        self, access: Access, gathered: Saved | None, row: Index, column: Column
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
         if gathered is not None:
-            return grid.saved_at(gathered, row, column)
+            return grid.read(gathered, row, column)
         memory, index = grid.place.of(access)
         return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
 
-    def _gathered(self, tile: Tile, access: Access) -> SSAValue | None:
+    def _gathered(self, tile: Tile, access: Access) -> Saved | None:
         """Local memory with the lanes of an extra operand that vectors cannot load."""
         grid = self.grid
         if access.form.stride(grid.lane) in (0, 1):
@@ -121,7 +120,7 @@ class Epilogue:
         with self._elements(tile) as (row, lane):
             value = grid.writer.load(*grid.place.of(access))
             grid.writer.store(value, local, grid.slot(row, lane))
-        return local
+        return Saved(local)
 
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""

@@ -34,9 +34,7 @@ class MicroKernel:
     window: bool = False
 
     def zeros(self, tile: Tile) -> list[SSAValue]:
-        writer = self.grid.writer
-        nothing = writer.number(0, self.grid.kind)
-        return [in_lanes(writer, nothing, lanes_in(column)) for _, column in tile]
+        return [self.grid.zero(column) for _, column in tile]
 
     def sums(self, tile: Tile) -> Sums:
         """The accumulators after the reduction; short sums are added into local memory."""

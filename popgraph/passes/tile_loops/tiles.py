@@ -134,10 +134,12 @@ class Grid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def save(self, tile: Tile, values: Sequence[SSAValue]) -> Saved:
-        """The values of a tile in local memory of their own."""
+    def saved(self, tile: Tile, sums: Sums) -> Saved:
+        """The sums in local memory: put there, if they are values."""
+        if isinstance(sums, Saved):
+            return sums
         saved = Saved(self.local(tile, self.kind))
-        for (row, column), value in zip(tile, values, strict=True):
+        for (row, column), value in zip(tile, sums, strict=True):
             self.writer.put(value, saved.memory, self.slot(row, column.offset))
         return saved
 
@@ -153,18 +155,19 @@ class Grid:
                 emit(Index(number), sums[number * across : (number + 1) * across])
 
     def read(self, saved: Saved, row: Index, column: Column) -> SSAValue:
-        return self.saved_at(saved.memory, saved.first + row, column)
+        slot = self.slot(saved.first + row, column.offset)
+        return self.writer.get(saved.memory, slot, lanes_in(column))
 
-    def saved_at(self, memory: SSAValue, row: Index, column: Column) -> SSAValue:
-        return self.writer.get(memory, self.slot(row, column.offset), lanes_in(column))
+    def zero(self, column: Column) -> SSAValue:
+        """What a sum of no terms is."""
+        return in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
 
     def clear(self, tile: Tile, total: Saved) -> None:
         """Sums of nothing."""
         with self.each_row(tile) as row:
             for column in tile.columns:
-                zero = in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
                 slot = self.slot(total.first + row, column.offset)
-                self.writer.put(zero, total.memory, slot)
+                self.writer.put(self.zero(column), total.memory, slot)
 
     def add(self, tile: Tile, total: Saved, sums: Sequence[SSAValue]) -> None:
         """The total takes in more sums; written out, because these are in registers."""
