@@ -13,6 +13,7 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.dialects.onnx.op import SchemaOp
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import Dim, UnknownType, describe, dims, erased, static_shape
+from popgraph.support.errors import TypeMismatchError
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,22 @@ def disagreement(op: SchemaOp) -> Disagreement | None:
         if found := rule(op, operands):
             return found
     return None
+
+
+def mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
+    """What is raised about a node that its schema refuses with this message."""
+    message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
+    inputs = ", ".join(
+        "-" if value is None else describe(value.type) for value in op.input_values()
+    )
+    known = disagreement(op) or Disagreement(
+        message.strip(), "compare with the operator's definition in ONNX"
+    )
+    return TypeMismatchError(
+        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {known.what}",
+        op.where(),
+        known.hint,
+    )
 
 
 def overlooked(op: SchemaOp) -> Disagreement | None:

@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from math import prod
-from typing import TypeAlias
 
 import numpy as np
-from onnx import TensorProto, TypeProto, helper, numpy_helper
-from onnx.checker import ValidationError
-from onnx.defs import OpSchema, get_schema
-from onnx.shape_inference import InferenceError, infer_node_outputs
-from xdsl.dialects.builtin import TensorType, f16, f32, i64
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
 from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function, Graph, Initializer
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.disagreement import Disagreement, disagreement, overlooked
+from popgraph.dialects.onnx.disagreement import mismatch, overlooked
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
 from popgraph.dialects.onnx.op import SchemaOp
-from popgraph.dialects.onnx.protos import write_node
-from popgraph.dialects.onnx.typeproto import from_text, read_type, write_type
+from popgraph.dialects.onnx.questions import answer
+from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
-    UnknownType,
-    describe,
     dims,
     erased,
     joined,
@@ -42,21 +34,6 @@ from popgraph.support.errors import TypeMismatchError
 
 KNOWN_ELEMENTS = 256
 """Constants up to this size are followed: shapes, axes, pads, steps, sizes, scales."""
-
-
-@lru_cache(maxsize=1 << 14)
-def _type_proto(type_: Attribute) -> TypeProto:
-    return write_type(type_)
-
-
-@lru_cache(maxsize=1 << 14)
-def _type_of(data: bytes) -> Attribute:
-    """Of a serialized TypeProto: building a type of the IR anew costs more than the inference."""
-    return read_type(TypeProto.FromString(data))
-
-
-Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
-"""A schema to ask about a node, its operands' types, and the elements of those that are known."""
 
 
 class Inference:
@@ -83,7 +60,6 @@ class Inference:
         self.trusting = True
         """Whether what the values' types said before stays true, and adds to what is inferred."""
         self.known: dict[SSAValue, Array] = {}
-        self._tensors: dict[SSAValue, TensorProto] = {}
 
     def visit(self, op: Operation) -> None:
         """Sets the types of the results of a node or an initializer; its operands have theirs."""
@@ -133,7 +109,9 @@ class Inference:
             self._note(op.results[0], held)
             return
         types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
-        types = types or self._infer(op)
+        if not types:
+            answers = answer(op, self.known, self.store, self.opsets)
+            types = dict(zip(op.results, answers, strict=True))
         types = {result: type_ for result, type_ in types.items() if type_ != UNKNOWN}
         if len(types) < len(op.results) or op.op_type == "BatchNormalization":
             guesses = dict(zip(op.results, fallbacks(op), strict=True))
@@ -142,85 +120,15 @@ class Inference:
             type_ = types[result]
             same = erased(type_) == erased(result.type)
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
-            self._forget(result)
+            self.known.pop(result, None)
         if overlooked(op):
-            raise _mismatch(op, "")
+            raise mismatch(op, "")
         self._follow(op)
-
-    def _forget(self, value: SSAValue) -> None:
-        self.known.pop(value, None)
-        self._tensors.pop(value, None)
 
     def _note(self, value: SSAValue, attribute: TensorAttr) -> None:
         held = attribute.held
         if prod(held.type.get_shape()) <= KNOWN_ELEMENTS and not isinstance(held, BlobAttr):
             self.known[value] = array_of(held, self.store)
-
-    def _infer(self, op: SchemaOp) -> dict[SSAValue, Attribute]:
-        """What the schema says; nothing where an operand's type is not known."""
-        names: dict[SSAValue, str] = {}
-
-        def name_of(value: SSAValue) -> str:
-            return names.setdefault(value, f"v{len(names)}")
-
-        node = write_node(op, self.store, name_of)
-        if op.op_type == "Squeeze":
-            for attribute in node.attribute:  # ONNX's inference goes wrong when they are not sorted
-                attribute.ints[:] = sorted(attribute.ints)
-        inside = set(_values_inside(op))
-        outer = {value: name for value, name in names.items() if value not in inside}
-        error: Exception | None = None
-        for schema, types, arrays in self._readings(op, outer):
-            try:
-                found = infer_node_outputs(
-                    schema,
-                    node,
-                    {name: _type_proto(types[value]) for value, name in outer.items()},
-                    {names[value]: tensor for value, tensor in arrays.items()},
-                    opset_imports=[helper.make_opsetid(*pair) for pair in self.opsets.items()],
-                )
-                break
-            except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
-                error = failure if schema is op.SCHEMA else error
-        else:
-            if any(isinstance(value.type, UnknownType) for value in outer):
-                return {}
-            raise _mismatch(op, str(error)) from error
-        read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
-        return {value: read[names[value]] for value in op.results if names.get(value) in read}
-
-    def _readings(self, op: SchemaOp, operands: Iterable[SSAValue]) -> Iterator[Reading]:
-        """
-        The ways to read a node, until its schema agrees with one.
-
-        After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
-        scalars (and statistics) in single precision beside tensors in half, and element types
-        that only a later version of the operator allows.
-        """
-        types = {value: value.type for value in operands}
-        tensors = {value: self._tensor(value) for value in types if value in self.known}
-        yield op.SCHEMA, types, tensors
-        short = [value for value in tensors if self.known[value].dtype == np.int32]
-        if short:
-            wide = {value: self.known[value].astype(np.int64) for value in short}
-            yield (
-                op.SCHEMA,
-                types | {value: tensor_type(i64, wide[value].shape) for value in short},
-                tensors | {value: numpy_helper.from_array(wide[value]) for value in short},
-            )
-        single = [value for value in types if _is_beside_half(op, value)]
-        if single:
-            halves = {value: tensor_type(f16, dims(value.type)) for value in single}
-            yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
-        latest = get_schema(op.op_type, op.domain)
-        knows_all = set(op.onnx_attributes()) <= set(latest.attributes)
-        if knows_all and not latest.deprecated and latest.since_version != op.since_version:
-            yield latest, types, tensors
-
-    def _tensor(self, value: SSAValue) -> TensorProto:
-        if value not in self._tensors:
-            self._tensors[value] = numpy_helper.from_array(self.known[value])
-        return self._tensors[value]
 
     def _follow(self, op: SchemaOp) -> None:
         """Evaluates a node of which every operand is known and every result small."""
@@ -252,25 +160,6 @@ class Inference:
             # These two look at the shape only: an array without memory will do.
             arrays[value] = np.broadcast_to(np.float32(0), shape)
         return arrays
-
-
-def _values_inside(op: Operation) -> Iterator[SSAValue]:
-    """The results of an operation and everything that is defined in its regions."""
-    yield from op.results
-    for region in op.regions:
-        for block in region.blocks:
-            yield from block.args
-            for inner in block.ops:
-                yield from _values_inside(inner)
-
-
-def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
-    """Whether an operand in single precision counts as one in half, for the sake of others."""
-    halves = any(erased(other.type) == tensor_type(f16, None) for other in op.operands)
-    if not halves or erased(value.type) != tensor_type(f32, None):
-        return False
-    shape = static_shape(value.type)
-    return op.op_type == "BatchNormalization" or (shape is not None and prod(shape) == 1)
 
 
 def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute]:
@@ -383,18 +272,3 @@ def _formal(values: Iterable[SSAValue | None], slots: tuple, formals: list) -> I
     """Each value with its formal parameter; the last one again for a variadic's values."""
     for place, value in enumerate(values):
         yield value, formals[min(place, len(formals) - 1)]
-
-
-def _mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
-    message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
-    inputs = ", ".join(
-        "-" if value is None else describe(value.type) for value in op.input_values()
-    )
-    known = disagreement(op) or Disagreement(
-        message.strip(), "compare with the operator's definition in ONNX"
-    )
-    return TypeMismatchError(
-        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {known.what}",
-        op.where(),
-        known.hint,
-    )

@@ -212,7 +212,7 @@ def refined(first: Attribute, second: Attribute) -> Attribute:
         return second
     if isinstance(first, SeqType | OptType) and type(second) is type(first):
         return type(first)(refined(first.element, second.element))
-    if not isinstance(first, TensorType | UnrankedTensorType):
+    if not isinstance(first, TensorType | UnrankedTensorType) or static_shape(first) is not None:
         return first
     mine, other = dims(first), dims(second)
     if other is None:
