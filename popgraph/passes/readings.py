@@ -12,6 +12,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import element
@@ -312,7 +313,7 @@ def rebuilt(
     for old, result in zip(op.results, new.results, strict=True):
         if layout_of(tensor(old)):
             type_ = tensor(result)
-            retype(result, TensorType(type_.element_type, type_.get_shape(), tensor(old).encoding))
+            retype(result, tensor_type(type_.element_type, type_.get_shape(), tensor(old).encoding))
     return new
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import Float32Type, ModuleOp, TensorType, f64
+from xdsl.dialects.builtin import Float32Type, ModuleOp, f64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
@@ -317,7 +318,7 @@ class Choice:
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
         layout = LayoutAttr.of(panels, (-(-results // lanes), taps, channels, lanes))
         view = tile.ViewOp(transformed, (taps, channels, results))
-        type_ = TensorType(self.found.kind, (taps, channels, results), layout)
+        type_ = tensor_type(self.found.kind, (taps, channels, results), layout)
         return [view, tile.PackOp(view.output, type_)]
 
     def image(self) -> list[tile.TransformTilesOp]:
@@ -327,7 +328,7 @@ class Choice:
             return []
         rows = -(-total // self.tiles) * self.tiles
         layout = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, apart(found.channels)))
-        type_ = TensorType(found.kind, (taps, total, found.channels), layout)
+        type_ = tensor_type(found.kind, (taps, total, found.channels), layout)
         domain = found.op.sizes[:3]
         return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
 

@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
@@ -109,7 +110,7 @@ class GradientChoice:
         """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
         shape = (self._taps, self.found.tiles(self.size), channels)
         room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels)))
-        return TensorType(self.found.kind, shape, room)
+        return tensor_type(self.found.kind, shape, room)
 
     def _sums(
         self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp

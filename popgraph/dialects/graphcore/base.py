@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore.syntax import (
     to_attribute,
 )
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 
@@ -229,7 +230,7 @@ class Elementwise(GraphcoreOp):
     def infer(self) -> tuple[Tensor, ...]:
         element = self.result_element()
         shape = shapes.broadcast(*(shape_of(operand) for operand in self.operands))
-        return (TensorType(element, shape),)
+        return (tensor_type(element, shape),)
 
 
 class Unary(Elementwise):

@@ -28,6 +28,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 
@@ -51,7 +52,7 @@ class ReshapeOp(Movement):
                 f"cannot make {shapes.text(after)} out of {shapes.text(before)}",
                 f"the number of elements, {shapes.prod(before)}, must stay",
             )
-        return (TensorType(self.common_element(ANY, self.x), after),)
+        return (tensor_type(self.common_element(ANY, self.x), after),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (x.reshape(self.shape.data),)
@@ -79,7 +80,7 @@ class BroadcastOp(Movement):
                 f"cannot spread {shapes.text(before)} to {shapes.text(after)}",
                 "dimensions must be equal, or 1 before, counted from the right",
             )
-        return (TensorType(self.common_element(ANY, self.x), after),)
+        return (tensor_type(self.common_element(ANY, self.x), after),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.broadcast_to(x, self.shape.data).copy(),)
@@ -105,7 +106,7 @@ class AxesReduction(Reduction):
         element = self.common_element(self.ELEMENTS, self.x)
         shape = shape_of(self.x)
         self.check_axes(self.axes.data, len(shape))
-        return (TensorType(element, shapes.reduced(shape, self.axes.data, flag(self.keepdims))),)
+        return (tensor_type(element, shapes.reduced(shape, self.axes.data, flag(self.keepdims))),)
 
     @property
     def kept_shape(self) -> shapes.Shape:
@@ -185,4 +186,4 @@ def along(value: Operand, axis: int, rank: int) -> Operand:
 def same_type(value: Operand) -> tuple[Tensor, ...]:
     """The result types of a function whose one result is like its operand."""
     type_ = tensor_of(value)
-    return (TensorType(type_.element_type, type_.get_shape()),)
+    return (tensor_type(type_.element_type, type_.get_shape()),)

@@ -24,6 +24,7 @@ from popgraph.dialects.graphcore.broadcasting import reshaped, sum_to
 from popgraph.dialects.graphcore.geometry import Geometry, Index
 from popgraph.dialects.graphcore.movement import swapped
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
@@ -50,7 +51,7 @@ class MatMulOp(Contraction):
                 "the last dimension on the left must be the last but one on the right",
             )
         batch = shapes.broadcast(left[:-2], right[:-2])
-        return (TensorType(element, (*batch, left[-2], right[-1])),)
+        return (tensor_type(element, (*batch, left[-2], right[-1])),)
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
         return (precisely(np.matmul, lhs, rhs),)
@@ -158,7 +159,7 @@ class ConvOp(Convolution):
 
     def infer(self) -> tuple[Tensor, ...]:
         element = self.common_element(NUMBERS, self.x, self.w)
-        return (TensorType(element, self.result_shape(shape_of(self.x), shape_of(self.w))),)
+        return (tensor_type(element, self.result_shape(shape_of(self.x), shape_of(self.w))),)
 
     def evaluate(self, x: Array, w: Array) -> tuple[Array, ...]:
         return (precisely(self.convolve, x, w),)
@@ -205,7 +206,7 @@ class ConvInputGradOp(Convolution):
     def infer(self) -> tuple[Tensor, ...]:
         element = self.common_element(NUMBERS, self.dy, self.w)
         self.check_gradient(self.shape.data, shape_of(self.w), shape_of(self.dy))
-        return (TensorType(element, self.shape.data),)
+        return (tensor_type(element, self.shape.data),)
 
     def evaluate(self, dy: Array, w: Array) -> tuple[Array, ...]:
         return (precisely(self.spread, dy, w),)
@@ -257,7 +258,7 @@ class ConvWeightGradOp(Convolution):
     def infer(self) -> tuple[Tensor, ...]:
         element = self.common_element(NUMBERS, self.x, self.dy)
         self.check_gradient(shape_of(self.x), self.shape.data, shape_of(self.dy))
-        return (TensorType(element, self.shape.data),)
+        return (tensor_type(element, self.shape.data),)
 
     def evaluate(self, x: Array, dy: Array) -> tuple[Array, ...]:
         return (precisely(self.correlate, x, dy),)

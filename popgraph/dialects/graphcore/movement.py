@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import shapes
 
 
@@ -44,7 +45,7 @@ class TransposeOp(Movement):
                 "perm must hold every axis once",
             )
         element = self.common_element(ANY, self.x)
-        return (TensorType(element, [shape[axis] for axis in self.perm]),)
+        return (tensor_type(element, [shape[axis] for axis in self.perm]),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (
@@ -94,7 +95,7 @@ class ConcatOp(Movement):
                     "all dimensions but that one must be equal",
                 )
         total = sum(shape_of(x)[axis] for x in self.xs)
-        return (TensorType(element, (*first[:axis], total, *first[axis + 1 :])),)
+        return (tensor_type(element, (*first[:axis], total, *first[axis + 1 :])),)
 
     def evaluate(self, *xs: Array) -> tuple[Array, ...]:
         return (np.concatenate(xs, integer(self.axis)),)
@@ -138,7 +139,7 @@ class SliceOp(Movement):
             last = start + (size - 1) * step
             if size and not (0 <= start < dim and 0 <= last < dim):
                 raise self.fail(f"takes elements {start} to {last} of axis {axis}, which has {dim}")
-        return (TensorType(self.common_element(ANY, self.x), self.sizes.data),)
+        return (tensor_type(self.common_element(ANY, self.x), self.sizes.data),)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         for axis, (start, size, step) in enumerate(
@@ -207,7 +208,7 @@ class PadOp(Movement):
             raise self.fail(f"cannot fill {dtype_of(self.x).name} elements with {self.value}")
         rows = zip(shape, self.low, self.high, self.interior, strict=True)
         padded = [low + dim + max(0, dim - 1) * inner + high for dim, low, high, inner in rows]
-        return (TensorType(self.common_element(ANY, self.x), padded),)
+        return (tensor_type(self.common_element(ANY, self.x), padded),)
 
     @property
     def fill(self) -> Array:

@@ -154,7 +154,7 @@ class ConstantOp(_FromLiteral):
     traits = traits_def(Pure())
 
     def __init__(self, literal: Literal) -> None:
-        super().__init__(properties={"literal": literal}, result_types=[literal.type])
+        Operation.__init__(self, properties={"literal": literal}, result_types=[literal.type])
 
     def print(self, printer: Printer) -> None:
         printer.print_string(" ")

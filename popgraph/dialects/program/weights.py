@@ -8,9 +8,9 @@ from mmap import mmap
 from pathlib import Path
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
 
 from popgraph.dialects.program.attributes import Array, BlobAttr, BytesAttr, DataAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import dtypes
 from popgraph.support.errors import ModelError
 from popgraph.support.files import State
@@ -54,7 +54,7 @@ class WeightStore:
     @staticmethod
     def reference(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> BlobAttr:
         """The attribute of an array whose key is known."""
-        return BlobAttr(BytesAttr.of(key), TensorType(dtypes.from_numpy(dtype).ir, shape))
+        return BlobAttr(BytesAttr.of(key), tensor_type(dtypes.from_numpy(dtype).ir, shape))
 
     def array(self, attribute: DataAttr | BlobAttr) -> Array:
         """The elements; read-only by convention."""

@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import (
     TensorType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     base,
@@ -32,6 +32,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
+from popgraph.dialects.program.shared import whole
 from popgraph.dialects.tile.attributes import memory_span
 
 ALIGNMENT = 64
@@ -131,10 +132,11 @@ class LaunchOp(IRDLOperation):
         chunks: IntegerAttr,
         inplace: IntsAttr,
     ) -> None:
-        super().__init__(
-            operands=[inputs],
+        Operation.__init__(
+            self,
+            operands=inputs,
             properties={"callee": SymbolRefAttr(callee), "chunks": chunks, "inplace": inplace},
-            result_types=[result_types],
+            result_types=result_types,
         )
 
 
@@ -170,12 +172,13 @@ class BufferOp(IRDLOperation):
         label: str = "",
         literal: Attribute | None = None,
     ) -> None:
-        super().__init__(
+        Operation.__init__(
+            self,
             properties={
                 "space": StringAttr(space),
-                "offset": IntegerAttr(offset, i64),
+                "offset": whole(offset),
                 "label": BytesAttr.of(label),
-                "literal": literal,
+                **({"literal": literal} if literal else {}),
             },
             result_types=[memory],
         )
@@ -192,8 +195,10 @@ class CallOp(IRDLOperation):
     assembly_format = "$callee `chunks` $chunks `(` $arguments `)` `:` type($arguments) attr-dict"
 
     def __init__(self, callee: str, arguments: Sequence[SSAValue], chunks: IntegerAttr) -> None:
-        super().__init__(
-            operands=[arguments], properties={"callee": SymbolRefAttr(callee), "chunks": chunks}
+        Operation.__init__(
+            self,
+            operands=arguments,
+            properties={"callee": SymbolRefAttr(callee), "chunks": chunks},
         )
 
 

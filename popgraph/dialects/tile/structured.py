@@ -1,4 +1,9 @@
-"""What is computed, as loops that are not written out: index maps over a domain, and a body."""
+"""
+What is computed, as loops that are not written out: index maps over a domain, and a body.
+
+Constructors call that of `Operation`: they know which operands, results and regions there are, and
+that of IRDL would look each one up in the definition.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,6 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     TensorType,
-    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -32,6 +36,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.support.shapes import Shape, prod
 
@@ -57,7 +62,7 @@ class YieldOp(IRDLOperation):
     assembly_format = "$values `:` type($values) attr-dict"
 
     def __init__(self, *values: SSAValue | Operation) -> None:
-        super().__init__(operands=[values])
+        Operation.__init__(self, operands=[SSAValue.get(value) for value in values])
 
 
 @irdl_op_definition
@@ -71,7 +76,7 @@ class IndexOp(IRDLOperation):
     assembly_format = "$dim attr-dict"
 
     def __init__(self, dim: int) -> None:
-        super().__init__(properties={"dim": IntegerAttr(dim, i64)}, result_types=[IndexType()])
+        Operation.__init__(self, properties={"dim": whole(dim)}, result_types=[IndexType()])
 
 
 @irdl_op_definition
@@ -86,7 +91,8 @@ class ElementOp(IRDLOperation):
     assembly_format = "$table `[` $indices `]` `:` type($table) `->` type($result) attr-dict"
 
     def __init__(self, table: SSAValue, indices: Sequence[SSAValue | Operation]) -> None:
-        super().__init__(operands=[table, indices], result_types=[element(table)])
+        places = [SSAValue.get(index) for index in indices]
+        Operation.__init__(self, operands=[table, *places], result_types=[element(table)])
 
 
 class Structured(IRDLOperation):
@@ -172,11 +178,16 @@ class MapOp(Structured):
         elements: Sequence[Attribute],
         tables: Sequence[SSAValue] = (),
     ) -> None:
-        super().__init__(
-            operands=[inputs, tables],
-            properties={"domain": IntsAttr.of(domain), "maps": maps_attribute(maps)},
+        Operation.__init__(
+            self,
+            operands=[*inputs, *tables],
+            properties={
+                "domain": IntsAttr.of(domain),
+                "maps": maps_attribute(maps),
+                "operandSegmentSizes": segment_sizes(len(inputs), len(tables)),
+            },
             regions=[body],
-            result_types=[[TensorType(element_, domain) for element_ in elements]],
+            result_types=[tensor_type(element_, domain) for element_ in elements],
         )
 
     @property
@@ -233,17 +244,19 @@ class ReduceOp(Structured):
         extras: Sequence[SSAValue] = (),
         extra_maps: Sequence[AffineMap] = (),
     ) -> None:
-        super().__init__(
-            operands=[inputs, extras],
+        Operation.__init__(
+            self,
+            operands=[*inputs, *extras],
             properties={
                 "domain": IntsAttr.of(domain),
-                "parallel": IntegerAttr(parallel, i64),
+                "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
                 "initial": ArrayAttr(initial),
+                "operandSegmentSizes": segment_sizes(len(inputs), len(extras)),
             },
             regions=[body, finish],
-            result_types=[[TensorType(element_, domain[:parallel]) for element_ in elements]],
+            result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
         )
 
     @property
@@ -303,17 +316,19 @@ class ContractOp(Structured):
         extra_maps: Sequence[AffineMap] = (),
         schedule: ScheduleAttr | None = None,
     ) -> None:
-        super().__init__(
-            operands=[lhs, rhs, extras],
+        Operation.__init__(
+            self,
+            operands=[lhs, rhs, *extras],
             properties={
                 "domain": IntsAttr.of(domain),
-                "parallel": IntegerAttr(parallel, i64),
+                "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
-                "schedule": schedule,
+                **({"schedule": schedule} if schedule else {}),
+                "operandSegmentSizes": segment_sizes(1, 1, len(extras)),
             },
             regions=[finish],
-            result_types=[[TensorType(element_, domain[:parallel]) for element_ in elements]],
+            result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
         )
 
     @property
@@ -363,11 +378,12 @@ class ScatterOp(Structured):
         body: Region,
         result_type: TensorType[Attribute],
     ) -> None:
-        super().__init__(
-            operands=[inputs],
+        Operation.__init__(
+            self,
+            operands=inputs,
             properties={
                 "domain": IntsAttr.of(domain),
-                "parallel": IntegerAttr(parallel, i64),
+                "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
             },
             regions=[body],
@@ -413,8 +429,9 @@ class AssembleOp(IRDLOperation):
         fill: Attribute,
         result_type: TensorType[Attribute],
     ) -> None:
-        super().__init__(
-            operands=[pieces],
+        Operation.__init__(
+            self,
+            operands=pieces,
             properties={
                 "offsets": IntsAttr.of([offset for piece in offsets for offset in piece]),
                 "steps": IntsAttr.of([step for piece in steps for step in piece]),
@@ -466,9 +483,9 @@ class ViewOp(IRDLOperation):
     assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
 
     def __init__(self, source: SSAValue | Operation, shape: Sequence[int]) -> None:
-        super().__init__(
-            operands=[source],
-            result_types=[TensorType(element(SSAValue.get(source)), shape)],
+        value = SSAValue.get(source)
+        Operation.__init__(
+            self, operands=[value], result_types=[tensor_type(element(value), shape)]
         )
 
     def verify_(self) -> None:
@@ -488,7 +505,7 @@ class _Relayout(IRDLOperation):
     assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
 
     def __init__(self, source: SSAValue | Operation, result_type: TensorType[Attribute]) -> None:
-        super().__init__(operands=[source], result_types=[result_type])
+        Operation.__init__(self, operands=[SSAValue.get(source)], result_types=[result_type])
 
     def verify_(self) -> None:
         source, output = self.source.type, self.output.type

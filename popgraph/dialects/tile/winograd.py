@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 from math import sqrt
 
-from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType, i64
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -26,6 +26,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import segment_sizes, whole
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured import Structured, check_block, element, maps_attribute
 from popgraph.support.shapes import prod
@@ -163,12 +164,13 @@ class TransformedTiles(Tiled):
         size: int,
         result_type: TensorType[Attribute],
     ) -> None:
-        super().__init__(
+        Operation.__init__(
+            self,
             operands=[x],
             properties={
                 "domain": IntsAttr.of(domain),
                 "offset": IntsAttr.of(offset),
-                "size": IntegerAttr(size, i64),
+                "size": whole(size),
             },
             result_types=[result_type],
         )
@@ -259,15 +261,17 @@ class WinogradOp(Tiled):
         extras: Sequence[SSAValue] = (),
         extra_maps: Sequence[AffineMap] = (),
     ) -> None:
-        super().__init__(
-            operands=[x, u, extras],
+        Operation.__init__(
+            self,
+            operands=[x, u, *extras],
             properties={
                 "domain": IntsAttr.of(domain),
                 "offset": IntsAttr.of(offset),
-                "size": IntegerAttr(size, i64),
-                "tiles": IntegerAttr(tiles, i64),
+                "size": whole(size),
+                "tiles": whole(tiles),
                 "extra_maps": maps_attribute(extra_maps),
                 "schedule": schedule,
+                "operandSegmentSizes": segment_sizes(1, 1, len(extras)),
             },
             regions=[finish],
             result_types=[result_type],

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, TensorType, i64
+from xdsl.dialects.builtin import IndexType, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.graphcore_to_tile.elements import (
     Operand,
@@ -79,7 +80,7 @@ def lower_gather_grad(op: GatherGradOp) -> SSAValue:
         domain,
         axis,
         body([index_source, source], write),
-        TensorType(computing(source), shape_of(op.result)),
+        tensor_type(computing(source), shape_of(op.result)),
     ).output
     return total if element(total) == source else each(total, source, lambda x: left(x, source))
 

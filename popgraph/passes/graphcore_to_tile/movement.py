@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -18,6 +17,7 @@ from popgraph.dialects.graphcore import (
     TransposeOp,
 )
 from popgraph.dialects.graphcore.base import integer, shape_of
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.graphcore_to_tile.elements import attribute, same
 from popgraph.passes.graphcore_to_tile.elementwise import broadcast_map, mapped
@@ -44,7 +44,7 @@ def assembled(
     """A tensor of `shape` out of pieces; `fill` is what no piece covers."""
     kind = element(pieces[0])
     return tile.AssembleOp(
-        pieces, offsets, steps, attribute(fill, kind), TensorType(kind, shape)
+        pieces, offsets, steps, attribute(fill, kind), tensor_type(kind, shape)
     ).output
 
 

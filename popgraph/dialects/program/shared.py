@@ -1,0 +1,37 @@
+"""Which attributes stand in many places? They are made once: to look one up takes a tenth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, NoneAttr, TensorType, i32, i64
+from xdsl.ir import Attribute
+
+_NONE = NoneAttr()
+
+
+def tensor_type(
+    element: Attribute, shape: Sequence[int], encoding: Attribute = _NONE
+) -> TensorType[Attribute]:
+    """The type of a tensor."""
+    return _tensor_type(element, tuple(shape), encoding)
+
+
+@lru_cache(maxsize=1 << 12)
+def _tensor_type(
+    element: Attribute, shape: tuple[int, ...], encoding: Attribute
+) -> TensorType[Attribute]:
+    return TensorType(element, shape, encoding)
+
+
+@lru_cache(maxsize=1 << 12)
+def whole(number: int) -> IntegerAttr:
+    """A whole number, as properties hold it."""
+    return IntegerAttr(number, i64)
+
+
+@lru_cache(maxsize=1 << 8)
+def segment_sizes(*sizes: int) -> DenseArrayBase:
+    """How many operands each group of an operation has."""
+    return DenseArrayBase.from_list(i32, sizes)
