@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd
 
 from xdsl.dialects.builtin import TensorType
@@ -21,7 +21,8 @@ from xdsl.ir.affine import (
 from popgraph.dialects.tile.attributes import layout_of, memory_span, physical_shape
 from popgraph.support.shapes import Shape
 
-_KINDS = {AffineBinaryOpKind.FloorDiv, AffineBinaryOpKind.Mod}
+remembered = lru_cache(maxsize=1 << 12)
+"""Maps and types never change, and most operations of a program have those of others."""
 
 
 @dataclass(frozen=True)
@@ -254,19 +255,21 @@ def _plain(expression: AffineExpr) -> Linear:
     return Linear(0, {expression: 1})
 
 
-def composed(outer: AffineMap, inner: AffineMap, sizes: Sequence[int]) -> AffineMap:
+def composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
     """`outer(inner(d))` for a domain of these sizes, in its simplest form."""
     results = (result.compose(inner) for result in outer.results)
     return simplified(AffineMap(inner.num_dims, 0, tuple(results)), sizes)
 
 
-def simplified(map_: AffineMap, sizes: Sequence[int]) -> AffineMap:
+@remembered
+def simplified(map_: AffineMap, sizes: Shape) -> AffineMap:
     """The same map for a domain of these sizes, in its simplest form."""
     results = tuple(linear(result, sizes).expression() for result in map_.results)
     return AffineMap(map_.num_dims, 0, results)
 
 
-def is_identity(map_: AffineMap, sizes: Sequence[int]) -> bool:
+@remembered
+def is_identity(map_: AffineMap, sizes: Shape) -> bool:
     """Whether the map takes each index of the domain to itself."""
     return len(map_.results) == map_.num_dims and all(
         linear(result, sizes) == linear(AffineExpr.dimension(dim), sizes)
@@ -284,7 +287,8 @@ def row_major(shape: Sequence[int]) -> Shape:
     return tuple(reversed(strides))
 
 
-def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Sequence[int]) -> Linear:
+@remembered
+def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> Linear:
     """Where in the memory that loops get for a tensor the element at `map_(d)` stands."""
     layout = layout_of(type_)
     if layout is not None:

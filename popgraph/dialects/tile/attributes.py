@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Self
 
 from xdsl.dialects.builtin import AffineMapAttr, IntAttr, TensorType
@@ -224,14 +225,23 @@ def halo_of(type_: TensorType[Attribute]) -> Halo | None:
     shape = type_.get_shape()
     if layout is None:
         return Halo((0,) * len(shape), (0,) * len(shape))
-    origin = layout.map.data.eval((0,) * len(shape), ())
-    if len(origin) != len(shape) or layout.map.data != LayoutAttr.moved(origin, origin).map.data:
+    origin = _origin(layout.map.data)
+    if origin is None:
         return None
-    physical = layout.physical.data
-    rows = zip(origin, shape, physical, strict=True)
-    return Halo(
-        tuple(origin), tuple(whole - low - size for low, size, whole in rows), layout.part.data
-    )
+    rows = zip(origin, shape, layout.physical.data, strict=True)
+    return Halo(origin, tuple(whole - low - size for low, size, whole in rows), layout.part.data)
+
+
+@lru_cache(maxsize=1 << 12)
+def _origin(map_: AffineMap) -> Shape | None:
+    """
+    Where a map that only moves indices by constants has the first; None for another map.
+
+    Remembered: few maps are those of many tensors, and each is asked about in many places.
+    """
+    origin = tuple(map_.eval((0,) * map_.num_dims, ()))
+    moved = [AffineExpr.dimension(dim) + by for dim, by in enumerate(origin)]
+    return origin if len(origin) == map_.num_dims and list(map_.results) == moved else None
 
 
 def physical_shape(type_: TensorType[Attribute]) -> Shape:
