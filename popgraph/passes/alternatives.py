@@ -55,7 +55,7 @@ def alternatives(
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
             faster = bool(tiles) and tiles[0].cycles * GAIN <= tiles[0].direct
-            op = collapse(op)
+            collapse(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 sums = list(_sums(op, fixed, vector_bytes, registers))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.ir import Attribute, Operation
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
+from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.readings import retype
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.support.shapes import Shape
@@ -20,10 +23,9 @@ from popgraph.support.shapes import Shape
 class Operand:
     """An operand with its index map, both changing as loops are joined."""
 
-    def __init__(self, value: SSAValue, map_: AffineMap, sizes: Shape) -> None:
-        self.value = value
-        self.shape: Shape = tensor(value).get_shape()
-        self.fixed = layout_of(tensor(value)) is not None
+    def __init__(self, type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> None:
+        self.shape: Shape = type_.get_shape()
+        self.fixed = layout_of(type_) is not None
         self.results = list(simplified(map_, sizes[: map_.num_dims]).results)
 
     def pair(self, dim: int, sizes: Shape) -> int | None:
@@ -53,20 +55,31 @@ def _dim(result: AffineExpr) -> int | None:
     return result.position if isinstance(result, AffineDimExpr) else None
 
 
-def collapse(op: tile.ContractOp) -> tile.ContractOp:
-    """
-    Joins loops that every operand walks through as one, by views of the operands.
+@dataclass(frozen=True)
+class Joined:
+    """The loops of a contraction that are left, and its operands and results as these go on."""
 
-    A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels.
+    sizes: Shape
+    parallel: int
+    shapes: tuple[Shape, ...]
+    maps: tuple[AffineMap, ...]
+
+
+@lru_cache(maxsize=1 << 10)
+def _joined(
+    types: tuple[TensorType[Attribute], ...],
+    maps: tuple[AffineMap, ...],
+    sizes: Shape,
+    parallel: int,
+    first: int,
+) -> Joined:
     """
-    sizes, parallel = op.sizes, op.parallel_rank
-    identity = AffineMap.identity(parallel)
-    extra_maps = [attribute.data for attribute in op.extra_maps]
-    values = [op.lhs, op.rhs, *op.extras, *op.outputs]
-    maps = [*op.input_maps, *extra_maps, *[identity] * len(op.outputs)]
-    operands = [Operand(value, map_, sizes) for value, map_ in zip(values, maps, strict=True)]
-    laid_out = any(layout_of(tensor(value)) for value in op.outputs)
-    dim = parallel if laid_out else 0
+    Joins what can be joined from loop `first` on.
+
+    Remembered: most contractions of a network are of a few forms.
+    """
+    operands = [Operand(type_, map_, sizes) for type_, map_ in zip(types, maps, strict=True)]
+    dim = first
     while dim + 1 < len(sizes):
         places = [operand.pair(dim, sizes) for operand in operands]
         if dim + 1 == parallel or None in places:
@@ -77,49 +90,59 @@ def collapse(op: tile.ContractOp) -> tile.ContractOp:
             operand.join(dim, at, len(sizes))
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         parallel -= dim + 1 < parallel
-    return op if sizes == op.sizes else _rebuilt(op, operands, sizes, parallel)
-
-
-def _rebuilt(
-    op: tile.ContractOp, operands: Sequence[Operand], sizes: Shape, parallel: int
-) -> tile.ContractOp:
-    inputs = 2 + len(op.extras)
-    before: list[Operation] = []
-    values = []
-    for operand in operands[:inputs]:
-        value = operand.value
-        if tensor(value).get_shape() != operand.shape:
-            view = tile.ViewOp(value, operand.shape)
-            before.append(view)
-            value = view.output
-        values.append(value)
-    maps = [AffineMap(len(sizes), 0, tuple(operand.results)) for operand in operands[:2]]
-    extra_maps = [AffineMap(parallel, 0, tuple(o.results)) for o in operands[2:inputs]]
-    new = tile.ContractOp(
-        values[0],
-        values[1],
-        maps,
+    left = [len(sizes)] * 2 + [parallel] * (len(maps) - 2)
+    return Joined(
         sizes,
         parallel,
-        op.finish.clone(),
-        [element(value) for value in op.outputs],
-        values[2:],
-        extra_maps,
+        tuple(operand.shape for operand in operands),
+        tuple(
+            AffineMap(rank, 0, tuple(operand.results))
+            for rank, operand in zip(left, operands, strict=True)
+        ),
     )
-    after = [
-        tile.ViewOp(value, tensor(old).get_shape())
-        for value, old in zip(new.outputs, op.outputs, strict=True)
-    ]
-    for old, output, view in zip(op.outputs, new.outputs, after, strict=True):
-        if layout_of(tensor(old)):  # Its dimensions are as they were.
-            retype(output, tensor(old))
-            retype(view.output, tensor(old))
-    for made in (*before, new, *after):
-        made.location = op.location
-        Rewriter.insert_op(made, InsertPoint.before(op))
-    for old, view in zip(op.outputs, after, strict=True):
-        view.output.name_hint = old.name_hint
-        old.replace_all_uses_with(view.output)
-    op.detach()
-    op.erase()
-    return new
+
+
+def collapse(op: tile.ContractOp) -> None:
+    """
+    Joins loops that every operand walks through as one, by views of operands and results.
+
+    A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels.
+    """
+    parallel = op.parallel_rank
+    extra_maps = [attribute.data for attribute in op.extra_maps]
+    results = [AffineMap.identity(parallel)] * len(op.outputs)
+    types = tuple(tensor(value) for value in (*op.operands, *op.outputs))
+    laid_out = any(layout_of(tensor(value)) for value in op.outputs)
+    maps = (*op.input_maps, *extra_maps, *results)
+    joined = _joined(types, maps, op.sizes, parallel, parallel if laid_out else 0)
+    if joined.sizes != op.sizes:
+        _put_into_effect(op, joined)
+
+
+def _put_into_effect(op: tile.ContractOp, joined: Joined) -> None:
+    inputs = len(op.operands)
+    for number, value in enumerate(op.operands):
+        if tensor(value).get_shape() != joined.shapes[number]:
+            view = tile.ViewOp(value, joined.shapes[number])
+            _insert(view, op, InsertPoint.before(op))
+            op.operands[number] = view.output
+    op.properties["domain"] = IntsAttr.of(joined.sizes)
+    op.properties["parallel"] = IntegerAttr(joined.parallel, i64)
+    op.properties["maps"] = maps_attribute(joined.maps[:2])
+    op.properties["extra_maps"] = maps_attribute(joined.maps[2:inputs])
+    for result in reversed(op.outputs):
+        type_, readers = tensor(result), tuple(result.uses)
+        view = tile.ViewOp(result, type_.get_shape())
+        _insert(view, op, InsertPoint.after(op))
+        view.output.name_hint, result.name_hint = result.name_hint, None
+        for use in readers:
+            use.operation.operands[use.index] = view.output
+        if layout_of(type_):  # Its dimensions are as they were.
+            retype(view.output, type_)
+        else:
+            retype(result, TensorType(type_.element_type, joined.sizes[: joined.parallel]))
+
+
+def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:
+    view.location = op.location
+    Rewriter.insert_op(view, at)

@@ -65,7 +65,7 @@ class ScheduleContractions(Pass):
         structures = Structures()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                op = collapse(op)
+                collapse(op)
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
                 key = structures.of(op), fixed
                 choice = self._decided(op, key, decisions, possible, chosen)
