@@ -44,6 +44,19 @@ def test_where_the_schema_is_silent_the_type_variable_speaks() -> None:
     assert describe(compressed.type) == "f32[?]"
 
 
+def test_nodes_that_differ_a_little_are_told_apart() -> None:
+    made = writer()
+    for names in (["a", "b"], ["c", ""], ["d"]):
+        values = made.add_node("Dropout", ["x"], outputs=names)
+        types = ["f32[N, 4]", "bool[N, 4]"][: 2 if "b" in names else 1]
+        assert [describe(value.type) for value in values] == types
+    shapes = [made.add_initializer(f"s{size}", [size, -1]) for size in (2, 10)]
+    found = [made.add_node("Reshape", ["w", shape])[0].type for shape in shapes]
+    assert list(map(describe, found)) == ["f32[2, 10]", "f32[10, 2]"]
+    found = [made.add_node("Shape", ["w"], given)[0].type for given in ({}, {"start": 1})]
+    assert list(map(describe, found)) == ["i64[2]", "i64[1]"]
+
+
 def test_custom_operators_take_the_types_that_they_are_given() -> None:
     made = writer()
     type_ = tensor_type("f32", [])

@@ -48,9 +48,10 @@ class Question(NamedTuple):
 
     operator: type[SchemaOp]
     properties: tuple[tuple[str, Attribute], ...]
-    """Its attributes, and which operands and results are absent."""
+    """Its attributes, and which operands and results are absent where that is not plain."""
     trailing: Attribute | None
-    outputs: int
+    outputs: tuple[int, int]
+    """How many it has, and how many it lists: the rest are absent."""
     types: tuple[Attribute, ...]
     elements: tuple[Hashable, ...]
     opsets: tuple[tuple[str, int], ...]
@@ -69,7 +70,7 @@ def answer(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, 
         type(op),
         tuple(op.properties.items()),
         op.attributes.get("trailing"),
-        len(op.node_outputs.data),
+        (len(op.results), len(op.node_outputs.data)),
         tuple([value.type for value in operands]),
         tuple([elements(known[value]) if value in known else None for value in operands]),
         tuple(opsets.items()),
