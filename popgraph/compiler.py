@@ -83,7 +83,7 @@ def to_pgraph(model: Model, *, whole: bool = True) -> dsl.Listing:
             f"a module of the {level_of(module)} level has no .pgraph text",
             hint="only models as they were written have one",
         )
-    return dsl.listing(module, compilation.weights, whole=whole)
+    return dsl.Listing.of(module, compilation.weights, whole=whole)
 
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:

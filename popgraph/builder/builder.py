@@ -13,8 +13,8 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Region, SSAValue
 
+from popgraph.builder import dsl
 from popgraph.builder.annotations import RECOMPUTE, Annotations, NodeIds
-from popgraph.builder.dsl.listing import Listing, listing
 from popgraph.builder.enums import RecomputeType
 from popgraph.builder.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.graphcore_opset import DOMAIN, AiGraphcoreOpset1
@@ -458,15 +458,15 @@ class Builder(Annotations):
     def saveModelProto(self, filename: str | Path) -> None:
         Path(filename).write_bytes(self.getModelProto())
 
-    def to_pgraph(self) -> Listing:
+    def to_pgraph(self) -> dsl.Listing:
         """The model so far as `.pgraph` text, all weights written out."""
-        return listing(self.module(), self.weights)
+        return dsl.Listing.of(self.module(), self.weights)
 
     def _repr_html_(self) -> str:
         """What a notebook shows; large weights are only named."""
         if self._writer.outputs is None and not self._outputs:
             return f"<pre>{escape(repr(self))}: no outputs yet</pre>"
-        return listing(self.module(), self.weights, whole=False)._repr_html_()
+        return dsl.Listing.of(self.module(), self.weights, whole=False)._repr_html_()
 
     def _load(self, model: str | bytes | Path | Any) -> None:
         self.take(import_model(model, self.weights))

@@ -65,9 +65,11 @@ class PgraphLexer(RegexLexer):
     aliases: ClassVar[list[str]] = ["pgraph"]
     filenames: ClassVar[list[str]] = ["*.pgraph"]
     url = ""
-    tokens: ClassVar[dict[str, list[Any]]] = {
-        "root": [(r"\s+", Whitespace), *((pattern, kind) for pattern, kind, _ in _rules())]
-    }
+
+    @classmethod
+    def get_tokendefs(cls) -> dict[str, list[Any]]:
+        """What Pygments asks when it first meets a text: the words are those of the grammar."""
+        return {"root": [(r"\s+", Whitespace), *((pattern, kind) for pattern, kind, _ in _rules())]}
 
 
 def html(text: str) -> str:

@@ -21,18 +21,18 @@ class Listing(str):
 
     __slots__ = ()
 
+    @staticmethod
+    def of(module: ModuleOp, weights: WeightStore, *, whole: bool = True) -> Listing:
+        """
+        The text of an onnx module.
+
+        Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+        """
+        return Listing(text_of(module, weights, None if whole else WeightFile(ELSEWHERE)))
+
     def _repr_html_(self) -> str:
         lines = self.split("\n")
         text = "\n".join(lines[:MOST_LINES])
         if len(lines) > MOST_LINES:
             text += f"\n# ... {len(lines) - MOST_LINES} more lines"
         return html(text)
-
-
-def listing(module: ModuleOp, weights: WeightStore, *, whole: bool = True) -> Listing:
-    """
-    The text of an onnx module.
-
-    Unless it is `whole`, large weights are only named: such a text is there to be looked at.
-    """
-    return Listing(text_of(module, weights, None if whole else WeightFile(ELSEWHERE)))
