@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.dialects.builtin import (
+    UNKNOWN_LOC,
+    AnyFloat,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+)
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 Made = TypeVar("Made", bound=Operation)
 
 
-def made(kind: type[Made], *operands: SSAValue, types: tuple[Attribute, ...] = ()) -> Made:
+def made(
+    kind: type[Made],
+    *operands: SSAValue,
+    types: Sequence[Attribute] = (),
+    regions: Sequence[Region] = (),
+    **properties: Attribute,
+) -> Made:
     """
-    What the constructor of `kind` makes of these operands, with all properties as usual.
+    What the constructor of `kind` makes of these parts.
 
     Constructors look at every part again, which takes three times as long as all the rest.
     """
-    return kind.create(operands=operands, result_types=types)
+    return kind.create(
+        operands=operands,
+        result_types=types,
+        properties=properties,
+        regions=regions,
+        location=UNKNOWN_LOC,
+    )
 
 
 def alike(kind: type[Made], *operands: SSAValue) -> Made:
     """An operation whose result is of the type of its first operand."""
-    return kind.create(operands=operands, result_types=(operands[0].type,))
+    return made(kind, *operands, types=(operands[0].type,))
+
+
+@lru_cache(4096)
+def number_of(value: int, type_: Attribute) -> IntegerAttr | FloatAttr:
+    """A number of an element type, made once: xDSL checks every attribute that is made."""
+    if isinstance(type_, AnyFloat):
+        return FloatAttr(float(value), type_)
+    assert isinstance(type_, IntegerType | IndexType)
+    return IntegerAttr(value, type_)

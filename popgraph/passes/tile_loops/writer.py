@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, memref, scf, vector
 from xdsl.dialects.builtin import (
-    AnyFloat,
     DenseArrayBase,
     FloatAttr,
     IndexType,
@@ -19,12 +18,12 @@ from xdsl.dialects.builtin import (
     VectorType,
     i64,
 )
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.tile_loops.index import Index
-from popgraph.passes.tile_loops.making import alike, made
+from popgraph.passes.tile_loops.making import alike, made, number_of
 
 Bound = int | SSAValue
 INDEX = IndexType()
@@ -59,7 +58,7 @@ class Loop:
 
     def next(self, values: Sequence[SSAValue]) -> None:
         """The carried values of the next round."""
-        self.block.add_op(scf.YieldOp(*values))
+        self.block.add_op(made(scf.YieldOp, *values))
 
 
 class Writer:
@@ -103,11 +102,12 @@ class Writer:
         properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
         key = (op.name, operands, properties, op.results[0].type)
         known = self.levels[depth].known
-        if key in known:
+        value = known.get(key)
+        if value is None:
+            value = known[key] = self.add(op, depth)
+        else:
             op.erase()
-            return known[key]
-        known[key] = self.add(op, depth)
-        return known[key]
+        return value
 
     def shared(
         self, what: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
@@ -116,18 +116,20 @@ class Writer:
         depth = max(map(self.depths.__getitem__, operands))
         known = self.levels[depth].known
         key = (what, *operands)
-        if key not in known:
-            known[key] = self.add(make(), depth)
-        return known[key]
+        value = known.get(key)
+        if value is None:
+            value = known[key] = self.add(make(), depth)
+        return value
 
     # Constants
 
     def constant(self, value: int) -> SSAValue:
         """An index constant, at the top of the kernel."""
         known = self.levels[0].known
-        if value not in known:
-            known[value] = self.literal(IntegerAttr(value, INDEX))
-        return known[value]
+        found = known.get(value)
+        if found is None:
+            found = known[value] = self.literal(number_of(value, INDEX))
+        return found
 
     def literal(self, value: Attribute) -> SSAValue:
         """A scalar constant, at the top of the kernel."""
@@ -138,30 +140,25 @@ class Writer:
             bits = IntegerAttr(int(value.value.data), IntegerType(width), truncate_bits=True)
             return self.once(arith.BitcastOp(self.literal(bits), type_))
         known = self.levels[0].known
-        if value not in known:
-            constant = arith.ConstantOp.create(result_types=(type_,), properties={"value": value})
-            known[value] = self.add(constant, 0)
-        return known[value]
+        found = known.get(value)
+        if found is None:
+            found = self.add(made(arith.ConstantOp, types=(type_,), value=value), 0)
+            known[value] = found
+        return found
 
     def number(self, value: int, type_: Attribute) -> SSAValue:
         """A number as a scalar of any element type."""
-        if isinstance(type_, AnyFloat):
-            return self.literal(FloatAttr(float(value), type_))
-        assert isinstance(type_, IntegerType | IndexType)
-        return self.literal(IntegerAttr(value, type_))
+        return self.literal(number_of(value, type_))
 
     # Indices
 
     def value(self, index: Index) -> SSAValue:
         """The number that an index is; each loop adds its own part, in its own block."""
-        by_depth: dict[int, list[tuple[SSAValue, int]]] = {}
-        for counter, factor in index.terms.items():
-            by_depth.setdefault(self.depths[counter], []).append((counter, factor))
         total: SSAValue | None = None
-        for depth in sorted(by_depth):
-            for counter, factor in by_depth[depth]:
-                part = counter if factor == 1 else self._multiple(counter, factor)
-                total = part if total is None else self._sum(total, part)
+        for counter in sorted(index.terms, key=self.depths.__getitem__):
+            factor = index.terms[counter]
+            part = counter if factor == 1 else self._multiple(counter, factor)
+            total = part if total is None else self._sum(total, part)
         if total is None:
             return self.constant(index.constant)
         if index.constant:
@@ -169,8 +166,11 @@ class Writer:
         return total
 
     def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
-        pair = (counter, self.constant(factor))
-        return self.shared(arith.MuliOp, pair, lambda: alike(arith.MuliOp, *pair))
+        return self.shared(
+            (arith.MuliOp, factor),
+            (counter,),
+            lambda: alike(arith.MuliOp, counter, self.constant(factor)),
+        )
 
     def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
         return self.shared(arith.AddiOp, (lhs, rhs), lambda: alike(arith.AddiOp, lhs, rhs))
@@ -238,9 +238,17 @@ class Writer:
     def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
         """A vector of these lanes of the first vector, and behind them those of the second."""
         assert isinstance(first.type, VectorType)
-        mask = DenseArrayBase.from_list(i64, lanes)
         type_ = vector_of(first.type.element_type, len(lanes))
-        return self.once(vector.ShuffleOp(first, second, mask, result_type=type_))
+        return self.shared(
+            (vector.ShuffleOp, *lanes),
+            (first, second),
+            lambda: made(
+                vector.ShuffleOp,
+                *(first, second),
+                types=(type_,),
+                mask=DenseArrayBase.from_list(i64, lanes),
+            ),
+        )
 
     def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
         assert isinstance(vector_.type, VectorType)
@@ -270,13 +278,14 @@ class Writer:
         types = [value.type for value in carried]
         block = Block(arg_types=[INDEX, *types])
         first, last = self.bound(lower), self.bound(upper)
-        op = scf.ForOp(first, last, self.constant(step), carried, block)
+        bounds = (first, last, self.constant(step))
+        op = made(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
         self.do(op)
         with self._inside(op, block):
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), block)
             if not isinstance(block.last_op, scf.YieldOp):
                 assert not types, "Loop.next gives the carried values"
-                block.add_op(scf.YieldOp())
+                block.add_op(made(scf.YieldOp))
         for result in op.results:
             self.depths[result] = len(self.levels) - 1
 
