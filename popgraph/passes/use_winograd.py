@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from xdsl.dialects import arith
@@ -14,6 +15,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.decisions import Way
@@ -285,7 +287,8 @@ class Choice:
         panels, rest = divmod(results, lanes)
         if rest:
             panels, lanes = 1, results
-        digits = AffineMap.from_callable(lambda p, c, r, s, k: (r, s, c, p * lanes + k))
+        p, c, r, s, k = (AffineExpr.dimension(dim) for dim in range(5))
+        digits = AffineMap(5, 0, (r, s, c, p * lanes + k))
         turned = tile.MapOp(
             [found.weights],
             [found.weights_map.compose(digits)],
@@ -293,9 +296,7 @@ class Choice:
             _body([found.kind], lambda block: _converted(block, kind)),
             [kind],
         )
-        matrix = np.array(transforms(self.size).weights)
-        both = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
-        both = both.astype(dtypes.from_ir(kind).numpy)
+        both = _from_both_sides(self.size, kind)
         constant = ConstantOp(compilation.weights.attribute(both))
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.ContractOp(
@@ -357,6 +358,14 @@ class Choice:
         )
 
 
+@cache
+def _from_both_sides(size: int, kind: Attribute) -> Array:
+    """What a window of weights is multiplied by for each place of a tile."""
+    matrix = np.array(transforms(size).weights)
+    both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
+    return both.astype(dtypes.from_ir(kind).numpy)
+
+
 def _body(kinds: Sequence[Attribute], written: Callable[[Block], SSAValue]) -> Region:
     """A body of one result."""
     block = Block(arg_types=kinds)
@@ -370,6 +379,6 @@ def _converted(block: Block, kind: Attribute) -> SSAValue:
     if value.type == kind:
         return value
     convert = arith.ExtFOp if kind == f64 else arith.TruncFOp
-    op = convert(value, kind)
+    op = convert.create(operands=[value], result_types=[kind])
     block.add_op(op)
-    return op.result
+    return op.results[0]
