@@ -19,6 +19,7 @@ from popgraph.passes.readings import (
     extras_of,
     is_plain,
     located,
+    moved,
     put_in_place,
     rebuilt,
 )
@@ -171,18 +172,7 @@ def _finish(old: Reading, op: tile.MapOp, number: int) -> Block:
     body = op.body.block
     others = [argument.type for at, argument in enumerate(body.args) if at != number]
     block = Block(arg_types=[*[argument.type for argument in old.body.args], *others])
-    own, fresh = block.args[: len(old.body.args)], list(block.args[len(old.body.args) :])
-    values: dict[SSAValue, SSAValue] = dict(zip(old.body.args, own, strict=True))
-    total = _copied(block, old.body, values)[0]
-    arguments = [*fresh[:number], total, *fresh[number:]]
-    values = dict(zip(body.args, arguments, strict=True))
-    block.add_op(tile.YieldOp(*_copied(block, body, values)))
+    own, fresh = block.args[: len(old.body.args)], block.args[len(old.body.args) :]
+    total = moved(block, old.body, own)[0]
+    block.add_op(tile.YieldOp(*moved(block, body, [*fresh[:number], total, *fresh[number:]])))
     return block
-
-
-def _copied(block: Block, source: Block, values: dict[SSAValue, SSAValue]) -> list[SSAValue]:
-    for op in source.ops:
-        if isinstance(op, tile.YieldOp):
-            return [values[value] for value in op.values]
-        block.add_op(op.clone(value_mapper=values))
-    raise AssertionError("a body ends with tile.yield")

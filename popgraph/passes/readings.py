@@ -46,7 +46,7 @@ def body_inlined(
     reading: Reading, number: int, producer: tile.MapOp, tables: Sequence[SSAValue] = ()
 ) -> Reading:
     """
-    The producer of one value computed in the body instead of read.
+    The producer of one value computed in the body, which moves, instead of read.
 
     Its operands are read through composed maps, its tables follow all other arguments.
     """
@@ -73,9 +73,7 @@ def body_inlined(
     scalars: dict[SSAValue, SSAValue] = dict(zip(made.args, [*fresh, *kept[end:]], strict=True))
     (result,) = _written(new, made, scalars, map_, reading.sizes)
     others = [*kept[:at], result, *kept[at:start], *kept[start + inputs : end]]
-    values: dict[SSAValue, SSAValue] = dict(zip(old.args, others, strict=True))
-    yielded = _written(new, old, values, None, reading.sizes)
-    new.add_op(tile.YieldOp(*yielded))
+    new.add_op(tile.YieldOp(*moved(new, old, others)))
     maps = [composed(inner, map_, reading.sizes) for inner in producer.input_maps]
     return replace(
         reading,
@@ -85,18 +83,30 @@ def body_inlined(
     )
 
 
+def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SSAValue]:
+    """Moves a body to the end of `block`, where it takes `arguments`; gives what it yields."""
+    for old, new in zip(source.args, arguments, strict=True):
+        old.replace_all_uses_with(new)
+    for op in list(source.ops):
+        if isinstance(op, tile.YieldOp):
+            return list(op.values)
+        op.detach()
+        block.add_op(op)
+    raise AssertionError("a body ends with tile.yield")
+
+
 def _written(
     block: Block,
     source: Block,
     values: dict[SSAValue, SSAValue],
-    map_: AffineMap | None,
+    map_: AffineMap,
     sizes: Shape,
 ) -> list[SSAValue]:
-    """Copies a body to the end of `block`; indices are those of `map_`'s results, if given."""
+    """Copies a body to the end of `block`; indices are those of `map_`'s results."""
     for op in source.ops:
         if isinstance(op, tile.YieldOp):
             return [values[value] for value in op.values]
-        if isinstance(op, tile.IndexOp) and map_ is not None:
+        if isinstance(op, tile.IndexOp):
             values[op.result] = _index(block, map_, op.dim.value.data, sizes)
         else:
             block.add_op(op.clone(value_mapper=values))
@@ -197,7 +207,7 @@ def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
 
 
 def without_repeats(reading: Reading) -> Reading:
-    """Each (value, map) read once."""
+    """Each (value, map) read once; where one was read again, the body moves."""
     if reading.body is None:
         return reading
     maps = [simplified(map_, reading.sizes) for map_ in reading.maps]
@@ -217,8 +227,7 @@ def without_repeats(reading: Reading) -> Reading:
     new = Block(arg_types=[*kinds[:before], *[kinds[before + at] for at in keep], *behind])
     rest = list(new.args)[before + len(keep) :]
     others = [*new.args[:before], *[new.args[before + at] for at in places], *rest]
-    values: dict[SSAValue, SSAValue] = dict(zip(old.args, others, strict=True))
-    new.add_op(tile.YieldOp(*_written(new, old, values, None, reading.sizes)))
+    new.add_op(tile.YieldOp(*moved(new, old, others)))
     return replace(
         reading,
         values=tuple(reading.values[at] for at in keep),
@@ -256,7 +265,7 @@ def rebuilt(
     tables: Sequence[SSAValue] = (),
     elements: Sequence[Attribute] | None = None,
 ) -> tile.Structured:
-    """A new operation that reads differently, put in the place of `op`, results and all."""
+    """A new operation that reads differently, for the place of `op`, whose bodies it takes."""
     inputs = inputs if inputs is not None else inputs_of(op)
     kinds = [element(value) for value in op.results] if elements is None else elements
     new: tile.Structured
@@ -319,9 +328,12 @@ def rebuilt(
 
 def _region(body: Block | None) -> Region:
     assert body is not None
-    if body.parent is None:
+    region = body.parent
+    if region is None:
         return Region(body)
-    return body.parent.clone()
+    if region.parent is not None:
+        region.parent.detach_region(region)
+    return region
 
 
 def put_in_place(old: Operation, new: Operation) -> None:
