@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import copysign
 
 from xdsl.dialects import arith
@@ -13,6 +14,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of
 from popgraph.dialects.tile.structured import maps_attribute
@@ -257,7 +259,12 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
 
 
 def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
-    type_ = tensor(value)
+    retype(value, _surrounded(tensor(value), tuple(low), tuple(high)))
+
+
+@lru_cache(maxsize=1 << 10)
+def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> TensorType[Attribute]:
+    """The type with so much memory around; remembered, as that of all layers of a size."""
     halo = halo_of(type_)
     assert halo is not None, "who may have a halo has one, if only of nothing"
     lows = list(map(max, halo.low, low))
@@ -265,7 +272,7 @@ def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
     shape = type_.get_shape()
     sizes = [a + b + c for a, b, c in zip(lows, shape, highs, strict=True)]
     layout = LayoutAttr.moved(lows, sizes) if any(lows) or any(highs) else NoneAttr()
-    retype(value, TensorType(type_.element_type, shape, layout))
+    return tensor_type(type_.element_type, shape, layout)
 
 
 def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:

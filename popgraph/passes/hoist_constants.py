@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -33,12 +34,13 @@ class HoistConstants(Pass):
 
 def _hoist(block: Block) -> None:
     prepares = [op for op in block.ops if isinstance(op, PrepareOp)]
-    _, costly = _constant_work(block)
+    free, costly = _constant_work(block)
     if len(prepares) < 2 and all(isinstance(op, PrepareOp) for op in costly):
         return
-    for prepare in prepares:
-        _dissolve(prepare)
-    free, costly = _constant_work(block)
+    if prepares:
+        for prepare in prepares:
+            _dissolve(prepare)
+        free, costly = _constant_work(block)
     _prepare(block, free, costly)
 
 
@@ -48,35 +50,36 @@ def _constant_work(block: Block) -> tuple[list[Operation], list[Operation]]:
 
     A view of a costly result goes with it.
     """
+    known: set[SSAValue] = set()
     at_hand: set[SSAValue] = set()
-    computed: set[SSAValue] = set()
     free, costly = list[Operation](), list[Operation]()
     for op in block.ops:
-        reads = _reads(op)
-        known = all(value in at_hand or value in computed for value in reads)
-        if isinstance(op, VariableOp) or not op.has_trait(Pure) or not known:
+        if isinstance(op, VariableOp) or not op.has_trait(Pure):
             continue
-        if isinstance(op, ViewOp | ConstantOp) and at_hand.issuperset(reads):
+        if not all(value in known for value in _reads(op)):
+            continue
+        known.update(op.results)
+        if isinstance(op, ViewOp | ConstantOp) and at_hand.issuperset(op.operands):
             at_hand.update(op.results)
             free.append(op)
         else:
-            computed.update(op.results)
             costly.append(op)
     if all(isinstance(op, ViewOp | PrepareOp) for op in costly):
         costly = [op for op in costly if isinstance(op, PrepareOp)]
     return free, costly
 
 
-def _reads(op: Operation) -> list[SSAValue]:
-    """What an operation depends on: its operands, and what its regions take from outside."""
-    if not op.regions:
-        return list(op.operands)
+def _reads(op: Operation) -> Iterator[SSAValue]:
+    """What an operation depends on: its operands, then what its regions take from outside."""
+    yield from op.operands
     inside: set[SSAValue] = set()
-    for inner in op.walk():
-        inside.update(inner.results)
-    for inner_block in op.walk_blocks():
-        inside.update(inner_block.args)
-    return [value for inner in op.walk() for value in inner.operands if value not in inside]
+    for block in op.walk_blocks():
+        inside.update(block.args)
+        for inner in block.ops:
+            inside.update(inner.results)
+    for block in op.walk_blocks():
+        for inner in block.ops:
+            yield from (value for value in inner.operands if value not in inside)
 
 
 def _dissolve(prepare: PrepareOp) -> None:

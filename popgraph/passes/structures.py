@@ -46,7 +46,9 @@ class Structures:
         return met[0]
 
     def _named(self, attributes: Mapping[str, Attribute]) -> Hashable:
-        return tuple((name, self._number(attributes[name])) for name in sorted(attributes))
+        if not attributes:
+            return ()
+        return tuple([(name, self._number(attributes[name])) for name in sorted(attributes)])
 
     def _region(self, region: Region, numbers: dict[SSAValue, int], key: list[Hashable]) -> None:
         for block in region.blocks:

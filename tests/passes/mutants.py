@@ -403,7 +403,7 @@ def lanes_of_other(original: Any) -> Any:
 
 
 def first_operand_decides(original: Any) -> Any:
-    return lambda op: original(op)[:1]
+    return lambda op: list(original(op))[:1]
 
 
 def chunk_for_total(original: Any) -> Any:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, NoneAttr, TensorType, i32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    NoneAttr,
+    SymbolRefAttr,
+    TensorType,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute
 
 _NONE = NoneAttr()
@@ -35,3 +43,9 @@ def whole(number: int) -> IntegerAttr:
 def segment_sizes(*sizes: int) -> DenseArrayBase:
     """How many operands each group of an operation has."""
     return DenseArrayBase.from_list(i32, sizes)
+
+
+@lru_cache(maxsize=1 << 12)
+def symbol(name: str) -> SymbolRefAttr:
+    """The name of a function, as operations hold it."""
+    return SymbolRefAttr(name)

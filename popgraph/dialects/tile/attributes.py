@@ -244,6 +244,12 @@ def _origin(map_: AffineMap) -> Shape | None:
     return origin if len(origin) == map_.num_dims and list(map_.results) == moved else None
 
 
+def _halo_of_part(type_: TensorType[Attribute]) -> Halo | None:
+    """The halo of a tensor that is a part of a larger one; None for others."""
+    layout = layout_of(type_)
+    return None if layout is None or layout.part.data < 0 else halo_of(type_)
+
+
 def physical_shape(type_: TensorType[Attribute]) -> Shape:
     """The shape of the memory behind a tensor."""
     layout = layout_of(type_)
@@ -256,8 +262,8 @@ def memory_span(type_: TensorType[Attribute]) -> tuple[int, int]:
 
     All of them, but for a part: those from its first index along that dimension to its last.
     """
-    physical, halo = physical_shape(type_), halo_of(type_)
-    if halo is None or halo.part < 0:
+    physical, halo = physical_shape(type_), _halo_of_part(type_)
+    if halo is None:
         return 0, prod(physical)
     step = prod(physical[halo.part + 1 :])
     low, high = halo.low[halo.part], halo.high[halo.part]
@@ -268,9 +274,9 @@ def moved_to_start(type_: Attribute) -> Attribute:
     """The type of the first part of the larger tensor that this is a part of, as large as this."""
     if not isinstance(type_, TensorType):
         return type_
-    layout, halo = layout_of(type_), halo_of(type_)
-    if layout is None or halo is None or halo.part < 0 or not halo.low[halo.part]:
+    halo = _halo_of_part(type_)
+    if halo is None or not halo.low[halo.part]:
         return type_
     low = [0 if dim == halo.part else at for dim, at in enumerate(halo.low)]
-    first = LayoutAttr.moved(low, layout.physical.data, halo.part)
+    first = LayoutAttr.moved(low, physical_shape(type_), halo.part)
     return TensorType(type_.element_type, type_.get_shape(), first)

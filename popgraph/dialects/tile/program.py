@@ -32,7 +32,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
-from popgraph.dialects.program.shared import whole
+from popgraph.dialects.program.shared import symbol, whole
 from popgraph.dialects.tile.attributes import memory_span
 
 ALIGNMENT = 64
@@ -135,7 +135,7 @@ class LaunchOp(IRDLOperation):
         Operation.__init__(
             self,
             operands=inputs,
-            properties={"callee": SymbolRefAttr(callee), "chunks": chunks, "inplace": inplace},
+            properties={"callee": symbol(callee), "chunks": chunks, "inplace": inplace},
             result_types=result_types,
         )
 
@@ -198,7 +198,7 @@ class CallOp(IRDLOperation):
         Operation.__init__(
             self,
             operands=arguments,
-            properties={"callee": SymbolRefAttr(callee), "chunks": chunks},
+            properties={"callee": symbol(callee), "chunks": chunks},
         )
 
 

@@ -33,7 +33,7 @@ from popgraph.passes.tile_loops.winograd_tiles import transform_kernel, transfor
 
 __all__ = ["TileLoops"]
 
-STRUCTURED = (
+STRUCTURED = {
     tile.MapOp,
     tile.ReduceOp,
     tile.ContractOp,
@@ -46,7 +46,7 @@ STRUCTURED = (
     tile.WinogradOp,
     tile.NestOp,
     tile.ChainOp,
-)
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def kernels_of(module: ModuleOp) -> list[Operation]:
     return [
         op
         for op in module.walk()
-        if isinstance(op, STRUCTURED)
+        if type(op) in STRUCTURED
         and not is_nested(op)
         and not (isinstance(op, tile.AssembleOp) and is_join(op))
     ]
