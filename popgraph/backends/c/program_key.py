@@ -7,11 +7,13 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
 from popgraph.backends.c.program_cache import ProgramKey
@@ -48,11 +50,24 @@ def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None
     if made_of is None or not own or any(" at 0x" in text for text in described):
         return None
     output = StringIO()
-    Printer(output, print_generic_format=True).print_op(module)
+    _ModulePrinter(output, print_generic_format=True).print_op(module)
     text = output.getvalue()
     if "dense<" in text:
         return None  # elements that differ may read alike
     return ProgramKey(digest(MAGIC, made_of, machine(), *described, text), text)
+
+
+@dataclass(eq=False, repr=False)
+class _ModulePrinter(Printer):
+    """Spells each attribute once: most operations have the types and attributes of others."""
+
+    _spelled: dict[Attribute, str] = field(default_factory=dict, init=False)
+
+    def print_attribute(self, attribute: Attribute) -> None:
+        text = self._spelled.get(attribute)
+        if text is None:
+            text = self._spelled[attribute] = str(attribute)
+        self.print_string(text)
 
 
 @functools.cache
