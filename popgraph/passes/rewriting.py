@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
@@ -43,8 +43,6 @@ class Rule(RewritePattern, ABC, Generic[Root]):
         """The value to use instead; None when the rule does not apply."""
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        if not isinstance(op, self.ROOTS):
-            return
         before = op.prev_op
         with ImplicitBuilder(rewriter):
             found = self.rewrite(cast(Root, op))
@@ -85,8 +83,21 @@ def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
     return op.clone(mapping)
 
 
-def apply_rules(module: ModuleOp, rules: Sequence[RewritePattern]) -> None:
+class _ByRoot(RewritePattern):
+    """Offers each operation to the rules that are about its class, in their order."""
+
+    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+        self.rules = rules
+        self.of_class: dict[type[Operation], RewritePattern] = {}
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        fitting = self.of_class.get(type(op))
+        if fitting is None:
+            rules = [rule for rule in self.rules if isinstance(op, rule.ROOTS)]
+            fitting = self.of_class[type(op)] = GreedyRewritePatternApplier([*rules])
+        fitting.match_and_rewrite(op, rewriter)
+
+
+def apply_rules(module: ModuleOp, rules: Sequence[Rule[Any]]) -> None:
     """Applies the rules until none changes anything; what nobody uses any more goes."""
-    PatternRewriteWalker(
-        GreedyRewritePatternApplier(list(rules), dce_enabled=True), walk_reverse=False
-    ).rewrite_module(module)
+    PatternRewriteWalker(_ByRoot(rules), walk_reverse=False).rewrite_module(module)
