@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i64
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
+from popgraph.dialects.program.shared import tensor_type, whole
 from popgraph.dialects.tile.nest import readings
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.axis_orders import AxisOrder, seen_through
@@ -199,7 +200,7 @@ class _Rewriting:
         if value in self.orders:
             type_ = tensor(value)
             shape = [type_.get_shape()[axis] for axis in self.orders[value]]
-            retype(value, TensorType(type_.element_type, shape))
+            retype(value, tensor_type(type_.element_type, shape))
 
     def _structured(self, op: tile.Structured) -> None:
         rank = len(op.sizes)
@@ -219,7 +220,7 @@ class _Rewriting:
         for inner in op.walk():
             if isinstance(inner, tile.IndexOp):
                 dim = sequence.index(inner.dim.value.data)
-                inner.properties["dim"] = IntegerAttr(dim, i64)
+                inner.properties["dim"] = whole(dim)
 
     def _turn_weights(self, op: tile.ContractOp) -> None:
         """

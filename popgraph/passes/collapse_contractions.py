@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from xdsl.dialects.builtin import IntegerAttr, TensorType, i64
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
+from popgraph.dialects.program.shared import tensor_type, whole
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import maps_attribute
@@ -127,7 +128,7 @@ def _put_into_effect(op: tile.ContractOp, joined: Joined) -> None:
             _insert(view, op, InsertPoint.before(op))
             op.operands[number] = view.output
     op.properties["domain"] = IntsAttr.of(joined.sizes)
-    op.properties["parallel"] = IntegerAttr(joined.parallel, i64)
+    op.properties["parallel"] = whole(joined.parallel)
     op.properties["maps"] = maps_attribute(joined.maps[:2])
     op.properties["extra_maps"] = maps_attribute(joined.maps[2:inputs])
     for result in reversed(op.outputs):
@@ -140,7 +141,7 @@ def _put_into_effect(op: tile.ContractOp, joined: Joined) -> None:
         if layout_of(type_):  # Its dimensions are as they were.
             retype(view.output, type_)
         else:
-            retype(result, TensorType(type_.element_type, joined.sizes[: joined.parallel]))
+            retype(result, tensor_type(type_.element_type, joined.sizes[: joined.parallel]))
 
 
 def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:

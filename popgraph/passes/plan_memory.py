@@ -140,7 +140,7 @@ class _Section:
         """New storage for everything that a launch writes."""
         time = len(self.launches)
         self.launches.append(launch)
-        for result in launch.outputs:
+        for result in launch.results:
             storage = Storage("arena", size_of(result.type), first=time, last=time)
             self.storages.append(storage)
             yield result, storage
@@ -216,7 +216,7 @@ class _Planner:
             case ViewOp():
                 self._storage[op.output] = self._storage[op.source]
             case LaunchOp():
-                for operand in op.inputs:
+                for operand in op.operands:
                     self._storage[operand].read(section.end)
                 self._storage.update(section.results(op))
             case AssembleOp() if is_join(op):
@@ -309,13 +309,13 @@ class _Planner:
 
     def _in_place_pairs(self, launch: LaunchOp) -> Iterator[tuple[Storage, Storage]]:
         """(operand, result) that may share memory, the operand being read under no other name."""
-        operands = [self._storage[operand].root for operand in launch.inputs]
+        operands = [self._storage[operand].root for operand in launch.operands]
         numbers = launch.inplace.data
         for i, j in zip(numbers[::2], numbers[1::2], strict=True):
-            if self._storage[launch.inputs[i]].is_part:
+            if self._storage[launch.operands[i]].is_part:
                 continue
             if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
-                yield operands[i], self._storage[launch.outputs[j]]
+                yield operands[i], self._storage[launch.results[j]]
 
     def _share_in_place(self, section: _Section) -> None:
         """Results take over the memory of operands that nobody reads any more."""
@@ -346,9 +346,13 @@ class _Planner:
         for storage, type_ in declared:
             buffers.of(storage, type_)
         calls: list[CallOp] = [self._copy(copy, buffers) for copy in section.before]
+        memories: dict[SSAValue, SSAValue] = {}
         for launch in section.launches:
-            values = [*launch.inputs, *launch.outputs]
-            arguments = [buffers.of(self._storage[value], memory_type(value)) for value in values]
+            values = [*launch.operands, *launch.results]
+            for value in values:
+                if value not in memories:
+                    memories[value] = buffers.of(self._storage[value], memory_type(value))
+            arguments = [memories[value] for value in values]
             call = CallOp(launch.callee.string_value(), arguments, launch.chunks)
             call.location = launch.location
             calls.append(call)
@@ -362,7 +366,7 @@ class _Planner:
 
 
 def _same_size(launch: LaunchOp, operand: int, result: int) -> bool:
-    return size_of(launch.inputs[operand].type) == size_of(launch.outputs[result].type)
+    return size_of(launch.operands[operand].type) == size_of(launch.results[result].type)
 
 
 class _Buffers:

@@ -17,6 +17,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
 from popgraph.support.shapes import Shape, prod
 
 
@@ -194,7 +195,7 @@ class ScheduleAttr(NamedNumbers):
 
 def with_layout(type_: TensorType[Attribute], layout: LayoutAttr) -> TensorType[Attribute]:
     """The same tensor, elsewhere in memory."""
-    return TensorType(type_.element_type, type_.get_shape(), layout)
+    return tensor_type(type_.element_type, type_.get_shape(), layout)
 
 
 def layout_of(type_: TensorType[Attribute]) -> LayoutAttr | None:
@@ -279,4 +280,4 @@ def moved_to_start(type_: Attribute) -> Attribute:
         return type_
     low = [0 if dim == halo.part else at for dim, at in enumerate(halo.low)]
     first = LayoutAttr.moved(low, physical_shape(type_), halo.part)
-    return TensorType(type_.element_type, type_.get_shape(), first)
+    return tensor_type(type_.element_type, type_.get_shape(), first)
