@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 
 from popgraph.backends.c import types
 from popgraph.backends.c.types import Element
-from popgraph.dialects.tile import ConvertOp
 
 _UNSIGNED = frozenset({"arith.uitofp", "arith.extui", "arith.fptoui"})
 
@@ -17,13 +16,6 @@ CONVERSIONS = _UNSIGNED | {
     *("arith.index_cast", "arith.extsi", "arith.trunci"),
 }
 """From one element type to another. What no integer can be is whatever the machine makes of it."""
-
-
-def conversion(op: Operation) -> str | None:
-    """Which conversion an operation is, if it is one."""
-    if isinstance(op, ConvertOp):
-        return op.conversion.data
-    return op.name if op.name in CONVERSIONS else None
 
 
 def converted(name: str, source: Attribute, target: Attribute, operand: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import isnan
 
 from xdsl.dialects import arith, vector
@@ -11,8 +12,9 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, VectorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.backends.c import types
-from popgraph.backends.c.conversions import cast, conversion, converted, narrowed, widened
+from popgraph.backends.c.conversions import CONVERSIONS, cast, converted, narrowed, widened
 from popgraph.backends.c.types import Element
+from popgraph.dialects.tile import ConvertOp
 from popgraph.support.errors import UnsupportedError
 
 
@@ -195,31 +197,32 @@ _TABLES: Mapping[str, Mapping[str, Row]] = {
 }
 
 
+_COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi", "tile.compare"})
+
+
 def expression(op: Operation, operands: Sequence[str]) -> str:
     """The C expression for the result of `op`, given its operands' names or literals."""
     special = _SPECIAL.get(op.name)
     if special is not None:
         return special(op, operands)
-    name = conversion(op)
-    if name is not None:
-        return converted(name, op.operands[0].type, op.results[0].type, *operands)
-    row = find(op)
-    whole = isinstance(op.operands[0].type, VectorType) and _element(op).kind != "half"
-    if whole and row.vector is not None:
-        return _as_mask(op, row.vector.format_map(_vector_fields(op, operands)))
-    return _by_lanes(op, operands, lambda names: _computed(op, row, names))
+    found = _element(op)
+    row, count = find(op, found), types.lanes(op.operands[0].type)
+    if count is not None and row.vector is not None and found.kind != "half":
+        fields = {**_vector_fields(found, count), **dict(zip("abc", operands, strict=False))}
+        return _as_mask(op, row.vector.format_map(fields))
+    return _by_lanes(op, operands, lambda names: _computed(op, found, row, names))
 
 
-def find(op: Operation) -> Row:
+def find(op: Operation, found: Element) -> Row:
     """The row of an operation that computes within one kind of element."""
-    if op.name in ("arith.cmpf", "arith.cmpi", "tile.compare"):
+    if op.name in _COMPARISONS:
         predicate = op.properties["predicate"]
         assert isinstance(predicate, IntegerAttr)
-        floats = _element(op).kind in ("float", "half")
+        floats = found.kind in ("float", "half")
         return (CMPF if floats else CMPI)[predicate.value.data]
     if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
         return FLOAT_AND_NUMBER[op.name]
-    row = _TABLES.get(_element(op).kind, {}).get(op.name)
+    row = _TABLES.get(found.kind, {}).get(op.name)
     if row is None:
         raise UnsupportedError(f"C has no expression for {op.name} on {op.operands[0].type}")
     return row
@@ -239,13 +242,13 @@ def _element(op: Operation) -> Element:
     return types.element(op.operands[0].type)
 
 
-def _computed(op: Operation, row: Row, operands: Sequence[str]) -> str:
+def _computed(op: Operation, found: Element, row: Row, operands: Sequence[str]) -> str:
     """One element: halves are computed in f32, and compared booleans are -1 and 0."""
-    found, result = _element(op), types.element(op.results[0].type)
+    result = types.element(op.results[0].type)
     width = f"u{found.bits}"
     if found.kind == "half":
         operands = [widened(found, operand, None) for operand in operands]
-    if found.kind == "bool" and op.name.endswith((".cmpi", ".compare")):
+    if found.kind == "bool" and op.name in _COMPARISONS:
         operands, width = [f"(-(i32){operand})" for operand in operands], "u32"
     computed = row.scalar.format_map(
         {
@@ -260,14 +263,12 @@ def _computed(op: Operation, row: Row, operands: Sequence[str]) -> str:
     return narrowed(result, computed, None) if result.kind == "half" else computed
 
 
-def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
-    """What a vector template may refer to."""
-    type_ = op.operands[0].type
-    found, count = types.element(type_), types.lanes(type_)
+@lru_cache(1024)
+def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
+    """What a vector template may refer to besides its operands; the same for all of a type."""
     unsigned = f"u{found.lane_bits}x{count}"
     return {
-        **dict(zip("abc", operands, strict=False)),
-        "T": types.value(type_),
+        "T": f"{found.lanes_name}x{count}",
         **dict.fromkeys("UWM", unsigned),
         "E": found.lanes_name,
         "n": str(count),
@@ -278,10 +279,9 @@ def _vector_fields(op: Operation, operands: Sequence[str]) -> dict[str, str]:
 
 def _as_mask(op: Operation, computed: str) -> str:
     """Comparisons give lanes as wide as what they compare; a mask in a variable has i32 lanes."""
-    result = op.results[0].type
-    if not op.name.startswith(("arith.cmp", "tile.compare")):
+    if op.name not in _COMPARISONS:
         return computed
-    count, lane = types.lanes(result), f"i{_element(op).lane_bits}"
+    count, lane = types.lanes(op.results[0].type), f"i{_element(op).lane_bits}"
     return cast(f"(({lane}x{count})({computed}))", lane, "i32", count)
 
 
@@ -308,6 +308,11 @@ def _by_lanes(
 def _lanes_union(type_: Attribute, name: str) -> str:
     lane, count = types.element(type_).lanes_name, types.lanes(type_)
     return f"union {{ {types.value(type_)} v; {lane} s[{count}]; }} {name}"
+
+
+def _conversion(op: Operation, operands: Sequence[str]) -> str:
+    name = op.conversion.data if isinstance(op, ConvertOp) else op.name
+    return converted(name, op.operands[0].type, op.results[0].type, *operands)
 
 
 def _select(op: Operation, operands: Sequence[str]) -> str:
@@ -384,4 +389,6 @@ _SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
     "vector.extract": _extract,
     "vector.insert": _insert,
     "vector.shuffle": _shuffle,
+    "tile.convert": _conversion,
+    **dict.fromkeys(CONVERSIONS, _conversion),
 }

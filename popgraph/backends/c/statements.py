@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from xdsl.dialects import arith, func, memref, scf, vector
-from xdsl.dialects.builtin import MemRefType, VectorType
+from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from popgraph.backends.c import literals, types
@@ -43,8 +43,8 @@ class Body:
         """A new variable for `value`; `i8` and `c64` are types, so neither `i` nor `c` will do."""
         number = self._numbers.get(letter, 0)
         self._numbers[letter] = number + 1
-        self._names[value] = f"{letter}{number}"
-        return self._names[value]
+        name = self._names[value] = f"{letter}{number}"
+        return name
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self._depth + text)
@@ -89,8 +89,8 @@ class Body:
 
 
 def _constant(body: Body, op: Operation) -> None:
-    assert isinstance(op, arith.ConstantOp)
-    body.bind(op.result, literals.literal(op.value, op.result.type))
+    (result,) = op.results
+    body.bind(result, literals.literal(op.properties["value"], result.type))
 
 
 def _for(body: Body, op: Operation) -> None:
@@ -174,43 +174,40 @@ def place(body: Body, base: SSAValue, indices: Sequence[SSAValue]) -> str:
 
 
 def _load(body: Body, op: Operation) -> None:
-    assert isinstance(op, memref.LoadOp)
-    text = f"{body.name(op.memref)}[{place(body, op.memref, op.indices)}]"
-    kind = types.element(op.res.type).kind
-    body.define(op.res, f"{text} != 0" if kind == "bool" else text)
+    (base, *indices), (result,) = op.operands, op.results
+    text = f"{body.name(base)}[{place(body, base, indices)}]"
+    kind = types.element(result.type).kind
+    body.define(result, f"{text} != 0" if kind == "bool" else text)
 
 
 def _store(body: Body, op: Operation) -> None:
-    assert isinstance(op, memref.StoreOp)
-    where = f"{body.name(op.memref)}[{place(body, op.memref, op.indices)}]"
-    body.line(f"{where} = {body.name(op.value)};")
+    value, base, *indices = op.operands
+    body.line(f"{body.name(base)}[{place(body, base, indices)}] = {body.name(value)};")
 
 
 def _vector_memory(
     body: Body, type_: Attribute, base: SSAValue, indices: Sequence[SSAValue]
 ) -> str:
     """A whole vector in memory."""
-    assert isinstance(type_, VectorType)
-    lane = "u8" if types.element(type_).kind == "bool" else types.element(type_).name
-    pointer = f"{lane}x{types.lanes(type_)}_memory *"
+    pointer = types.vector_pointer(type_)
     return f"*({pointer})&{body.name(base)}[{place(body, base, indices)}]"
 
 
 def _vector_load(body: Body, op: Operation) -> None:
-    assert isinstance(op, vector.LoadOp)
-    text = _vector_memory(body, op.result.type, op.base, op.indices)
-    if types.element(op.result.type).kind == "bool":
-        count = types.lanes(op.result.type)
+    (base, *indices), (result,) = op.operands, op.results
+    text = _vector_memory(body, result.type, base, indices)
+    if types.element(result.type).kind == "bool":
+        count = types.lanes(result.type)
         text = cast(f"((i8x{count})({text} != 0))", "i8", "i32", count)
-    body.define(op.result, text)
+    body.define(result, text)
 
 
 def _vector_store(body: Body, op: Operation) -> None:
-    assert isinstance(op, vector.StoreOp)
-    stored = body.name(op.vector)
-    if types.element(op.vector.type).kind == "bool":
-        stored = cast(f"({stored} & 1)", "i32", "u8", types.lanes(op.vector.type))
-    body.line(f"{_vector_memory(body, op.vector.type, op.base, op.indices)} = {stored};")
+    value, base, *indices = op.operands
+    stored = body.name(value)
+    if types.element(value.type).kind == "bool":
+        stored = cast(f"({stored} & 1)", "i32", "u8", types.lanes(value.type))
+    body.line(f"{_vector_memory(body, value.type, base, indices)} = {stored};")
 
 
 def _prefetch(body: Body, op: Operation) -> None:

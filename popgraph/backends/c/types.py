@@ -101,6 +101,14 @@ def value(type_: Attribute) -> str:
     return found.name if count is None else f"{found.lanes_name}x{count}"
 
 
+@lru_cache(4096)
+def vector_pointer(type_: Attribute) -> str:
+    """The C type of a pointer to a vector in memory."""
+    found = element(type_)
+    lane = "u8" if found.kind == "bool" else found.name
+    return f"{lane}x{lanes(type_)}_memory *"
+
+
 def pointer(type_: Attribute) -> str:
     """The C type of a pointer to memory."""
     assert isinstance(type_, MemRefType)
@@ -110,9 +118,10 @@ def pointer(type_: Attribute) -> str:
 
 def dense(type_: MemRefType[Attribute]) -> Shape:
     """The shape of row-major memory; other memory has no place in a kernel."""
-    if not isinstance(type_.layout, NoneAttr) or any(size < 0 for size in type_.get_shape()):
+    shape = type_.get_shape()
+    if not isinstance(type_.layout, NoneAttr) or (shape and min(shape) < 0):
         raise UnsupportedError(f"memory of type {type_} is not dense with a known shape")
-    return type_.get_shape()
+    return shape
 
 
 def vector_typedef(lanes_name: str, bits: int, count: int) -> str:

@@ -22,7 +22,7 @@ def headers() -> dict[str, str]:
 
 
 PREAMBLE = f'#include "{RUNTIME}"\n\n'
-_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)(?:_memory)?\b")
+_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ SHARED = "__attribute__((weak)) "
 
 def vector_typedefs(text: str) -> str:
     """Declarations of the vector types that a text mentions."""
-    found = {(m[1], int(m[2]), int(m[3])) for m in _VECTOR.finditer(text)}
+    names = set(_VECTOR.findall(text))
+    found = sorted((letter, int(bits), int(count)) for letter, bits, count in names)
     return "".join(
-        types.vector_typedef(f"{letter}{bits}", bits, count)
-        for letter, bits, count in sorted(found)
+        types.vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found
     )
 
 
