@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -68,15 +68,20 @@ class Choice:
     """
     An order, a schedule, which factor runs along vectors, the layout to pack it into, if any.
 
-    The other factor is packed into the layout for `scalars`, if there is one.
+    The other factor is packed into the layout for `scalars`, if there is one. `numbers` are those
+    of the schedule: of many choices, only a few are written down.
     """
 
     order: Order
-    schedule: ScheduleAttr
+    numbers: Mapping[str, int]
     factor: int
     layout: LayoutAttr | None
     cycles: float
     scalars: LayoutAttr | None = None
+
+    @property
+    def schedule(self) -> ScheduleAttr:
+        return ScheduleAttr.of(**self.numbers)
 
 
 def most_rows(registers: int, vectors: int) -> int:
@@ -107,17 +112,17 @@ class Estimate:
         self.reads, self.op, self.order, self.factor = reads, reads.op, reads.order, reads.factor
         self.fixed, self.dim, self.width, self.registers = fixed, dim, width, registers
         self.layout, self.vectors = layout
-        self.extent, self.terms = self.op.sizes[dim], reads.terms
+        self.extent, self.terms = self.reads.sizes[dim], reads.terms
         self._line = width * reads.element_bytes  # The bytes of a vector.
 
     def choices(self) -> Iterator[Choice]:
         """One choice per loop that can run along rows, and one without rows."""
-        dims = [dim for dim in range(self.op.parallel_rank) if dim != self.dim]
+        dims = [dim for dim in range(len(self.reads.parallel)) if dim != self.dim]
         form = self.reads.vectors.form
         forms = [self.reads.scalars.form, *self.reads.others]
         if self.layout is None:
             forms.append(form)
-        groups = group_loops(dims, self.op.sizes, forms)
+        groups = group_loops(dims, self.reads.sizes, forms)
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *reversed(groups)]:  # Of equals, the one with the nearest neighbours.
             yield self._choice(group)
@@ -141,8 +146,8 @@ class Estimate:
         In short chunks of terms they come in as many streams, along their rows. Constants are
         better packed.
         """
-        vectors, type_ = self.reads.vectors, tensor((self.op.lhs, self.op.rhs)[self.factor])
-        sizes = self.op.sizes[: self.op.parallel_rank]
+        vectors, type_ = self.reads.vectors, self.reads.types[self.factor]
+        sizes = self.reads.parallel
         uses = prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim))
         far = self.layout is None and not self.fixed and vectors.far > 0
         large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > 2 * SECOND
@@ -162,20 +167,20 @@ class Estimate:
             block = rows.extent * min(
                 most_rows(self.registers, self.vectors) // rows.extent, lines.extent
             )
-        in_one_go = isinstance(tensor(self.op.lhs).element_type, IN_ONE_GO)
-        schedule = ScheduleAttr.of(
-            vector=self.dim,
-            vectors=self.vectors,
-            rows=rows.last if rows else -1,
-            block=block,
-            chunk=sweep or (0 if in_one_go else TERMS),
-            width=self.width,
-            lines=lines.last if lines else -1,
-            inside=int(rows is not None and not sweep and self._comes_from_afar()),
-            sweep=int(sweep > 0),
-        )
+        in_one_go = isinstance(self.reads.types[0].element_type, IN_ONE_GO)
+        numbers = ScheduleAttr.RARE | {
+            "vector": self.dim,
+            "vectors": self.vectors,
+            "rows": rows.last if rows else -1,
+            "block": block,
+            "chunk": sweep or (0 if in_one_go else TERMS),
+            "width": self.width,
+            "lines": lines.last if lines else -1,
+            "inside": int(rows is not None and not sweep and self._comes_from_afar()),
+            "sweep": int(sweep > 0),
+        }
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
-        return Choice(self.order, schedule, self.factor, self.layout, cycles, self.reads.packed)
+        return Choice(self.order, numbers, self.factor, self.layout, cycles, self.reads.packed)
 
     def _window(self, rows: Group) -> Window | None:
         """The window that slides along rows of an image whose channels do not mix."""
@@ -195,24 +200,24 @@ class Estimate:
         near = (window.vectors(block) * lines + self.terms) * self._line
         panels = -(-self.extent // self.width)
         groups = -(-panels // max(1, NEAR // near))
-        schedule = ScheduleAttr.of(
-            vector=self.dim,
-            vectors=1,
-            rows=rows.last,
-            block=block,
-            chunk=TERMS,
-            width=self.width,
-            inside=1,
-            window=-(-panels // groups),
-        )
+        numbers = ScheduleAttr.RARE | {
+            "vector": self.dim,
+            "vectors": 1,
+            "rows": rows.last,
+            "block": block,
+            "chunk": TERMS,
+            "width": self.width,
+            "inside": 1,
+            "window": -(-panels // groups),
+        }
         cycles = 0.0
         for blocks in balanced(rows.extent, block):
             sums = window.cycles(blocks.size) * lines
             fill = window.vectors(blocks.size) * self._line * window.stride / FILL
             cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.reads.others))
-        cycles *= panels * prod(self.op.sizes[: self.op.parallel_rank])
+        cycles *= panels * prod(self.reads.parallel)
         cycles /= rows.extent * self.extent
-        return Choice(self.order, schedule, self.factor, self.layout, cycles)
+        return Choice(self.order, numbers, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
         """
@@ -222,7 +227,7 @@ class Estimate:
         """
         kind = self.reads.element_bytes
         panels = self.terms * self.extent * kind
-        outside = [tensor((self.op.lhs, self.op.rhs)[1 - self.factor]), tensor(self.op.outputs[0])]
+        outside = [self.reads.types[1 - self.factor], tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
         are_near = self.layout is not None and not self.fixed
         return panels <= (SECOND if are_near else SECOND // 2) and rows > SECOND
@@ -239,13 +244,12 @@ class Estimate:
         for blocks in balanced(extent, block) if lines == 1 else _whole_lines(extent, lines, block):
             for columns, count in panels:
                 total += blocks.count * count * self._tile_cycles(rows, blocks.size, columns, terms)
-        dims = self.op.sizes[: self.op.parallel_rank]
+        dims = self.reads.parallel
         total *= prod(dims) / (extent * self.extent)
-        value = (self.op.lhs, self.op.rhs)[self.factor]
         if self.layout is not None and not self.fixed:
             rows_kept = self.reads.vectors.form.stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
-            total += prod(tensor(value).get_shape()) * cycles
+            total += prod(self.reads.types[self.factor].get_shape()) * cycles
         if self.reads.packed is not None:
             total += prod(self.reads.packed.physical.data) * PACK_CYCLES
         return total + (self._totals(sweep) if sweep else self._late(rows, block))
@@ -305,7 +309,7 @@ class Estimate:
         What stands apart takes the room of all between.
         """
         vectors, scalars = self.reads.vectors, self.reads.scalars
-        sizes = self.op.sizes[: self.op.parallel_rank]
+        sizes = self.reads.parallel
         if prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim)) <= block:
             return 0.0  # Each panel is needed once.
         lines = scalars.lines(rows, block) * scalars.lines_a_step
@@ -322,7 +326,7 @@ class Estimate:
 
     def _totals(self, chunk: int) -> float:
         """Cycles in which totals in memory take in their chunks, and are finished in the end."""
-        count = prod(self.op.sizes[: self.op.parallel_rank])
+        count = prod(self.reads.parallel)
         element_cycles = 4 / (FILL if 4 * count <= SECOND else LATE)
         finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
         strided = self.reads.others[-1].stride(self.dim) != 1

@@ -98,14 +98,16 @@ class Reads:
         self, op: tile.ContractOp, order: Order, factor: int, packed: LayoutAttr | None = None
     ) -> None:
         self.op, self.order, self.factor, self.packed = op, order, factor, packed
-        types = [tensor(op.lhs), tensor(op.rhs)]
+        self.sizes, self.parallel = op.sizes, op.sizes[: op.parallel_rank]
+        self.types = tensor(op.lhs), tensor(op.rhs)
+        types = list(self.types)
         if packed is not None:
             types[1 - factor] = with_layout(types[1 - factor], packed)
         factors = [Factor(*each, order) for each in zip(types, order.maps, strict=True)]
         self.vectors, self.scalars = factors[factor], factors[1 - factor]
         self.element_bytes = lane_bytes(types[0].element_type)
         self.terms = prod(op.sizes[op.parallel_rank :])
-        self.stored = [4 * prod(physical_shape(tensor(value))) for value in (op.lhs, op.rhs)]
+        self.stored = [4 * prod(physical_shape(type_)) for type_ in self.types]
         beside = [*op.extras, *op.outputs]
         identity = AffineMap.identity(op.parallel_rank)
         maps = [*[map_.data for map_ in op.extra_maps], *[identity] * len(op.outputs)]

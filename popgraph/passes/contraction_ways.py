@@ -33,14 +33,14 @@ def way_of(op: tile.ContractOp, choice: Choice) -> Way:
 
 def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice]) -> Choice:
     """The choice that a way describes; ValueError says why there is none."""
-    schedule = ScheduleAttr.of_text(way.schedule)
-    wanted, alike = schedule.numbers, replace(way, schedule="")
+    wanted = ScheduleAttr.of_text(way.schedule).numbers
+    alike = replace(way, schedule="")
     for choice in found:
-        numbers = choice.schedule.numbers
+        numbers = choice.numbers
         same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
         if same and replace(way_of(op, choice), schedule="") == alike:
             _check_free(wanted, numbers)
-            return replace(choice, schedule=schedule)
+            return replace(choice, numbers=wanted)
     raise ValueError("this contraction cannot run like that on this machine")
 
 
@@ -68,7 +68,7 @@ def varied(found: Iterable[Choice]) -> list[Choice]:
 
 
 def _family(choice: Choice) -> Hashable:
-    numbers = choice.schedule.numbers
+    numbers = choice.numbers
     dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
     packed = choice.layout is not None, choice.scalars is not None
     return choice.order, choice.factor, packed, dims
@@ -76,6 +76,5 @@ def _family(choice: Choice) -> Hashable:
 
 def turned(choice: Choice) -> Choice:
     """The same with the other loop outside: blocks of rows, or panels."""
-    numbers = choice.schedule.numbers
-    numbers["inside"], numbers["window"] = 1 - numbers["inside"], 0
-    return replace(choice, schedule=ScheduleAttr.of(**numbers))
+    numbers = {**choice.numbers, "inside": 1 - choice.numbers["inside"], "window": 0}
+    return replace(choice, numbers=numbers)

@@ -296,7 +296,7 @@ def _apply(
     op: tile.ContractOp, choice: Choice, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
 ) -> None:
     """Packs the factors (once for all that want them so) and writes the schedule down."""
-    if choice.schedule.sweep.data:
+    if choice.numbers["sweep"]:
         op = without_finish(op)
     op.properties["schedule"] = choice.schedule
     op.properties["domain"] = IntsAttr.of(choice.order.sizes)

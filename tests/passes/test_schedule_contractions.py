@@ -14,7 +14,6 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
-from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
@@ -54,7 +53,7 @@ def test_every_schedule(
 @given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
 def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
     """Whatever it moves by, and however many panels go along."""
-    found = [choice for choice in choices(spec, 16) if choice.schedule.window.data]
+    found = [choice for choice in choices(spec, 16) if choice.numbers["window"]]
     check_any(spec, found, 16, grain, data)
 
 
@@ -85,11 +84,11 @@ def check_any(
     op = contraction(module)
     choice = data.draw(st.sampled_from(found))
     chunk = data.draw(st.sampled_from([0, 3, 256]))
-    fields = choice.schedule.numbers | {"chunk": chunk, "inside": data.draw(st.integers(0, 1))}
+    fields = {**choice.numbers, "chunk": chunk, "inside": data.draw(st.integers(0, 1))}
     fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
     if fields["window"]:
         fields |= {"inside": 1, "window": data.draw(st.integers(1, 3))}
-    scheduling._apply(op, replace(choice, schedule=ScheduleAttr.of(**fields)), {})
+    scheduling._apply(op, replace(choice, numbers=fields), {})
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
         check_kernels(before, module, vector_bytes)
