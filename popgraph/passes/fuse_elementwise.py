@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ModuleOp
@@ -71,17 +72,23 @@ def _fuse_into(consumer: Consumer) -> None:
     changed: Consumer | None = consumer
     while changed is not None:
         consumer = changed
-        changed = next((made for step in STEPS for made in step(consumer)), None)
+        reading = inputs_of(consumer)
+        steps = chain(
+            repeats_dropped(consumer, reading),
+            view_looked_through(consumer, reading),
+            producer_inlined(consumer, reading),
+            extra_moved(consumer),
+        )
+        changed = next(steps, None)
 
 
-def view_looked_through(consumer: Consumer) -> Iterator[Consumer]:
+def view_looked_through(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
     """
     z = f(view x)  ->  z = f(x)
 
     Only when the map into x needs no division; for factors of a contraction, only when it stays as
     simple as it was or x is a map that may follow. Then, loops of sums and groups may be divided.
     """
-    reading = inputs_of(consumer)
     for number, value in enumerate(reading.values):
         view = value.owner
         if not isinstance(view, tile.ViewOp):
@@ -116,13 +123,12 @@ def _shared(consumer: Consumer) -> set[int]:
     return sums | (lhs & rhs)
 
 
-def producer_inlined(consumer: Consumer) -> Iterator[Consumer]:
+def producer_inlined(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
     """
     y = map f(x); z = g(y)  ->  z = g(f(x))
 
     Only when f runs no more often than before, or costs nothing.
     """
-    reading = inputs_of(consumer)
     for number, value in enumerate(reading.values):
         producer = value.owner
         if not isinstance(producer, tile.MapOp) or not may_inline(consumer, reading, number):
@@ -164,15 +170,11 @@ def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
         yield made
 
 
-def repeats_dropped(consumer: Consumer) -> Iterator[Consumer]:
+def repeats_dropped(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
     """z = map g(x, x)  ->  z = map g'(x)"""
-    reading = inputs_of(consumer)
     once = without_repeats(reading)
     if once is not reading:
         yield _replace(consumer, once, [])
-
-
-STEPS = (repeats_dropped, view_looked_through, producer_inlined, extra_moved)
 
 
 def _replace(

@@ -17,6 +17,7 @@ from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes import sharing_costs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.fuse_elementwise import view_looked_through
+from popgraph.passes.readings import inputs_of
 from popgraph.passes.tile_loops.access import element_bytes, tensor
 from popgraph.support.shapes import Shape, prod
 
@@ -70,7 +71,7 @@ def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
     changed: Operation | None = reader
     while isinstance(changed, Fusable):
-        changed = next(view_looked_through(changed), None)
+        changed = next(view_looked_through(changed, inputs_of(changed)), None)
 
 
 @dataclass(frozen=True)
