@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import lru_cache
+from struct import pack, unpack
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +38,9 @@ class Kind(Enum):
     BOOL = "bool"
 
 
+@lru_cache(maxsize=1 << 6)
 def kind_of(element: Attribute) -> Kind:
+    """Asked about every scalar that is written; there are few types of them."""
     dtype = dtypes.from_ir(element)
     if dtype.is_float:
         return Kind.FLOAT
@@ -51,6 +55,7 @@ def width_of(element: Attribute) -> int:
     return width
 
 
+@lru_cache(maxsize=1 << 6)
 def computing(element: Attribute) -> Attribute:
     """
     The type that elements are computed in.
@@ -90,8 +95,7 @@ def left(value: Operand, element: Attribute) -> SSAValue:
 def attribute(number: Any, element: Attribute) -> Attribute:
     """`number` as a literal of an element type."""
     if kind_of(element) is Kind.FLOAT:
-        assert isinstance(element, AnyFloat)
-        return FloatAttr(float(number), element)
+        return _float(pack("<d", float(number)), element)
     assert isinstance(element, IntegerType)
     if element.signedness.data is Signedness.SIGNLESS:
         half = 1 << (width_of(element) - 1)
@@ -99,11 +103,19 @@ def attribute(number: Any, element: Attribute) -> Attribute:
     return IntegerAttr(int(number), element)
 
 
+@lru_cache(maxsize=1 << 10)
+def _float(bits: bytes, element: Attribute) -> Attribute:
+    """Made once for the bits of a number, because zeros of both signs are equal."""
+    assert isinstance(element, AnyFloat)
+    (number,) = unpack("<d", bits)
+    return FloatAttr(float(number), element)
+
+
 def number(value: Any, element: Attribute) -> SSAValue:
     """A constant in the type that computes `element`."""
-    literal = attribute(value, computing(element))
-    assert isinstance(literal, IntegerAttr | FloatAttr)
-    return arith.ConstantOp(literal).result
+    kind = computing(element)
+    literal = attribute(value, kind)
+    return arith.ConstantOp.create(properties={"value": literal}, result_types=[kind]).result
 
 
 def lowest(element: Attribute) -> float | int:
