@@ -37,6 +37,8 @@ from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
 if TYPE_CHECKING:
     from popgraph.dialects.onnx.containers import Graph
 
+_NO_CHILD = NoneAttr()
+
 Value: TypeAlias = object
 """Of an attribute: int, float, str, bytes, list of these, array, IR type or `Graph`."""
 
@@ -153,7 +155,7 @@ class OnnxOp(IRDLOperation, ABC):
     def locate(self) -> None:
         """Makes the node's name its location, so that every later level can report it."""
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
-        self.location = NameLoc(StringAttr(label), NoneAttr())
+        self.location = NameLoc(StringAttr(label), _NO_CHILD)
 
 
 class SchemaOp(OnnxOp):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from onnx import (
     AttributeProto,
@@ -28,6 +29,7 @@ from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError, PopgraphError, UnsupportedError
 
 _GRAPH_KINDS = ("GRAPH", "GRAPHS")
+_TENSOR_KINDS = ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS")
 MAX_DEPTH = 64
 """Graphs within graphs: more is no model, and would exhaust Python's stack."""
 
@@ -117,14 +119,26 @@ def _oddity(proto: AttributeProto) -> AttributeProto | None:
         odd.ClearField("g")
         odd.ClearField("graphs")
         return odd
-    if kind in ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS"):
+    if kind in _TENSOR_KINDS:
         # Tensors keep their own spelling.
         expected = {"name", "type", "t", "tensors", "sparse_tensor", "sparse_tensors"}
         fields = {field.name for field, _ in proto.ListFields()}
         if "type" in fields and fields <= expected:
             return None
         return proto
-    return None if write_attribute(proto.name, read_attribute(proto)) == proto else proto
+    return None if _small(proto.SerializeToString())[1] else proto
+
+
+@lru_cache(maxsize=1 << 12)
+def _small(data: bytes) -> tuple[Attribute, bool]:
+    """
+    The attribute of a serialized AttributeProto, and whether the exporter would spell it so.
+
+    No tensor and no graph: most nodes have the attributes of others.
+    """
+    proto = AttributeProto.FromString(data)
+    attribute = read_attribute(proto)
+    return attribute, write_attribute(proto.name, attribute) == proto
 
 
 def _read_attributes(
@@ -155,8 +169,10 @@ def _read_attributes(
                 f"attribute {proto.name!r} takes its graph from the caller of the function",
                 hint="inline the function before",
             )
-        else:
+        elif kind in _TENSOR_KINDS:
             attributes[proto.name] = read_attribute(proto, writer.store)
+        else:
+            attributes[proto.name] = _small(proto.SerializeToString())[0]
     return attributes
 
 
