@@ -132,6 +132,14 @@ INT: Mapping[str, Row] = {
     ),
 }
 
+INT_AND_NUMBER: Mapping[str, Row] = {
+    # A number that is neither 0 nor -1 divides everything.
+    "arith.divsi": Row("({T})({a} / {b})"),
+    "arith.remsi": Row("({T})({a} % {b})"),
+    "arith.divui": Row("({T})(({W}){a} / ({W}){b})"),
+    "arith.remui": Row("({T})(({W}){a} % ({W}){b})"),
+}
+
 INDEX: Mapping[str, Row] = {
     **INT,
     # An index never overflows: the compiler may know that, or it could not see strides.
@@ -222,6 +230,8 @@ def find(op: Operation, found: Element) -> Row:
         return (CMPF if floats else CMPI)[predicate.value.data]
     if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
         return FLOAT_AND_NUMBER[op.name]
+    if op.name in INT_AND_NUMBER and _divides(op.operands[1]):
+        return INT_AND_NUMBER[op.name]
     row = _TABLES.get(found.kind, {}).get(op.name)
     if row is None:
         raise UnsupportedError(f"C has no expression for {op.name} on {op.operands[0].type}")
@@ -236,6 +246,12 @@ def _is_number(value: SSAValue) -> bool:
         return False
     constant = value.owner.value
     return isinstance(constant, FloatAttr) and not isnan(constant.value.data)
+
+
+def _divides(value: SSAValue) -> bool:
+    """Whether a value is a constant other than 0 and -1."""
+    constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    return isinstance(constant, IntegerAttr) and constant.value.data not in (0, -1)
 
 
 def _element(op: Operation) -> Element:

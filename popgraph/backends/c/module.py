@@ -105,6 +105,7 @@ def print_kernel(function: func.FuncOp) -> Kernel:
                 parameters.append(f"{types.pointer(argument.type)}a{number - 1}")
             else:
                 body.bind(argument, "chunk")
+                body.natural.add(argument)
                 parameters.append(f"{types.value(argument.type)} chunk")
         body.block(function.body.block)
     except PopgraphError as error:

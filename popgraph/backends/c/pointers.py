@@ -1,0 +1,75 @@
+"""From where are elements of memory reached? From a pointer, where a number is all that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import IndexType, IntegerAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue, Use
+
+_MEMORY: Mapping[type[Operation], int] = {
+    memref.LoadOp: 0,
+    memref.StoreOp: 1,
+    vector.LoadOp: 0,
+    vector.StoreOp: 1,
+}
+"""What reads or writes an element, or a vector of them: which operand is the memory."""
+
+_SUMS = (arith.AddiOp, arith.MuliOp, arith.DivSIOp, arith.RemSIOp, arith.MinSIOp, arith.MaxSIOp)
+
+
+def natural(constant: Attribute) -> int | None:
+    """The number of a constant that is an index, if it is not a negative one."""
+    if not isinstance(constant, IntegerAttr) or not isinstance(constant.type, IndexType):
+        return None
+    number: int = constant.value.data
+    return number if number >= 0 else None
+
+
+def is_never_negative(op: Operation, known: set[SSAValue]) -> bool:
+    """Whether the result is an index from zero on, as those that are `known` are."""
+    return isinstance(op, _SUMS) and all(operand in known for operand in op.operands)
+
+
+def number_behind(index: SSAValue) -> tuple[SSAValue, int] | None:
+    """An index as another one and a number that is added to it, if it is such a sum."""
+    add = index.owner
+    if not isinstance(add, arith.AddiOp) or not isinstance(index.type, IndexType):
+        return None
+    base, constant = add.operands
+    if not isinstance(constant.owner, arith.ConstantOp):
+        return None
+    number = natural(constant.owner.properties["value"])
+    return None if number is None else (base, number)
+
+
+def memory_at(use: Use) -> SSAValue | None:
+    """The memory that is read or written at an index, if this is what it is used for."""
+    op = use.operation
+    place = _MEMORY.get(type(op))
+    if place is None or use.index != place + 1 or len(op.operands) != place + 2:
+        return None
+    return op.operands[place]
+
+
+def reached_from(base: SSAValue) -> Iterator[SSAValue]:
+    """The memories of which elements are sure to be used that stand so many behind `base`."""
+    for use in base.uses:
+        add = use.operation
+        if isinstance(add, arith.AddiOp) and use.index == 0 and number_behind(add.result):
+            for access in add.result.uses:
+                memory = memory_at(access)
+                if memory is not None and not _may_be_left_out(access.operation, base):
+                    yield memory
+
+
+def _may_be_left_out(op: Operation, value: SSAValue) -> bool:
+    """Whether a condition may keep an operation from being done where `value` is known."""
+    home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+    while op.parent is not home:
+        holder = op.parent_op()
+        if holder is None or isinstance(holder, scf.IfOp):
+            return True
+        op = holder
+    return False
