@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import conversions, expressions
+from popgraph.backends.c import conversions, rows
 from popgraph.dialects.tile import ConvertOp
 
 F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
@@ -266,10 +266,10 @@ CASES = all_cases()
 
 def test_every_row_has_a_case() -> None:
     tried = {(case.op, case.type) for case in CASES}
-    for table, type_ in ((expressions.FLOAT, F32), (expressions.INT, I32), (expressions.BOOL, I1)):
+    for table, type_ in ((rows.FLOAT, F32), (rows.INT, I32), (rows.BOOL, I1)):
         assert {(op, type_) for op in table} <= tried
-    assert len(CMPF_NAMES) == len(expressions.CMPF)
-    assert len(CMPI_NAMES) == len(expressions.CMPI)
+    assert len(CMPF_NAMES) == len(rows.CMPF)
+    assert len(CMPI_NAMES) == len(rows.CMPI)
     assert {op for op, _, _, _ in CONVERSIONS} == conversions.CONVERSIONS
 
 
@@ -313,6 +313,21 @@ def test_operation(case: Case, results: dict[str, np.ndarray]) -> None:
     with np.errstate(all="ignore"):
         wanted = case.meaning(*operands(case.type, case.arity))
     assert_close(results[case.name], wanted.astype(results[case.name].dtype), case.ulps)
+
+
+@pytest.mark.parametrize("divisor", [3, -3, 0, -1])
+@pytest.mark.parametrize("name", sorted(rows.INT_AND_NUMBER))
+def test_division_by_a_number(name: str, divisor: int) -> None:
+    def compute(operands: Sequence[SSAValue]) -> SSAValue:
+        number = arith.ConstantOp(IntegerAttr(divisor, I32)).result
+        return kernels.make(name, [operands[0], number], I32)
+
+    (values,) = operands(I32, 1)
+    op = kernels.elementwise("by_a_number", [I32], I32, values.size, compute)
+    found = kernels.executable(kernels.program([(op, ["x"], "y")])).run({"x": values})["y"]
+    _, meaning = INT_MEANING[name]
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(found, meaning(values, np.full_like(values, divisor)))
 
 
 def natural(a: np.ndarray, target: Attribute) -> np.ndarray:

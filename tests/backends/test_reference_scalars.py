@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation
 
-from popgraph.backends.c import conversions, expressions
+from popgraph.backends.c import conversions, rows
 from popgraph.backends.reference.memory import numpy_dtype
 from popgraph.backends.reference.scalars import PLAIN, TYPED, function_of
 from popgraph.dialects.tile.scalars import SCALARS
@@ -53,7 +53,7 @@ def results(op: Operation, *columns: Any) -> list[Any]:
 
 
 def test_everything_that_c_computes_is_known() -> None:
-    tables = (expressions.FLOAT, expressions.INT, conversions.CONVERSIONS)
+    tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS)
     wanted = {name for table in tables for name in table}
     assert wanted <= {op.name for op in (*PLAIN, *TYPED)}
 
@@ -62,7 +62,7 @@ def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
     """The table of scalars is the one list; what both backends compute follows it."""
     assert set(SCALARS) <= {*PLAIN, *TYPED}
     elsewhere = {"arith.select", "arith.bitcast", "arith.cmpf", "arith.cmpi"}
-    tables = (expressions.FLOAT, expressions.INT, conversions.CONVERSIONS, elsewhere)
+    tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS, elsewhere)
     assert {op.name for op in SCALARS} <= {name for table in tables for name in table}
 
 
