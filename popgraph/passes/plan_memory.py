@@ -379,8 +379,7 @@ class _Buffers:
     def of(self, storage: Storage, type_: Attribute) -> SSAValue:
         """The memory of a storage under a type."""
         assert isinstance(type_, MemRefType)
-        root = storage.root
-        place, storage = root.offset + storage.start, root
+        place, storage = storage.place, storage.root
         constant = storage.literal if storage.space == "constant" else None
         key = (storage.space, place, storage.label, constant, type_)
         found = self._known.get(key)

@@ -363,7 +363,9 @@ def _from_both_sides(size: int, kind: Attribute) -> Array:
     """What a window of weights is multiplied by for each place of a tile."""
     matrix = np.array(transforms(size).weights)
     both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
-    return both.astype(dtypes.from_ir(kind).numpy)
+    both = both.astype(dtypes.from_ir(kind).numpy)
+    both.setflags(write=False)  # All who ask get the same array.
+    return both
 
 
 def _body(kinds: Sequence[Attribute], written: Callable[[Block], SSAValue]) -> Region:

@@ -200,7 +200,6 @@ _TABLES: Mapping[str, Mapping[str, Row]] = {
     "bool": BOOL,
 }
 
-
 COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi", "tile.compare"})
 
 

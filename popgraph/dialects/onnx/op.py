@@ -33,11 +33,10 @@ from popgraph.dialects.onnx.attributes import (
 from popgraph.dialects.onnx.constraints import KINDS
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
+from popgraph.dialects.program.shared import NOTHING
 
 if TYPE_CHECKING:
     from popgraph.dialects.onnx.containers import Graph
-
-_NO_CHILD = NoneAttr()
 
 Value: TypeAlias = object
 """Of an attribute: int, float, str, bytes, list of these, array, IR type or `Graph`."""
@@ -155,7 +154,7 @@ class OnnxOp(IRDLOperation, ABC):
     def locate(self) -> None:
         """Makes the node's name its location, so that every later level can report it."""
         label = self.node_name or next(iter(filter(None, self.output_names)), "")
-        self.location = NameLoc(StringAttr(label), _NO_CHILD)
+        self.location = NameLoc(StringAttr(label), NOTHING)
 
 
 class SchemaOp(OnnxOp):

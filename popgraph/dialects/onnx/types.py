@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType, UnrankedTensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, UnrankedTensorType
 from xdsl.ir import Attribute, Data, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from popgraph.dialects.program import shared
 from popgraph.dialects.program.attributes import BytesAttr, parse_quoted, quoted
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
@@ -146,8 +147,8 @@ def tensor_type(dtype: str | dtypes.DType | Attribute, shape: Sequence[Dim] | No
         return UnrankedTensorType(element)
     sizes = [dim if isinstance(dim, int) and dim >= 0 else DYNAMIC_INDEX for dim in shape]
     names = [dim if isinstance(dim, str) else "" for dim in shape]
-    encoding = DimsAttr(NamesAttr.of(names)) if any(names) else NoneAttr()
-    return TensorType(element, sizes, encoding)
+    encoding = DimsAttr(NamesAttr.of(names)) if any(names) else shared.NOTHING
+    return shared.tensor_type(element, sizes, encoding)
 
 
 def element_type(dtype: str | dtypes.DType | Attribute) -> Attribute:

@@ -15,12 +15,13 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute
+from xdsl.irdl import AttrSizedOperandSegments
 
-_NONE = NoneAttr()
+NOTHING = NoneAttr()
 
 
 def tensor_type(
-    element: Attribute, shape: Sequence[int], encoding: Attribute = _NONE
+    element: Attribute, shape: Sequence[int], encoding: Attribute = NOTHING
 ) -> TensorType[Attribute]:
     """The type of a tensor."""
     return _tensor_type(element, tuple(shape), encoding)
@@ -39,9 +40,13 @@ def whole(number: int) -> IntegerAttr:
     return IntegerAttr(number, i64)
 
 
+def operand_groups(*sizes: int) -> dict[str, Attribute]:
+    """The property that says how many operands each group of an operation has."""
+    return {AttrSizedOperandSegments.attribute_name: _sizes(*sizes)}
+
+
 @lru_cache(maxsize=1 << 8)
-def segment_sizes(*sizes: int) -> DenseArrayBase:
-    """How many operands each group of an operation has."""
+def _sizes(*sizes: int) -> DenseArrayBase:
     return DenseArrayBase.from_list(i32, sizes)
 
 

@@ -36,7 +36,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import segment_sizes, tensor_type, whole
+from popgraph.dialects.program.shared import operand_groups, tensor_type, whole
 from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
 from popgraph.support.shapes import Shape, prod
 
@@ -184,7 +184,7 @@ class MapOp(Structured):
             properties={
                 "domain": IntsAttr.of(domain),
                 "maps": maps_attribute(maps),
-                "operandSegmentSizes": segment_sizes(len(inputs), len(tables)),
+                **operand_groups(len(inputs), len(tables)),
             },
             regions=[body],
             result_types=[tensor_type(element_, domain) for element_ in elements],
@@ -253,7 +253,7 @@ class ReduceOp(Structured):
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
                 "initial": ArrayAttr(initial),
-                "operandSegmentSizes": segment_sizes(len(inputs), len(extras)),
+                **operand_groups(len(inputs), len(extras)),
             },
             regions=[body, finish],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
@@ -325,7 +325,7 @@ class ContractOp(Structured):
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
                 **({"schedule": schedule} if schedule else {}),
-                "operandSegmentSizes": segment_sizes(1, 1, len(extras)),
+                **operand_groups(1, 1, len(extras)),
             },
             regions=[finish],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
