@@ -354,8 +354,12 @@ def located(new: Operation, *sources: Operation) -> None:
 
 
 def erase_unused(op: Operation) -> None:
-    """Erases an operation whose results nobody uses any more, and then what fed only it."""
-    if any(result.uses.get_length() for result in op.results):
+    """
+    Erases an operation whose results nobody uses any more, and then what fed only it.
+
+    Nothing happens to what is erased already: two operands may come from one place.
+    """
+    if op.parent is None or any(result.uses.get_length() for result in op.results):
         return
     operands = list(dict.fromkeys(op.operands))
     op.detach()

@@ -14,6 +14,7 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of
+from popgraph.passes.pipeline import Options
 from tests.passes.sharing import share_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
@@ -113,3 +114,22 @@ def test_no_copies(made: bytes) -> None:
     for op in joined:
         halos = [halo_of(piece.type) for piece in op.pieces]
         assert all(halo is not None and halo.part == 3 for halo in halos)
+
+
+def test_padding_that_goes_with_a_view() -> None:
+    """Groups are a view of padding: who reads past the edge erases both, once."""
+    shapes = {"w": (4, 3, 1, 1), "v": (6, 2, 3, 3)}
+    weights = [
+        numpy_helper.from_array(RANDOM.standard_normal(shape).astype(np.float32), name)
+        for name, shape in shapes.items()
+    ]
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["middle"]),
+        helper.make_node("Conv", ["middle", "v"], ["y"], group=2, pads=[1] * 4),
+    ]
+    made = model(nodes, weights)
+    x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
+    expected = popgraph.compile(made, backend="reference")(x=x)["y"]
+    options = Options(disabled=frozenset({"fuse-elementwise"}))
+    found = popgraph.compile(made, options=options)(x=x)["y"]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
