@@ -26,11 +26,11 @@ from popgraph.cli.profile import report, text
 from popgraph.cli.timing import Contestant, pin, race
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 LEARNING_RATE = 0.01
 

@@ -27,11 +27,11 @@ from popgraph.builder.builder import Builder
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.infer_shapes import specialise
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
+from popgraph.support.arrays import Array
 from popgraph.support.debug import Observer
 from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
 from popgraph.support.garbage import without_collection

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from popgraph.backends.base import Executable
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
 

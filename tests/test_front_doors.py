@@ -15,7 +15,7 @@ from xdsl.ir import OpResult, SSAValue
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.program import GraphOp
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, ParseError, RunError
 
 torch = pytest.importorskip("torch", reason="PyTorch is one of the three doors")

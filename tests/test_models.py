@@ -11,7 +11,7 @@ import pytest
 from onnx import ModelProto, TensorProto, numpy_helper
 
 import popgraph
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from models import FOLDER, NAMES, light, logits, with_random_weights

@@ -9,10 +9,10 @@ import pytest
 
 import popgraph
 from popgraph import compiler
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import CallOp
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
+from popgraph.support.arrays import Array
 
 NETWORK = """
 opset 13

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import RunError
 from popgraph.support.shapes import Shape, text

@@ -31,8 +31,8 @@ from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
 DEFAULT_OPSET = 10

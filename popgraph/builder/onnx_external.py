@@ -13,8 +13,8 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, TensorPr
 
 from popgraph.dialects.onnx.tensorproto import IN_STORE, PACKED, check_tensor
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
 

@@ -12,9 +12,9 @@ from xdsl.rewriter import Rewriter
 from popgraph import compiler
 from popgraph.backends.reference import evaluate
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.support.arrays import Array
 
 WIDE = np.dtype(np.float64)
 

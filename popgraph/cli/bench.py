@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
     from popgraph.cli.timing import Contestant
-    from popgraph.dialects.program.attributes import Array
     from popgraph.dialects.tile import ProgramOp
     from popgraph.passes.base import Compilation
     from popgraph.passes.pipeline import Options
+    from popgraph.support.arrays import Array
 
 OURS, PEAK = "popgraph", "peak"
 

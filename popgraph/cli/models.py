@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
     from xdsl.ir import Attribute
 
-    from popgraph.dialects.program.attributes import Array
     from popgraph.passes.base import Compilation
+    from popgraph.support.arrays import Array
     from popgraph.support.dtypes import DType
 
 SUFFIXES = (".onnx", ".pgraph", ".mlir")

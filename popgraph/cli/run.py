@@ -15,7 +15,7 @@ from popgraph.support.errors import RunError
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.dialects.program.attributes import Array
+    from popgraph.support.arrays import Array
 
 
 class Backend(StrEnum):

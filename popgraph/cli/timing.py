@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape
 

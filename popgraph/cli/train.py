@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from popgraph.backends.base import Executable
     from popgraph.builder.dsl import OptimizerCall, Schedule, TrainingSection
-    from popgraph.dialects.program.attributes import Array
     from popgraph.passes.base import Compilation
     from popgraph.passes.optimizer_spec import OptimizerSpec
+    from popgraph.support.arrays import Array
 
 
 def command(

@@ -15,7 +15,6 @@ from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.program.ops import Literal
 from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.passes.autodiff import PREFIX, requested
@@ -25,6 +24,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.terms import Term
 from popgraph.passes.update_rules import UpdateRule, norm_squared, rule_for
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
 from popgraph.support.shapes import Shape, prod

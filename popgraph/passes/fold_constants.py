@@ -14,8 +14,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore import TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation, Pass
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 SMALL_BYTES = 64 * 1024

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 
 

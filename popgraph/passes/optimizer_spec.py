@@ -11,7 +11,6 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.optimizer_scalars import (
     SGD0,
     SGD1,
@@ -24,6 +23,7 @@ from popgraph.passes.optimizer_scalars import (
     nesterov,
 )
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import PassError
 

@@ -19,8 +19,8 @@ from xdsl.pattern_rewriter import (
 
 from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.fold_constants import constant_array
+from popgraph.support.arrays import Array
 
 Root = TypeVar("Root", bound=Operation)
 

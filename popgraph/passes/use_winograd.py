@@ -15,7 +15,6 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.decisions import Way
@@ -32,6 +31,7 @@ from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
 from popgraph.passes.winograd_gradients import TILE_CYCLES, GradientChoice, gradient_choices
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 GAIN = 1.1

@@ -9,8 +9,8 @@ from xdsl.rewriter import Rewriter
 from popgraph.builder.onnx_export import export_model
 from popgraph.dialects.onnx import Initializer, model_of
 from popgraph.dialects.onnx.tensorproto import from_value
-from popgraph.dialects.program.attributes import Array
 from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.support.arrays import Array
 
 
 def weights_of(source: Source) -> dict[str, Array]:

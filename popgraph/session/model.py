@@ -17,13 +17,13 @@ from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.text_model import is_text, model_of_text
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
 Source = Any

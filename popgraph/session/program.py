@@ -14,7 +14,6 @@ from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.compiler import build, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.add_optimizer import UPDATED, AddOptimizer
 from popgraph.passes.base import Compilation
 from popgraph.passes.graph import only_graph, set_outputs
@@ -24,6 +23,7 @@ from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
 from popgraph.passes.pipeline import Options, Training
 from popgraph.session.model import SessionModel
 from popgraph.session.step_io import Stream
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
 

@@ -19,7 +19,6 @@ from popgraph.builder.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.tensorinfo import TensorInfo
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.onnx_to_graphcore.lowering import SEED
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
@@ -35,6 +34,7 @@ from popgraph.session.program import Program, Request
 from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
 from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
+from popgraph.support.arrays import Array
 
 
 class Session:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from popgraph.builder.exceptions import popart_exception, popart_runtime_error
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.shapes import Shape, prod
 

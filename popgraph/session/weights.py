@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from popgraph.backends.base import Executable
 from popgraph.builder.exceptions import popart_exception, popart_runtime_error
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 
 class HostWeights:

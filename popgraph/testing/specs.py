@@ -12,7 +12,7 @@ from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
 OPSETS = {"": 18, "ai.graphcore": 1}

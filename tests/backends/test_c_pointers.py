@@ -12,8 +12,8 @@ from xdsl.ir import Block, SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.module import print_kernel
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import PrefetchOp
+from popgraph.support.arrays import Array
 from tests.backends.c_kernels import index
 
 SIZE = 8

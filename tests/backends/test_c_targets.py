@@ -23,8 +23,8 @@ from popgraph.backends.c.module import Layout, find_program
 from popgraph.backends.c.target import from_macros
 from popgraph.backends.c.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.unit import HERE
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.pipeline import Options
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import BackendError
 

@@ -21,11 +21,11 @@ import popgraph.compiler as compiler
 from popgraph.backends.c import program_file, program_key, shortcut, toolchain
 from popgraph.backends.c.memory import LARGE_PAGE, aligned
 from popgraph.builder import onnx_import, onnx_wire
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.pipeline import Options, Step
 from popgraph.support import files
+from popgraph.support.arrays import Array
 from popgraph.support.caches import trim
 
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)

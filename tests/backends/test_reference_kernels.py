@@ -8,8 +8,8 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from popgraph.backends.reference import evaluate
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
+from popgraph.support.arrays import Array
 
 CONSTANTS = """
   %c0 = arith.constant 0 : index

@@ -13,8 +13,8 @@ from xdsl.parser import Parser
 from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.structured import STRUCTURED
 from popgraph.dialects import tile
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
+from popgraph.support.arrays import Array
 
 
 def run(text: str, **inputs: Array) -> Array:

@@ -15,10 +15,10 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.autodiff import PREFIX
 from popgraph.passes.graph import only_graph
 from popgraph.passes.optimizer_spec import SGD
+from popgraph.support.arrays import Array
 from popgraph.testing import assert_close, random_inputs
 
 State = dict[str, Array]

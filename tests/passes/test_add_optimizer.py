@@ -15,7 +15,6 @@ from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.add_optimizer import AddOptimizer
 from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Compilation
@@ -30,6 +29,7 @@ from popgraph.passes.optimizer_spec import (
     streamed_scalars,
 )
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
 
 STEPS = 10

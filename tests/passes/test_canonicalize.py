@@ -15,10 +15,10 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, powers, scaling
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 SPECIAL = np.array([[0.0, -0.0, np.nan], [np.inf, -np.inf, -1.5]], np.float32)
 Literal = Callable[[object], SSAValue]

@@ -15,13 +15,13 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes import fold_constants
 from popgraph.passes.base import Compilation
 from popgraph.passes.cse import EliminateCommonSubexpressions
 from popgraph.passes.dce import EliminateDeadCode
 from popgraph.passes.fold_constants import FoldConstants
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 F32 = dtypes.BY_NAME["f32"].ir
 Literal = Callable[[Array], SSAValue]

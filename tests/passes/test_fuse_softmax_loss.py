@@ -12,10 +12,10 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import GraphOp, ReturnOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss, SubtractLabels
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 GENERATOR = np.random.default_rng(11)
 LABELS = np.array([[2, 0, 3], [1, 2, 2]], np.int32)

@@ -19,12 +19,12 @@ from popgraph.builder.onnx_import import import_model
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.base import Compilation
 from popgraph.passes.infer_shapes import InferShapes
 from popgraph.passes.normalize import Normalize
 from popgraph.passes.onnx_to_graphcore import SEED, OnnxToGraphcore, supported_operators
 from popgraph.passes.onnx_to_graphcore.registry import REGISTRY
+from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, TypeMismatchError, UnsupportedError
 
 GC = "ai.graphcore"

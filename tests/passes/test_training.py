@@ -13,7 +13,6 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.check import check_ir
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.add_optimizer import AddOptimizer
 from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Compilation
@@ -26,6 +25,7 @@ from popgraph.passes.infer_shapes import InferShapes
 from popgraph.passes.normalize import Normalize
 from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
 from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
+from popgraph.support.arrays import Array
 
 STEPS = 5
 GENERATOR = np.random.default_rng(5)

@@ -20,7 +20,6 @@ from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.winograd import transforms
 from popgraph.passes.base import Compilation
@@ -29,6 +28,7 @@ from popgraph.passes.pipeline import Options
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
 from popgraph.passes.use_winograd import UseWinograd
+from popgraph.support.arrays import Array
 from popgraph.testing.structured import finish, graph_of
 from tests.passes.sharing import THREADS, share_all
 

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import popgraph.session as popart
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsupportedError
 
 START = np.arange(6, dtype=np.float32).reshape(3, 2)

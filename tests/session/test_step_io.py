@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import popgraph.session as popart
-from popgraph.dialects.program.attributes import Array
 from popgraph.session import DataFlow, PyStepIO
+from popgraph.support.arrays import Array
 
 
 def doubling(batches: int = 2, dtype: str = "FLOAT") -> tuple[popart.InferenceSession, str, str]:

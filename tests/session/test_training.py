@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 import popgraph.session as popart
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 STEPS, BATCH = 10, 4
 TOLERANCES = {"float32": 1e-5, "float64": 1e-9}

@@ -16,8 +16,8 @@ from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.program.weights import WeightStore
+from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 

@@ -6,7 +6,7 @@ from ctypes import Array as CArray
 from ctypes import c_void_p
 
 from popgraph.backends.c.memory import address, fresh
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 LARGE = 1 << 17
 """Bytes from which on it takes longer to copy an array than to say where it is."""

@@ -6,8 +6,7 @@ import mmap
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
-from popgraph.dialects.program.weights import owned
+from popgraph.support.arrays import Array, owned
 
 ALIGNMENT = 64
 

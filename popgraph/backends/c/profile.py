@@ -15,9 +15,9 @@ from popgraph.backends.c.library import Entry, load
 from popgraph.backends.c.toolchain import library
 from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.lifetimes import calls
+from popgraph.support.arrays import Array
 
 UNKNOWN = 2**62
 

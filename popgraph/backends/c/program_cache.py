@@ -14,9 +14,10 @@ import numpy as np
 from popgraph.backends.c import program_file
 from popgraph.backends.c.table import Slot, Table
 from popgraph.backends.c.toolchain import readable_caches
-from popgraph.dialects.program.attributes import Array, BlobAttr, DataAttr
+from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.caches import trim
 
 LIMIT = 4 << 30

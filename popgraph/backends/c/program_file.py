@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 
 from popgraph.backends.c.memory import ALIGNMENT, LARGE_PAGE, aligned
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.caches import digest, write_whole
 
 MAGIC = "popgraph program 2"

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute
 
 from popgraph.backends.reference.executable import ReferenceExecutable, input_types, run, runnable
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 __all__ = ["ReferenceExecutable", "evaluate", "output_types", "signature"]
 

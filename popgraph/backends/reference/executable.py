@@ -13,9 +13,9 @@ from popgraph.backends.base import Executable
 from popgraph.backends.reference.graph import Graph, State
 from popgraph.backends.reference.program import Program
 from popgraph.dialects.program import GraphOp, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import BackendError, RunError, fitting_memory
 from popgraph.support.shapes import Shape, text

@@ -18,8 +18,8 @@ from popgraph.backends.reference.winograd import run_transform_tiles, run_winogr
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.attributes import memory_span
+from popgraph.support.arrays import Array
 
 State: TypeAlias = dict[str, Array]
 Values: TypeAlias = dict[SSAValue, Array]

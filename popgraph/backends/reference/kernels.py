@@ -19,8 +19,8 @@ from popgraph.backends.reference.bodies import (
     yielded,
 )
 from popgraph.backends.reference.memory import numpy_dtype, unwritten
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile import PrefetchOp
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
 

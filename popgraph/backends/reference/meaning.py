@@ -10,8 +10,8 @@ from xdsl.ir import Attribute
 
 from popgraph.backends.reference import evaluate, output_types, signature
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
 State = Mapping[str, Array]

@@ -17,9 +17,9 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 
 Bytes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]

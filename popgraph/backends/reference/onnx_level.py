@@ -24,8 +24,8 @@ from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
 from popgraph.dialects.onnx.protos import write_function
 from popgraph.dialects.onnx.types import describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError, UnsupportedError
 
 Values = dict[SSAValue, Any]

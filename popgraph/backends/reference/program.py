@@ -12,7 +12,7 @@ from popgraph.backends.reference.graph import Functions, State
 from popgraph.backends.reference.memory import Bytes, numpy_dtype, typed, unwritten, unwritten_bytes
 from popgraph.dialects import tile
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 
 class Program:

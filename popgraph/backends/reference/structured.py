@@ -18,9 +18,9 @@ from popgraph.backends.reference.memory import (
     to_physical,
 )
 from popgraph.dialects import tile
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
 from popgraph.dialects.tile.structured import element
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 
 Indices: TypeAlias = Sequence[Any]

@@ -10,8 +10,8 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.backends.reference.memory import to_logical
 from popgraph.backends.reference.structured import Access, finished, stored
 from popgraph.dialects import tile
-from popgraph.dialects.program.attributes import Array
 from popgraph.dialects.tile.winograd import Matrix
+from popgraph.support.arrays import Array
 
 Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
 Tiled: TypeAlias = Transformed | tile.WinogradOp

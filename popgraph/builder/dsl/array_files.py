@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 _NAMES = {
     "f64": "F64",

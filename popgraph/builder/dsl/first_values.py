@@ -45,8 +45,8 @@ from popgraph.builder.dsl.tree import (
 from popgraph.dialects.onnx.attributes import SparseTensorAttr
 from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
 from popgraph.dialects.onnx.types import describe
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.shapes import Shape, prod, text
 

@@ -59,7 +59,7 @@ from popgraph.dialects.onnx.about import about_graph, about_tensor
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr, ValueInfoAttr
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.types import UnknownType
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 _OF_SYMBOLS = {op_type: symbol for symbol, op_type in SYMBOLS.items()}
 

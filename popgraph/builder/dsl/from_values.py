@@ -58,8 +58,8 @@ from popgraph.dialects.onnx.types import (
     dims,
 )
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 NOWHERE = Span(1, 1, 1, 1)
 

@@ -7,7 +7,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 
 Initializer = Callable[..., Array]

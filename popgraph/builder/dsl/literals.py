@@ -19,8 +19,8 @@ from popgraph.builder.dsl.tree import (
     Text,
     Truth,
 )
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 
 STRING = "string"
 """The element type of tensors of strings, which is no number type and so has no `DType`."""

@@ -19,7 +19,7 @@ from popgraph.builder.dsl.tree import (
 )
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.writer import GraphWriter
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from popgraph.builder.exceptions import popart_exception
 from popgraph.builder.names import GRADIENT
 from popgraph.builder.tensorinfo import TensorInfo
-from popgraph.dialects.program.attributes import Array
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.losses import Loss, as_losses
@@ -19,6 +18,7 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.session import InferenceSession, TrainingSession
 from popgraph.session.session import Session as _ModernSession
 from popgraph.session.step_io import PyWeightsIO, StepIO
+from popgraph.support.arrays import Array
 
 _KINDS: dict[str, Callable[[object], bool]] = {
     "inputShapeInfo": lambda value: isinstance(value, InputShapeInfo),

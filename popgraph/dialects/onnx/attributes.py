@@ -25,7 +25,8 @@ from popgraph.dialects.onnx.types import (
     print_names,
 )
 from popgraph.dialects.program import BlobAttr, BytesAttr, DataAttr, WeightStore
-from popgraph.dialects.program.attributes import Array, parse_quoted, quoted
+from popgraph.dialects.program.attributes import parse_quoted, quoted
+from popgraph.support.arrays import Array
 
 EMPTY = BytesAttr(b"")
 

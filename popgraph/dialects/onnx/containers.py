@@ -35,7 +35,8 @@ from popgraph.dialects.onnx.attributes import (
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.dialects.program.attributes import Array, parse_quoted, quoted
+from popgraph.dialects.program.attributes import parse_quoted, quoted
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
 

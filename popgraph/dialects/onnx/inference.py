@@ -29,7 +29,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import BlobAttr, WeightStore
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
 KNOWN_ELEMENTS = 256

@@ -28,7 +28,7 @@ from popgraph.dialects.onnx.types import (
     tensor_type,
 )
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 
 Known: TypeAlias = Mapping[SSAValue, Array]
 """The elements of those values of which they are known."""

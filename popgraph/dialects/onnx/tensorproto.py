@@ -20,8 +20,8 @@ from popgraph.dialects.onnx.attributes import (
 )
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, number_from_element
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError, PopgraphError
 
 PAYLOAD = (

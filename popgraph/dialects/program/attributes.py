@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 import numpy as np
@@ -15,8 +14,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.support import dtypes
-
-Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+from popgraph.support.arrays import Array
 
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
 

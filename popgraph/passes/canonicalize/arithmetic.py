@@ -22,9 +22,9 @@ from popgraph.dialects.graphcore import (
     WhereOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.rewriting import Rule, with_operands
 from popgraph.support import shapes
+from popgraph.support.arrays import Array
 
 
 def in_shape_of(value: Operand, op: Elementwise) -> Operand:

@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from popgraph.dialects.graphcore import AddOp, BatchNormOp, ConvOp, MatMulOp, MulOp
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.fold_constants import constant_array
 from popgraph.passes.rewriting import Rule, with_operands
+from popgraph.support.arrays import Array
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 

@@ -25,11 +25,11 @@ from popgraph.dialects.program import (
     VariableOp,
     WeightStore,
 )
-from popgraph.dialects.program.attributes import Array
 from popgraph.passes.fold_constants import constant_array, fold_small
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import REGISTRY, Lowered
 from popgraph.support import dtypes
+from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     PassError,
     PopgraphError,

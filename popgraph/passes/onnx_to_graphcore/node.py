@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.program.attributes import Array
+from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape

@@ -1,0 +1,62 @@
+"""What is an array, and where do those live that models come with?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from mmap import mmap
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from popgraph.support.errors import ModelError
+from popgraph.support.files import State
+
+Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+
+def owned(array: Array) -> Array:
+    """The array, copied if it is a part of a file."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
+    return array.copy() if isinstance(base, mmap) else array
+
+
+class ArrayStore:
+    """Arrays by content key; a value may be a function that loads the array when it is needed."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, Array | Callable[[], Array]] = {}
+        self.files: dict[Path, State] = {}
+        """The files that a model came from, as they were before anything was read."""
+
+    def hold(self, key: str, source: Array | Callable[[], Array]) -> None:
+        """Keeps an array that `source` is, or brings when asked (a file's mapping)."""
+        self._arrays.setdefault(key, source)
+
+    def held(self, key: str, what: object) -> Array:
+        """The array of a key, read-only by convention; an error says `what` it would be."""
+        found = self._arrays.get(key)
+        if found is None:
+            raise ModelError(
+                f"the weights of {what} are not at hand",
+                f"blob {key[:12]}",
+                "large tensors are not part of IR text; give the model they came from",
+            )
+        if callable(found):
+            found = self._arrays[key] = found()
+        return found
+
+    def own(self) -> None:
+        """Copies what is a part of a model's file: whoever writes to it would change it."""
+        for key, found in self._arrays.items():
+            self._arrays[key] = owned(found() if callable(found) else found)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._arrays
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
