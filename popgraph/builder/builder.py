@@ -25,13 +25,13 @@ from popgraph.builder.onnx_import import import_model
 from popgraph.builder.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.refusals import Refused, words
 from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Custom, Graph, Initializer, Model, OnnxOp, Yield, model_of
 from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
 from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 
@@ -361,7 +361,7 @@ class Builder(Annotations):
         type_ = self.type_of(id)
         if not isinstance(type_, TensorType):
             raise popart_exception(f"The data type of tensor {id} is not known")
-        return str(dtypes.from_ir(type_.element_type).numpy)
+        return str(element_types.from_ir(type_.element_type).numpy)
 
     def hasValueInfo(self, id: str) -> bool:
         return self._writer.has_value(id) and isinstance(self.type_of(id), TensorType)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx.types import static_shape
-from popgraph.support import dtypes
 from popgraph.support.shapes import Shape
 
 BROADCASTING = frozenset(
@@ -67,7 +67,7 @@ def _matmul(node: Refused, lhs: Shape, rhs: Shape) -> str | None:
 
 def _broadcasting(node: Refused, lhs: Shape, rhs: Shape) -> str:
     first, second = (
-        dtypes.from_ir(type_.element_type).popart
+        element_types.from_ir(type_.element_type).popart
         for type_ in node.types
         if isinstance(type_, TensorType)
     )

@@ -136,8 +136,8 @@ class Bench:
         from popgraph.builder.onnx_export import export_model
         from popgraph.cli.peak import peak
         from popgraph.cli.timing import Contestant, made_up
+        from popgraph.dialects import element_types
         from popgraph.passes.pipeline import Options
-        from popgraph.support import dtypes
 
         self._name, self._threads = name, threads
         self._options = compiler.for_this_machine(options or Options(), threads)
@@ -153,7 +153,7 @@ class Bench:
             ).run
         self._inputs = made_up(
             {
-                name: (dtypes.from_ir(type_.element_type), type_.get_shape())
+                name: (element_types.from_ir(type_.element_type), type_.get_shape())
                 for name, type_ in signature(module).items()
             }
         )

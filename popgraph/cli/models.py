@@ -143,9 +143,9 @@ def fitted(name: str, array: Array, dtype: DType) -> Array:
 def element_types(module: ModuleOp) -> dict[str, DType]:
     """The element type of each input, whatever the level of the module."""
     from popgraph.backends.reference import signature
-    from popgraph.support import dtypes
+    from popgraph.dialects.element_types import from_ir
 
-    return {name: dtypes.from_ir(type_.element_type) for name, type_ in signature(module).items()}
+    return {name: from_ir(type_.element_type) for name, type_ in signature(module).items()}
 
 
 def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:

@@ -90,8 +90,8 @@ def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: Weight
 
     from popgraph import compiler
     from popgraph.backends.reference.meaning import random_array
+    from popgraph.dialects import element_types
     from popgraph.dialects.program import BlobAttr, WeightStore
-    from popgraph.support import dtypes
 
     store = WeightStore()
     for module in (before, after):
@@ -101,7 +101,7 @@ def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: Weight
                 continue
             key = literal.key.text
             shape = literal.type.get_shape()
-            dtype = dtypes.from_ir(literal.type.element_type).numpy
+            dtype = element_types.from_ir(literal.type.element_type).numpy
             if key in weights:
                 store.defer(key, shape, dtype, weights.array(literal))
             else:

@@ -9,7 +9,7 @@ from xdsl.dialects import arith, func, memref, scf
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Region
 
-from popgraph.support import dtypes
+from popgraph.dialects import element_types
 
 
 class Copies:
@@ -24,7 +24,7 @@ class Copies:
         """The name of the function for this type."""
         if type_ not in self._functions:
             (size,) = type_.get_shape()
-            wanted = f"copy_{size}_{dtypes.from_ir(type_.element_type).name}"
+            wanted = f"copy_{size}_{element_types.from_ir(type_.element_type).name}"
             numbered = (f"{wanted}_{number}" for number in count())
             name = next(name for name in chain([wanted], numbered) if name not in self._taken)
             self._taken.add(name)

@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, V
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from popgraph.dialects import element_types
 from popgraph.dialects.tile import KernelOp, LaunchOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structures import Structures
-from popgraph.support import dtypes
 
 NAMED_OPERATIONS = 3
 """How many of its operations a kernel's name tells."""
@@ -78,7 +78,7 @@ def describe(kernel: KernelOp) -> str:
     assert isinstance(last, MemRefType)
     shape = "x".join(map(str, last.get_shape())) or "scalar"
     told = list(words)[:NAMED_OPERATIONS] or ["move"]
-    return "_".join([*told, shape, dtypes.from_ir(last.element_type).name])
+    return "_".join([*told, shape, element_types.from_ir(last.element_type).name])
 
 
 def _is_data(value: SSAValue) -> bool:

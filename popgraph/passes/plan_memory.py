@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from popgraph.dialects import element_types
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -31,7 +32,6 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.copies import Copies
 from popgraph.passes.joins import is_join, places
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
-from popgraph.support import dtypes
 from popgraph.support.errors import PassError
 
 BEFORE = -1
@@ -119,7 +119,7 @@ def size_of(type_: Attribute) -> int:
 def bytes_of(type_: Attribute) -> int:
     """The bytes of one element."""
     assert isinstance(type_, TensorType)
-    return dtypes.from_ir(type_.element_type).numpy.itemsize
+    return element_types.from_ir(type_.element_type).numpy.itemsize
 
 
 class _Section:

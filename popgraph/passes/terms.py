@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
@@ -114,7 +115,9 @@ class Term:
     def cast(self, dtype: DType) -> Term:
         if isinstance(self.value, float) or dtype_of(self.value) == dtype:
             return Term(self.value, dtype, self.weights)
-        return Term(gc.CastOp(self.value, to=dtype.ir).result, dtype, self.weights)
+        return Term(
+            gc.CastOp(self.value, to=element_types.to_ir(dtype)).result, dtype, self.weights
+        )
 
 
 Number: TypeAlias = Term | float

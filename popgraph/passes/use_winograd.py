@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.dialects import tile
+from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
@@ -30,7 +30,6 @@ from popgraph.passes.sharing_costs import APART, FAR
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
 from popgraph.passes.winograd_gradients import TILE_CYCLES, GradientChoice, gradient_choices
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -363,7 +362,7 @@ def _from_both_sides(size: int, kind: Attribute) -> Array:
     """What a window of weights is multiplied by for each place of a tile."""
     matrix = np.array(transforms(size).weights)
     both: Array = np.einsum("ir,js->ijrs", matrix, matrix).reshape(-1, TAPS, TAPS)
-    both = both.astype(dtypes.from_ir(kind).numpy)
+    both = both.astype(element_types.from_ir(kind).numpy)
     both.setflags(write=False)  # All who ask get the same array.
     return both
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, Region
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.dialects import tile
+from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr
@@ -23,7 +23,6 @@ from popgraph.passes.convolutions import WeightGradient
 from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import apart
-from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
 BUSY = 0.65
@@ -134,7 +133,7 @@ class GradientChoice:
         """What each tap adds to each place in the window."""
         weights = np.array(transforms(self.size).weights)
         both = np.einsum("ir,js->rsij", weights, weights).reshape(TAPS, TAPS, -1)
-        kind = dtypes.from_ir(self.found.kind).numpy
+        kind = element_types.from_ir(self.found.kind).numpy
         return ConstantOp(compilation.weights.attribute(both.astype(kind)))
 
     def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:

@@ -14,6 +14,7 @@ from popgraph.builder.exceptions import popart_exception
 from popgraph.builder.graphcore_opset import DOMAIN
 from popgraph.builder.names import RESERVED_PREFIXES
 from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
@@ -22,7 +23,6 @@ from popgraph.passes.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.text_model import is_text, model_of_text
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
@@ -90,7 +90,7 @@ class SessionModel:
         for name, value in self.values():
             shape = static_shape(value.type)
             if shape is not None and isinstance(value.type, TensorType):
-                row = dtypes.from_ir(value.type.element_type)
+                row = element_types.from_ir(value.type.element_type)
                 found[name] = TensorInfo(row.popart, shape)
         return found
 

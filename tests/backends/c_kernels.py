@@ -19,9 +19,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.backends.c import CExecutable, build
+from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
-from popgraph.support import dtypes
 
 INDEX = IndexType()
 
@@ -125,4 +125,4 @@ def executable(module: ModuleOp, threads: int = 1) -> CExecutable:
 
 
 def numpy_type(type_: Attribute) -> np.dtype[np.generic]:
-    return dtypes.from_ir(type_).numpy
+    return element_types.from_ir(type_).numpy

@@ -26,6 +26,7 @@ import tests.backends.c_kernels as kernels
 from popgraph.backends.c import toolchain
 from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.statements import STACK_BYTES
+from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.passes.copies import copy_function
 from popgraph.support import dtypes
@@ -233,7 +234,7 @@ def test_a_shuffle_picks_lanes_of_two_vectors(
         picked = vector.ShuffleOp(first.result, second.result, mask, result_type=result)
         vector.StoreOp(picked, y, [index(0)])
 
-    x = np.arange(6, dtype=dtypes.from_ir(kind).numpy)
+    x = np.arange(6, dtype=element_types.from_ir(kind).numpy)
     found = run([MemRefType(kind, [6]), MemRefType(kind, [len(picks)])], body, {"x": x})
     assert found.tolist() == [at if at < 4 else at - 2 for at in picks]
 
@@ -334,7 +335,7 @@ def test_micro_kernel_with_28_accumulators() -> None:
 def test_every_element_type_can_be_moved(name: str) -> None:
     """Also those without arithmetic in C; by the kernel that plan-memory copies with."""
     row = dtypes.BY_NAME[name]
-    memory = MemRefType(row.ir, [16])
+    memory = MemRefType(element_types.to_ir(row), [16])
     module = kernels.program([(copy_function("copy", memory), ["x"], "y")])
     raw = np.arange(16 * row.numpy.itemsize, dtype=np.uint8) % 2
     x = raw.view(row.numpy)

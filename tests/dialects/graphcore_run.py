@@ -11,6 +11,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, Composite
 from popgraph.dialects.graphcore.base import FLOATS, Array, GraphcoreOp, Operand
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
@@ -80,7 +81,7 @@ def assert_close(actual: Array, expected: Array, tolerance: float) -> None:
 
 
 def type_of(array: Array) -> TensorType[Attribute]:
-    return TensorType(dtypes.from_numpy(array.dtype).ir, array.shape)
+    return TensorType(element_types.to_ir(dtypes.from_numpy(array.dtype)), array.shape)
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp, shape_of
-from popgraph.support import dtypes
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
@@ -263,7 +263,8 @@ def where() -> Iterator[Sample]:
 
 
 def cast() -> Iterator[Sample]:
-    for to in (f32, f64, f16, bf16, i32, i64, i1, dtypes.BY_NAME["u8"].ir, dtypes.BY_NAME["i8"].ir):
+    eight_bits = element_types.BY_NAME["u8"], element_types.BY_NAME["i8"]
+    for to in (f32, f64, f16, bf16, i32, i64, i1, *eight_bits):
         floats = to in (f32, f64, f16, bf16)
         yield Sample(gc.CastOp, [np.abs(apart(2, 3))], {"to": to}, smooth=to == f64)
         yield Sample(gc.CastOp, [whole(2, 3)], {"to": to})

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IndexType, TensorType, f32, i64
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.passes.base import Compilation
@@ -256,7 +257,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
     (
         gc.IotaOp,
         [],
-        {"shape": (3,), "axis": 0, "dtype": dtypes.BY_NAME["bool"].ir},
+        {"shape": (3,), "axis": 0, "dtype": element_types.BY_NAME["bool"]},
         "iota makes float or integer elements, not bool",
     ),
     (

@@ -10,6 +10,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import GRAPHCORE, Composite
@@ -86,7 +87,7 @@ def weights_for(built: Built, seed: int) -> list[Array | None]:
     random = np.random.default_rng(seed)
     return [
         random.standard_normal(type_.get_shape())
-        if dtypes.from_ir(type_.element_type).is_float
+        if element_types.from_ir(type_.element_type).is_float
         else None
         for type_ in built.op.infer()
     ]
@@ -124,7 +125,9 @@ def differentiable(sample: Sample) -> bool:
         sample.smooth
         and has_floats(sample)
         and (sample.op.is_differentiable() or issubclass(sample.op, Composite))
-        and any(dtypes.from_ir(type_.element_type).name == "f64" for type_ in built.op.infer())
+        and any(
+            element_types.from_ir(type_.element_type).name == "f64" for type_ in built.op.infer()
+        )
     )
 
 

@@ -12,6 +12,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference import evaluate
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
@@ -45,7 +46,7 @@ WEIGHTS = {
 
 def network(compilation: Compilation, dtype: type[np.floating]) -> ModuleOp:
     """sum((tanh(x w1 + b1) w2 - y)^2)."""
-    element = dtypes.from_numpy(dtype).ir
+    element = element_types.to_ir(dtypes.from_numpy(dtype))
     types = [gc.base.TensorType(element, shape) for shape in ((5, 4), (5, 2))]
     graph = GraphOp("main", ["x", "y"], types)
     x, y = graph.block.args

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, NoneAttr, StringAttr, Tenso
 from xdsl.ir import SSAValue
 
 from popgraph.backends.reference import evaluate
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
@@ -42,7 +43,10 @@ class Program:
     ) -> None:
         self.inputs = inputs
         self.compilation = Compilation()
-        types = [TensorType(dtypes.from_numpy(a.dtype).ir, a.shape) for a in inputs.values()]
+        types = [
+            TensorType(element_types.to_ir(dtypes.from_numpy(a.dtype)), a.shape)
+            for a in inputs.values()
+        ]
         graph = GraphOp("main", list(inputs), types)
         values = dict(graph.inputs)
         with ImplicitBuilder(graph.block):
@@ -139,8 +143,8 @@ def test_only_what_the_gradients_need_is_computed() -> None:
 
 def test_no_gradient_flows_through_detach_or_integers() -> None:
     def build(values: Values) -> dict[str, Operand]:
-        i32 = dtypes.BY_NAME["i32"].ir
-        whole = gc.CastOp(gc.CastOp(values["b"], to=i32), to=dtypes.BY_NAME["f64"].ir)
+        i32 = element_types.BY_NAME["i32"]
+        whole = gc.CastOp(gc.CastOp(values["b"], to=i32), to=element_types.BY_NAME["f64"])
         left = gc.MulOp(gc.DetachOp(values["w"]), values["w"])
         return {"loss": sum_all(gc.AddOp(left, whole))}
 

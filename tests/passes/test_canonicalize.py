@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from popgraph.backends.reference import evaluate
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
@@ -29,7 +30,9 @@ def canonicalized(
 ) -> tuple[list[str], Array, Array]:
     """Names of the operations left, the value before and the value after."""
     compilation = Compilation()
-    graph = GraphOp("main", ["x"], [TensorType(dtypes.from_numpy(x.dtype).ir, x.shape)])
+    graph = GraphOp(
+        "main", ["x"], [TensorType(element_types.to_ir(dtypes.from_numpy(x.dtype)), x.shape)]
+    )
 
     def literal(value: object) -> SSAValue:
         array = np.asarray(value, None if isinstance(value, np.ndarray) else x.dtype)
@@ -111,8 +114,8 @@ def cases() -> dict[str, tuple[Callable[[SSAValue, Literal], Operand], list[str]
             lambda x, c: gc.WhereOp(c(np.array([True, False, True])), x, c(7.0)),
             ["where"],
         ),
-        "cast to itself": (lambda x, c: gc.CastOp(x, to=dtypes.BY_NAME["f32"].ir), []),
-        "cast away": (lambda x, c: gc.CastOp(x, to=dtypes.BY_NAME["f64"].ir), ["cast"]),
+        "cast to itself": (lambda x, c: gc.CastOp(x, to=element_types.BY_NAME["f32"]), []),
+        "cast away": (lambda x, c: gc.CastOp(x, to=element_types.BY_NAME["f64"]), ["cast"]),
         "reshape to itself": (lambda x, c: gc.ReshapeOp(x, shape=(2, 3)), []),
         "reshape reshape": (
             lambda x, c: gc.ReshapeOp(gc.ReshapeOp(x, shape=(6,)), shape=(3, 2)),

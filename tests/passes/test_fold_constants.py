@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
 from popgraph.backends.reference import evaluate
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
@@ -20,10 +21,9 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.cse import EliminateCommonSubexpressions
 from popgraph.passes.dce import EliminateDeadCode
 from popgraph.passes.fold_constants import FoldConstants
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 
-F32 = dtypes.BY_NAME["f32"].ir
+F32 = element_types.BY_NAME["f32"]
 Literal = Callable[[Array], SSAValue]
 
 

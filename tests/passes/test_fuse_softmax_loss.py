@@ -8,6 +8,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from popgraph.backends.reference import evaluate
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
@@ -26,11 +27,11 @@ def program(
     reduction: str, ignore: int | None, log: bool, dtype: type[np.floating], *, shared: bool = False
 ) -> tuple[ModuleOp, Compilation]:
     """The gradient of the loss with respect to the logits."""
-    element = dtypes.from_numpy(dtype).ir
+    element = element_types.to_ir(dtypes.from_numpy(dtype))
     dloss = LABELS.shape if reduction == "none" else ()
     types = [
         TensorType(element, LOGITS.shape),
-        TensorType(dtypes.BY_NAME["i32"].ir, LABELS.shape),
+        TensorType(element_types.BY_NAME["i32"], LABELS.shape),
         TensorType(element, dloss),
     ]
     graph = GraphOp("main", ["logits", "labels", "d"], types)
@@ -111,8 +112,8 @@ def test_a_gradient_that_somebody_else_reads_stays() -> None:
 
 @pytest.mark.parametrize("kind", ["other probabilities", "other axis", "probabilities as logs"])
 def test_what_does_not_belong_together_stays(kind: str) -> None:
-    types = [TensorType(dtypes.BY_NAME["f64"].ir, (4, 4)) for _ in range(2)]
-    labels = TensorType(dtypes.BY_NAME["i32"].ir, (4,))
+    types = [TensorType(element_types.BY_NAME["f64"], (4, 4)) for _ in range(2)]
+    labels = TensorType(element_types.BY_NAME["i32"], (4,))
     graph = GraphOp(
         "main", ["p", "q", "labels", "d"], [*types, labels, TensorType(types[0].element_type, ())]
     )

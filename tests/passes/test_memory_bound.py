@@ -9,10 +9,10 @@ import pytest
 
 import popgraph
 from popgraph.compiler import load, lower
+from popgraph.dialects import element_types
 from popgraph.dialects.tile import BufferOp, ProgramOp
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
-from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
 
@@ -155,7 +155,7 @@ def check_bound(program: ProgramOp) -> None:
     pieces = {
         op.offset.value.data: op.offset.value.data
         + prod(op.memory.type.get_shape())
-        * dtypes.from_ir(op.memory.type.element_type).numpy.itemsize
+        * element_types.from_ir(op.memory.type.element_type).numpy.itemsize
         for op in program.walk()
         if isinstance(op, BufferOp) and op.space.data == "arena"
     }

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from popgraph.backends.c import types
 from popgraph.backends.c.types import Element
-from popgraph.support import dtypes
+from popgraph.dialects import element_types
 from popgraph.support.errors import UnsupportedError
 
 
@@ -33,7 +33,7 @@ def literal(attribute: Attribute, type_: Attribute) -> str:
 
 def _number(value: float | int, found: Element, type_: Attribute) -> str:
     if found.kind == "half":
-        rounded = np.array(value).astype(dtypes.from_ir(type_).numpy)
+        rounded = np.array(value).astype(element_types.from_ir(type_).numpy)
         return f"{int(rounded.view(np.uint16)):#06x}"
     if found.kind == "float":
         return _float(float(value), "f" if found.bits == 32 else "")

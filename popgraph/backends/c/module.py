@@ -13,9 +13,9 @@ from popgraph.backends.c import types
 from popgraph.backends.c.statements import Body
 from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.unit import PREAMBLE, Kernel, Unit
+from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
-from popgraph.support import dtypes
 from popgraph.support.caches import digest
 from popgraph.support.errors import BackendError, PopgraphError
 
@@ -62,7 +62,7 @@ def _slot(op: BufferOp, prepared: bool) -> Slot:
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
     literal = op.literal if isinstance(op.literal, DataAttr | BlobAttr) else None
-    dtype = dtypes.from_ir(memory.element_type)
+    dtype = element_types.from_ir(memory.element_type)
     return Slot(op.space.data, op.label.text, dtype, memory.get_shape(), literal, prepared)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from popgraph.backends.c import program_file
 from popgraph.backends.c.table import Slot, Table
 from popgraph.backends.c.toolchain import readable_caches
+from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support import dtypes
@@ -101,7 +102,7 @@ class ProgramKey:
         if literal is None:
             return None
         row: dict[str, Any] = {
-            "dtype": dtypes.from_ir(literal.type.element_type).name,
+            "dtype": element_types.from_ir(literal.type.element_type).name,
             "shape": literal.type.get_shape(),
         }
         if isinstance(literal, DataAttr):

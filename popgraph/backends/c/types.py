@@ -8,7 +8,7 @@ from functools import lru_cache
 from xdsl.dialects.builtin import IndexType, IntegerType, MemRefType, NoneAttr, VectorType, i1
 from xdsl.ir import Attribute
 
-from popgraph.support import dtypes
+from popgraph.dialects import element_types
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
@@ -65,7 +65,7 @@ def element(type_: Attribute) -> Element:
     if type_ == i1:
         return Element("bool", "bool", 8)
     try:
-        dtype = dtypes.from_ir(type_)
+        dtype = element_types.from_ir(type_)
     except KeyError:
         raise UnsupportedError(f"C has no type for {type_}") from None
     bits = dtype.numpy.itemsize * 8

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 from popgraph.backends.base import Executable
 from popgraph.backends.reference.graph import Graph, State
 from popgraph.backends.reference.program import Program
+from popgraph.dialects import element_types
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support import dtypes
@@ -58,7 +59,7 @@ def run(
 
 
 def _row(type_: TensorType[Attribute]) -> tuple[DType, Shape]:
-    return dtypes.from_ir(type_.element_type), type_.get_shape()
+    return element_types.from_ir(type_.element_type), type_.get_shape()
 
 
 class ReferenceExecutable(Executable):

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
 from popgraph.backends.reference import evaluate, output_types, signature
+from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -33,7 +34,9 @@ def random_inputs(types: Mapping[str, TensorType[Attribute]], seed: int = 0) -> 
     """One array per input."""
     generator = np.random.default_rng(seed)
     return {
-        name: random_array(generator, type_.get_shape(), dtypes.from_ir(type_.element_type).numpy)
+        name: random_array(
+            generator, type_.get_shape(), element_types.from_ir(type_.element_type).numpy
+        )
         for name, type_ in types.items()
     }
 
@@ -61,7 +64,7 @@ def assert_as_declared(
         shape = type_.get_shape()
         if min(shape, default=0) < 0:  # not known at this level
             continue
-        dtype = dtypes.from_ir(type_.element_type).numpy
+        dtype = element_types.from_ir(type_.element_type).numpy
         actual = outputs[name]
         assert actual.shape == shape, f"{name}: declared as {shape}, but it is {actual.shape}"
         assert actual.dtype == dtype, f"{name}: declared as {dtype}, but it is {actual.dtype}"

@@ -17,8 +17,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute
 
+from popgraph.dialects import element_types
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 
@@ -32,7 +32,7 @@ def numpy_dtype(type_: Attribute) -> np.dtype[np.generic]:
     """The dtype of a scalar type, or that of the elements of a container."""
     if isinstance(type_, TensorType | MemRefType | VectorType):
         type_ = type_.element_type
-    return INDEX if isinstance(type_, IndexType) else dtypes.from_ir(type_).numpy
+    return INDEX if isinstance(type_, IndexType) else element_types.from_ir(type_).numpy
 
 
 def literal_value(attribute: Attribute, type_: Attribute) -> Any:

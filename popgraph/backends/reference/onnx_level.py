@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import (
     Function,
     Graph,
@@ -165,7 +166,7 @@ class _Run:
 def _no_rows(type_: Attribute) -> Array:
     """What a loop without turns collects of values of this type."""
     element = getattr(type_, "element_type", None)
-    dtype = dtypes.from_ir(element).numpy if element is not None else np.dtype(object)
+    dtype = element_types.from_ir(element).numpy if element is not None else np.dtype(object)
     shape = [dim if isinstance(dim, int) else 0 for dim in dims(type_) or ()]
     return np.empty((0, *shape), dtype)
 
@@ -193,7 +194,9 @@ def _check_input(name: str, argument: SSAValue, array: Any) -> None:
     shape = static_shape(argument.type)
     wrong_shape = shape is not None and shape != array.shape
     is_number = array.dtype.kind not in "OUS"
-    if wrong_shape or (is_number and dtypes.from_numpy(array.dtype).ir != element):
+    if wrong_shape or (
+        is_number and element_types.to_ir(dtypes.from_numpy(array.dtype)) != element
+    ):
         raise RunError(
             f"input {name!r} is {array.dtype}{list(array.shape)}, "
             f"the model wants {describe(argument.type)}"

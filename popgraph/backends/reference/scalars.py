@@ -13,8 +13,7 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Operation
 
 from popgraph.backends.reference.memory import literal_value, numpy_dtype
-from popgraph.dialects import tile
-from popgraph.support import dtypes
+from popgraph.dialects import element_types, tile
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -171,7 +170,7 @@ def compare_integers(op: arith.CmpiOp | tile.CompareOp) -> Function:
 def compare_lanes(op: tile.CompareOp) -> Function:
     """As the stock comparison of such elements does."""
     assert isinstance(op.lhs.type, VectorType)
-    if dtypes.from_ir(op.lhs.type.element_type).is_float:
+    if element_types.from_ir(op.lhs.type.element_type).is_float:
         return _FLOAT[op.predicate.value.data]
     return compare_integers(op)
 

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import TensorType, i1
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
     ANY,
     FLOATS,
@@ -25,7 +26,6 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
 from popgraph.dialects.graphcore.logic import AndOp, CompareOp
-from popgraph.support import dtypes
 
 
 @irdl_op_definition
@@ -238,7 +238,7 @@ class WhereOp(Elementwise):
         element = tensor_of(self.condition).element_type
         if element != i1:
             raise self.fail(
-                f"needs a bool condition, not {dtypes.from_ir(element).name}",
+                f"needs a bool condition, not {element_types.from_ir(element).name}",
                 "compare it with zero first",
             )
         return self.common_element(self.ELEMENTS, self.lhs, self.rhs)

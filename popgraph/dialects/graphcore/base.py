@@ -15,6 +15,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.syntax import (
     parse_operation,
     print_operation,
@@ -66,7 +67,7 @@ def shape_of(value: Operand) -> shapes.Shape:
 
 
 def dtype_of(value: Operand) -> dtypes.DType:
-    return dtypes.from_ir(tensor_of(value).element_type)
+    return element_types.from_ir(tensor_of(value).element_type)
 
 
 def is_float(value: Operand) -> bool:
@@ -159,7 +160,7 @@ class GraphcoreOp(IRDLOperation, ABC):
     def made_element(self, elements: Elements, element: Attribute) -> Attribute:
         """The element type that a property asks for, which must be among `elements`."""
         try:
-            name = dtypes.from_ir(element).name
+            name = element_types.from_ir(element).name
         except KeyError:
             raise self.fail(f"knows no element type {element}") from None
         if name not in elements.names:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
@@ -26,7 +27,6 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.graphcore.broadcasting import BroadcastOp, scalar
 from popgraph.dialects.graphcore.logic import CompareOp
-from popgraph.support import dtypes
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -302,7 +302,7 @@ class CastOp(Elementwise):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            result: Any = x.astype(dtypes.from_ir(self.to).numpy)
+            result: Any = x.astype(element_types.from_ir(self.to).numpy)
         return (result,)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:

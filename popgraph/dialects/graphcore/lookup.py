@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
     ANY,
     INTEGERS,
@@ -23,7 +24,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.support import dtypes, shapes
+from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
 
@@ -136,5 +137,5 @@ class IotaOp(Lookup):
     def evaluate(self) -> tuple[Array, ...]:
         shape, axis = self.shape.data, integer(self.axis)
         column = np.arange(shape[axis]).reshape([-1] + [1] * (len(shape) - axis - 1))
-        dtype = dtypes.from_ir(self.dtype).numpy
+        dtype = element_types.from_ir(self.dtype).numpy
         return (np.broadcast_to(column, shape).astype(dtype),)

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType, f64, i64
 from xdsl.ir import Attribute
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
@@ -21,7 +22,7 @@ from popgraph.dialects.graphcore.base import (
     tensor_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.support import dtypes, shapes
+from popgraph.support import shapes
 
 Word = TypeVar("Word")
 
@@ -78,7 +79,7 @@ def uniform(seed: Array, stream: int, shape: shapes.Shape, dtype: Attribute) -> 
     with np.errstate(over="ignore"):
         word = mix(np.asarray(seed).astype(np.uint64), stream, index, NUMPY_WORDS)
     number = (word >> np.uint64(64 - bits)).astype(np.float64) / 2.0**bits
-    return np.asarray(number.reshape(shape).astype(dtypes.from_ir(dtype).numpy))
+    return np.asarray(number.reshape(shape).astype(element_types.from_ir(dtype).numpy))
 
 
 @irdl_op_definition

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, f32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     ORDERED,
@@ -33,7 +34,7 @@ from popgraph.dialects.graphcore.broadcasting import (
 )
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import CompareOp
-from popgraph.support import dtypes, shapes
+from popgraph.support import shapes
 
 
 class _Extreme(AxesReduction):
@@ -135,7 +136,7 @@ class ReduceMeanOp(AxesReduction, Composite):
     def expand(self) -> tuple[Operand, ...]:
         # The sum of many halves is not a half where their mean is one.
         element = tensor_of(self.x).element_type
-        narrow = dtypes.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
+        narrow = element_types.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
         x = CastOp(self.x, to=f32) if narrow else self.x
         total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
         if narrow:

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, TensorType
 
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx.attributes import (
     SparseTensorAttr,
     StringTensorAttr,
@@ -99,7 +100,9 @@ def _from_store(proto: TensorProto) -> BlobAttr:
             hint="give the path of the model, so that files beside it can be found",
         )
     row = dtypes.BY_ONNX[proto.data_type]
-    return BlobAttr(BytesAttr.of(keys[IN_STORE]), TensorType(row.ir, tuple(proto.dims)))
+    return BlobAttr(
+        BytesAttr.of(keys[IN_STORE]), TensorType(element_types.to_ir(row), tuple(proto.dims))
+    )
 
 
 def _has(proto: TensorProto, field: str) -> bool:

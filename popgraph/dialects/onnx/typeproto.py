@@ -10,6 +10,7 @@ from onnx import TensorProto, TypeProto, ValueInfoProto
 from xdsl.dialects.builtin import TensorType, UnrankedTensorType
 from xdsl.ir import Attribute
 
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx.attributes import TypeAttr, ValueInfoAttr
 from popgraph.dialects.onnx.types import (
     STRING,
@@ -44,7 +45,7 @@ def element_from_number(number: int) -> Attribute:
             f"element type number {number} is not one of ONNX's",
             hint="the file is damaged, or newer than this release",
         )
-    return dtypes.BY_ONNX[number].ir
+    return element_types.to_ir(dtypes.BY_ONNX[number])
 
 
 def number_from_element(element: Attribute) -> int:
@@ -53,7 +54,7 @@ def number_from_element(element: Attribute) -> int:
         return int(TensorProto.STRING)
     if isinstance(element, UnknownType):
         return int(TensorProto.UNDEFINED)
-    return dtypes.from_ir(element).onnx
+    return element_types.from_ir(element).onnx
 
 
 def read_type(proto: TypeProto) -> Attribute:

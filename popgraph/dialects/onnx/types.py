@@ -11,6 +11,7 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from popgraph.dialects import element_types
 from popgraph.dialects.program import shared
 from popgraph.dialects.program.attributes import BytesAttr, parse_quoted, quoted
 from popgraph.support import dtypes
@@ -155,14 +156,14 @@ def element_type(dtype: str | dtypes.DType | Attribute) -> Attribute:
     if isinstance(dtype, Attribute):
         return dtype
     if isinstance(dtype, dtypes.DType):
-        return dtype.ir
+        return element_types.to_ir(dtype)
     if dtype == "string":
         return STRING
     if dtype not in dtypes.BY_NAME:
         raise TypeMismatchError(
             f"no element type {dtype!r}", hint=f"one of {', '.join(dtypes.BY_NAME)}, string"
         )
-    return dtypes.BY_NAME[dtype].ir
+    return element_types.BY_NAME[dtype]
 
 
 def dims(type_: Attribute) -> tuple[Dim, ...] | None:
@@ -283,13 +284,6 @@ def describe(type_: Attribute) -> str:
         case StringType():
             return "string"
         case _:
-            return dtypes.from_ir(type_).name if is_number(type_) else str(type_)
-
-
-def is_number(element: Attribute) -> bool:
-    """Whether this is an element type that NumPy arrays can hold."""
-    try:
-        dtypes.from_ir(element)
-    except KeyError:
-        return False
-    return True
+            return (
+                element_types.from_ir(type_).name if element_types.is_number(type_) else str(type_)
+            )

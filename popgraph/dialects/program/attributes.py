@@ -13,6 +13,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects import element_types
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 
@@ -114,7 +115,7 @@ class DataAttr(ParametrizedAttribute):
     @staticmethod
     def of(array: Array) -> DataAttr:
         """The attribute for an array (made contiguous, native types only)."""
-        element = dtypes.from_numpy(array.dtype).ir
+        element = element_types.to_ir(dtypes.from_numpy(array.dtype))
         return DataAttr(
             HexAttr(np.ascontiguousarray(array).tobytes()), TensorType(element, array.shape)
         )
@@ -122,7 +123,7 @@ class DataAttr(ParametrizedAttribute):
     @property
     def array(self) -> Array:
         """The elements, read-only, without a copy."""
-        dtype = dtypes.from_ir(self.type.element_type).numpy
+        dtype = element_types.from_ir(self.type.element_type).numpy
         return np.frombuffer(self.payload.data, dtype).reshape(self.type.get_shape())
 
     def print_parameters(self, printer: Printer) -> None:
@@ -139,7 +140,7 @@ class DataAttr(ParametrizedAttribute):
             return [HexAttr(payload), parser.parse_type()]
 
     def verify(self) -> None:
-        if self.type.element_type not in dtypes._BY_IR:
+        if not element_types.is_number(self.type.element_type):
             raise VerifyException(f"no element type {self.type.element_type}")
 
 

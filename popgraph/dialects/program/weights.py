@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import dtypes
@@ -46,7 +47,9 @@ class WeightStore(ArrayStore):
     @staticmethod
     def reference(key: str, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> BlobAttr:
         """The attribute of an array whose key is known."""
-        return BlobAttr(BytesAttr.of(key), tensor_type(dtypes.from_numpy(dtype).ir, shape))
+        return BlobAttr(
+            BytesAttr.of(key), tensor_type(element_types.to_ir(dtypes.from_numpy(dtype)), shape)
+        )
 
     def array(self, attribute: DataAttr | BlobAttr) -> Array:
         """The elements; read-only by convention."""

@@ -23,8 +23,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from popgraph.dialects import tile
-from popgraph.support import dtypes
+from popgraph.dialects import element_types, tile
 
 Operand: TypeAlias = SSAValue | Operation
 
@@ -41,7 +40,7 @@ class Kind(Enum):
 @lru_cache(maxsize=1 << 6)
 def kind_of(element: Attribute) -> Kind:
     """Asked about every scalar that is written; there are few types of them."""
-    dtype = dtypes.from_ir(element)
+    dtype = element_types.from_ir(element)
     if dtype.is_float:
         return Kind.FLOAT
     if element == i1:
@@ -122,14 +121,14 @@ def lowest(element: Attribute) -> float | int:
     """What every maximum of an element type starts from."""
     if kind_of(element) is Kind.FLOAT:
         return float("-inf")
-    return 0 if element == i1 else int(np.iinfo(dtypes.from_ir(element).numpy.name).min)
+    return 0 if element == i1 else int(np.iinfo(element_types.from_ir(element).numpy.name).min)
 
 
 def highest(element: Attribute) -> float | int:
     """What every minimum of an element type starts from."""
     if kind_of(element) is Kind.FLOAT:
         return float("inf")
-    return 1 if element == i1 else int(np.iinfo(dtypes.from_ir(element).numpy.name).max)
+    return 1 if element == i1 else int(np.iinfo(element_types.from_ir(element).numpy.name).max)
 
 
 def body(

@@ -12,7 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint
 
-from popgraph.dialects import tile
+from popgraph.dialects import element_types, tile
 from popgraph.dialects.graphcore import (
     AveragePoolGradOp,
     AveragePoolOp,
@@ -46,7 +46,6 @@ from popgraph.passes.graphcore_to_tile.sliding import (
     read_at,
     spread,
 )
-from popgraph.support import dtypes
 from popgraph.support.shapes import Shape, prod
 
 MOST_PLACES = 128
@@ -80,7 +79,7 @@ class Shares:
             if np.all(counts == counts[0]):
                 self.common /= int(counts[0])
             else:
-                dtype = dtypes.from_ir(self.inner).numpy
+                dtype = element_types.from_ir(self.inner).numpy
                 shares = (1 / counts.astype(np.float64)).astype(dtype)
                 self.vectors.append(ConstantOp(DataAttr.of(shares)).result)
                 self.axes.append(axis)

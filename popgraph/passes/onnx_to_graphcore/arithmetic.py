@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.passes.onnx_to_graphcore.node import Node
@@ -129,7 +130,7 @@ def power(node: Node) -> Lowered:
 
 def cast(value: Operand, to: dtypes.DType) -> Operand:
     """The value in another element type, or itself."""
-    return value if dtype_of(value) == to else gc.CastOp(value, to=to.ir)
+    return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to))
 
 
 @lowers("Mod")

@@ -12,11 +12,12 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, ReshapeOp
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
-from popgraph.dialects.onnx.types import describe, is_number, static_shape
+from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -28,7 +29,6 @@ from popgraph.dialects.program import (
 from popgraph.passes.fold_constants import constant_array, fold_small
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import REGISTRY, Lowered
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     PassError,
@@ -151,7 +151,7 @@ class Lowering:
                 return  # an operator that uses it says that it is not supported
         else:
             literal = self.weights.attribute(op.array(self.weights))
-        is_float = dtypes.from_ir(literal.type.element_type).is_float
+        is_float = element_types.from_ir(literal.type.element_type).is_float
         make = VariableOp(name, literal) if self.variables and is_float else ConstantOp(literal)
         self._know(op.result, make.result, name)
 
@@ -235,7 +235,7 @@ def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
             f"input {name!r}",
             "give the shapes of the inputs when compiling",
         )
-    if not isinstance(type_, TensorType) or not is_number(type_.element_type):
+    if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
         raise UnsupportedError(
             f"an input of type {describe(type_)} is not supported", f"input {name!r}"
         )

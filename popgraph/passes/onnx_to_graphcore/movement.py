@@ -8,15 +8,16 @@ from itertools import accumulate
 import numpy as np
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
-from popgraph.support import dtypes, shapes
+from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
 
-I64 = dtypes.BY_NAME["i64"].ir
+I64 = element_types.BY_NAME["i64"]
 
 
 def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp
@@ -44,7 +45,9 @@ def hardmax(node: Node) -> Lowered:
     def make(x: Operand, axis: int) -> Operand:
         first = gc.ArgMaxOp(x, axis=axis, keepdims=True, last=False)
         places = gc.IotaOp(shape=shape_of(x), axis=axis, dtype=I64)
-        return gc.CastOp(gc.CompareOp(first, places, predicate="eq"), to=node.dtype.ir)
+        return gc.CastOp(
+            gc.CompareOp(first, places, predicate="eq"), to=element_types.to_ir(node.dtype)
+        )
 
     return _along_axis(node, make)
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.passes.onnx_to_graphcore.arithmetic import cast
@@ -36,7 +37,10 @@ def dropout(node: Node) -> Lowered:
         wide = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
     if not node.wants(1):
         return [result]
-    return [result, wide if node.version >= 10 else gc.CastOp(wide, to=node.dtype.ir)]
+    return [
+        result,
+        wide if node.version >= 10 else gc.CastOp(wide, to=element_types.to_ir(node.dtype)),
+    ]
 
 
 @lowers("ShapedDropout", domain=GRAPHCORE)
@@ -53,7 +57,10 @@ def shaped_dropout(node: Node) -> Lowered:
 
 def uniform(node: Node, shape: Shape, dtype: DType) -> Operand:
     return gc.RandomUniformOp(
-        node.lowering.seed(), shape=shape, dtype=dtype.ir, stream=next(node.lowering.streams)
+        node.lowering.seed(),
+        shape=shape,
+        dtype=element_types.to_ir(dtype),
+        stream=next(node.lowering.streams),
     )
 
 

@@ -18,12 +18,12 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
+from popgraph.dialects import element_types
 from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.writer import Bound, Writer
-from popgraph.support import dtypes
 from popgraph.support.shapes import Shape, prod
 
 
@@ -54,7 +54,7 @@ def tensor(value: SSAValue) -> TensorType[Attribute]:
 
 def element_bytes(value: SSAValue) -> int:
     """The bytes of one element of a tensor."""
-    return dtypes.from_ir(tensor(value).element_type).numpy.itemsize
+    return element_types.from_ir(tensor(value).element_type).numpy.itemsize
 
 
 def accesses(

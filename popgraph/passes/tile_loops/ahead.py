@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import MemRefType
 
+from popgraph.dialects import element_types
 from popgraph.passes.tile_loops.access import Access, Group, Place
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.vectors import Run
-from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
 FEW = 16
@@ -67,7 +67,7 @@ class Ahead:
         """All that is read a few steps later; the next panel follows this one."""
         kind = self.panel.memory.type
         assert isinstance(kind, MemRefType)
-        size = dtypes.from_ir(kind.element_type).numpy.itemsize
+        size = element_types.from_ir(kind.element_type).numpy.itemsize
         if prod(kind.get_shape()) * size < MUCH:
             return
         memory, index = self.place.of(self.panel)
