@@ -29,10 +29,10 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.observer import Observer
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
-from popgraph.support.debug import Observer
 from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
 from popgraph.support.garbage import without_collection
 from popgraph.support.shapes import Shape

@@ -51,10 +51,11 @@ def command(
     from popgraph.backends.c.schedule_file import read
     from popgraph.cli.print import check_pass
     from popgraph.passes.base import Compilation, Pass
+    from popgraph.passes.observer import Observer
     from popgraph.passes.pipeline import factories
     from popgraph.passes.schedule_contractions import ScheduleContractions
     from popgraph.passes.use_winograd import UseWinograd
-    from popgraph.support.debug import Observer, Settings
+    from popgraph.support.debug import Settings
 
     try:
         for spec in parse_pipeline(passes):

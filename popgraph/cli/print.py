@@ -78,7 +78,8 @@ def command(
     from popgraph import compiler
     from popgraph.cli import models
     from popgraph.cli.emit import c_files
-    from popgraph.support.debug import Observer, Settings
+    from popgraph.passes.observer import Observer
+    from popgraph.support.debug import Settings
 
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO, TypeAlias
-
-from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.support.errors import PassError, PopgraphError
 
 PASSES, IR, KERNELS, SOURCE = 1, 2, 3, 4
 """What `POPGRAPH_DEBUG` shows from which level on."""
-
-_KERNELS = frozenset({"tile.kernel", "func.func"})
-"""Operations that hold loops: modules with these are shown at level KERNELS only."""
 
 
 @dataclass(frozen=True)
@@ -62,82 +54,6 @@ def _level(text: str) -> int:
     return int(text)
 
 
-class Named(Protocol):
-    """A pass, as far as this room knows passes."""
-
-    @property
-    def name(self) -> str: ...
-
-
-SameMeaning: TypeAlias = Callable[[Any, ModuleOp, ModuleOp, Any], None]
-"""Raises unless a pass kept the meaning: called with the pass, before, after and the weights."""
-
-
-@dataclass
-class Observer:
-    """Watches the passes of one compilation: shows, writes, measures and checks."""
-
-    settings: Settings = field(default_factory=Settings)
-    print_after: Collection[str] = ()
-    """Passes after which the IR is shown, whatever the level."""
-    same_meaning: SameMeaning | None = None
-    output: TextIO = field(default_factory=lambda: sys.stderr)
-    _count: int = 0
-
-    @staticmethod
-    def from_environment(same_meaning: SameMeaning | None = None) -> Observer:
-        return Observer(Settings.from_environment(), same_meaning=same_meaning)
-
-    @property
-    def stop_after(self) -> str | None:
-        return self.settings.stop_after
-
-    @contextmanager
-    def watching(self, step: Named, module: ModuleOp, weights: object) -> Iterator[None]:
-        """Around the run of one pass over `module`."""
-        before = self._before(module)
-        start = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - start
-        self._count += 1
-        if self.settings.level >= PASSES:
-            self._say(f"{self._count:3} {step.name:28} {seconds * 1e3:9.2f} ms")
-        if before is not None:
-            self._report_changes(step, before, module)
-            self._check(step, before, module, weights)
-        elif step.name in self.print_after:
-            self._show(step, str(module))
-
-    def _before(self, module: ModuleOp) -> ModuleOp | None:
-        """The module as it was, if anyone will compare."""
-        wanted = self.settings.level >= IR or self.settings.dump or self.settings.check
-        return module.clone() if wanted else None
-
-    def _report_changes(self, step: Named, before: ModuleOp, module: ModuleOp) -> None:
-        changed = not before.is_structurally_equivalent(module)
-        if not changed and step.name not in self.print_after:
-            return
-        text = str(module)
-        shown = self.settings.level >= (KERNELS if _has_kernels(module) else IR)
-        if shown or step.name in self.print_after:
-            self._show(step, text)
-        if self.settings.dump is not None:
-            write_dump(self.settings.dump, f"{self._count:02}_{step.name}.mlir", text + "\n")
-
-    def _check(self, step: Named, before: ModuleOp, module: ModuleOp, weights: object) -> None:
-        if not self.settings.check:
-            return
-        module.verify()
-        if self.same_meaning is not None:
-            self.same_meaning(step, before, module, weights)
-
-    def _show(self, step: Named, text: str) -> None:
-        self._say(f"// after {step.name}\n{text}")
-
-    def _say(self, text: str) -> None:
-        print(text, file=self.output)
-
-
 def note_source(name: str, text: str) -> None:
     """To be called with every C text before it is compiled: shown or written when asked for."""
     settings = Settings.from_environment()
@@ -157,7 +73,3 @@ def write_dump(folder: Path, name: str, text: str) -> None:
             "POPGRAPH_DUMP",
             "name a folder that can be written to",
         ) from error
-
-
-def _has_kernels(module: ModuleOp) -> bool:
-    return any(op.name in _KERNELS for op in module.walk())

@@ -13,8 +13,9 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder.builder import Builder
 from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.passes.base import Compilation
+from popgraph.passes.observer import Observer
 from popgraph.passes.pipeline import Options
-from popgraph.support.debug import Observer, Settings, note_source, write_dump
+from popgraph.support.debug import Settings, note_source, write_dump
 from popgraph.support.errors import PassError, PopgraphError
 
 

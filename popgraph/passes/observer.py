@@ -1,0 +1,91 @@
+"""How does one watch passes at work? What changed is shown, written and checked."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TextIO, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Pass
+from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
+
+_KERNELS = frozenset({"tile.kernel", "func.func"})
+"""Operations that hold loops: modules with these are shown at level KERNELS only."""
+
+SameMeaning: TypeAlias = Callable[[Pass, ModuleOp, ModuleOp, WeightStore], None]
+"""Raises unless a pass kept the meaning: called with the pass, before, after and the weights."""
+
+
+@dataclass
+class Observer:
+    """Watches the passes of one compilation: shows, writes, measures and checks."""
+
+    settings: Settings = field(default_factory=Settings)
+    print_after: Collection[str] = ()
+    """Passes after which the IR is shown, whatever the level."""
+    same_meaning: SameMeaning | None = None
+    output: TextIO = field(default_factory=lambda: sys.stderr)
+    _count: int = 0
+
+    @staticmethod
+    def from_environment(same_meaning: SameMeaning | None = None) -> Observer:
+        return Observer(Settings.from_environment(), same_meaning=same_meaning)
+
+    @property
+    def stop_after(self) -> str | None:
+        return self.settings.stop_after
+
+    @contextmanager
+    def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
+        """Around the run of one pass over `module`."""
+        before = self._before(module)
+        start = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - start
+        self._count += 1
+        if self.settings.level >= PASSES:
+            self._say(f"{self._count:3} {step.name:28} {seconds * 1e3:9.2f} ms")
+        if before is not None:
+            self._report_changes(step, before, module)
+            self._check(step, before, module, weights)
+        elif step.name in self.print_after:
+            self._show(step, str(module))
+
+    def _before(self, module: ModuleOp) -> ModuleOp | None:
+        """The module as it was, if anyone will compare."""
+        wanted = self.settings.level >= IR or self.settings.dump or self.settings.check
+        return module.clone() if wanted else None
+
+    def _report_changes(self, step: Pass, before: ModuleOp, module: ModuleOp) -> None:
+        changed = not before.is_structurally_equivalent(module)
+        if not changed and step.name not in self.print_after:
+            return
+        text = str(module)
+        shown = self.settings.level >= (KERNELS if _has_kernels(module) else IR)
+        if shown or step.name in self.print_after:
+            self._show(step, text)
+        if self.settings.dump is not None:
+            write_dump(self.settings.dump, f"{self._count:02}_{step.name}.mlir", text + "\n")
+
+    def _check(self, step: Pass, before: ModuleOp, module: ModuleOp, weights: WeightStore) -> None:
+        if not self.settings.check:
+            return
+        module.verify()
+        if self.same_meaning is not None:
+            self.same_meaning(step, before, module, weights)
+
+    def _show(self, step: Pass, text: str) -> None:
+        self._say(f"// after {step.name}\n{text}")
+
+    def _say(self, text: str) -> None:
+        print(text, file=self.output)
+
+
+def _has_kernels(module: ModuleOp) -> bool:
+    return any(op.name in _KERNELS for op in module.walk())
