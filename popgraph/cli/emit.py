@@ -94,5 +94,5 @@ def _entry(number: int, slot: Slot, compilation: Compilation, folder: Path) -> d
         entry |= {"dtype": slot.dtype.name, "shape": list(slot.shape)}
     if slot.literal is not None:
         entry["file"] = f"memory_{number}.bin"
-        (folder / entry["file"]).write_bytes(compilation.weights.array(slot.literal).tobytes())
+        (folder / entry["file"]).write_bytes(slot.literal.array(compilation.weights).tobytes())
     return entry

@@ -227,7 +227,7 @@ def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generi
             size = int(np.prod(slot.shape, dtype=int)) * slot.dtype.numpy.itemsize
         if slot.literal is not None:
             (folder / f"{number}.bin").write_bytes(
-                compilation.weights.array(slot.literal).tobytes()
+                slot.literal.array(compilation.weights).tobytes()
             )
         if slot.space == "input":
             (folder / f"{number}.bin").write_bytes(inputs(path)[slot.label].tobytes())

@@ -167,10 +167,10 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
 def test_another_choice_is_another_program(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from popgraph.backends.c import program_key
+    from popgraph.backends.c import made_of, program_cache
 
-    monkeypatch.setenv(program_key.SWITCH, "1")
-    monkeypatch.setattr(program_key, "sources", lambda: "the same")
+    monkeypatch.setenv(program_cache.SWITCH, "1")
+    monkeypatch.setattr(made_of, "sources", lambda: "the same")
     now = keys(Path(model))
     first = now()
     assert all(first) and first == now()

@@ -16,8 +16,7 @@ from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
-from popgraph.dialects.program.weights import WeightStore
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
 
@@ -31,7 +30,7 @@ class CExecutable(Executable):
         self,
         table: Table,
         entries: tuple[Entry, Entry],
-        weights: WeightStore,
+        weights: ArrayStore,
         threads: int,
         persistent: Array | None = None,
         key: str | None = None,
@@ -83,7 +82,7 @@ class CExecutable(Executable):
             case "constant" if slot.prepared and persistent is not None:
                 return None
         assert slot.dtype is not None
-        first = None if slot.literal is None else self._weights.array(slot.literal)
+        first = None if slot.literal is None else slot.literal.array(self._weights)
         if slot.space == "constant":
             assert first is not None, "a constant has a literal"
             if persistent is None and not slot.prepared:
@@ -176,7 +175,7 @@ class CExecutable(Executable):
         return view
 
 
-def build_again(key: ProgramKey, weights: WeightStore, threads: int = 1) -> CExecutable | None:
+def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExecutable | None:
     """The executable that `build` saved under this key, without any of its work."""
     check_threads(threads)
     saved = key.load(weights)

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.backends.c import types
 from popgraph.backends.c.statements import Body
-from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.backends.c.unit import PREAMBLE, Kernel, Unit
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
@@ -61,9 +61,18 @@ def _slot(op: BufferOp, prepared: bool) -> Slot:
     """The first buffer of a name says what it holds; later ones are views of it."""
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    literal = op.literal if isinstance(op.literal, DataAttr | BlobAttr) else None
     dtype = element_types.from_ir(memory.element_type)
-    return Slot(op.space.data, op.label.text, dtype, memory.get_shape(), literal, prepared)
+    return Slot(op.space.data, op.label.text, dtype, memory.get_shape(), _literal(op), prepared)
+
+
+def _literal(op: BufferOp) -> Literal | None:
+    literal = op.literal
+    if not isinstance(literal, DataAttr | BlobAttr):
+        return None
+    dtype, shape = element_types.from_ir(literal.type.element_type), literal.type.get_shape()
+    if isinstance(literal, DataAttr):
+        return Literal(dtype, shape, data=literal.payload.data)
+    return Literal(dtype, shape, key=literal.key.text)
 
 
 def find_program(module: ModuleOp, name: str) -> ProgramOp:

@@ -12,17 +12,21 @@ from typing import IO, Any
 import numpy as np
 
 from popgraph.backends.c import program_file
-from popgraph.backends.c.table import Slot, Table
+from popgraph.backends.c.table import Literal, Slot, Table
 from popgraph.backends.c.toolchain import readable_caches
-from popgraph.dialects import element_types
-from popgraph.dialects.program.attributes import BlobAttr, DataAttr
-from popgraph.dialects.program.weights import WeightStore
 from popgraph.support import dtypes
-from popgraph.support.arrays import Array
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.caches import trim
+from popgraph.support.debug import Settings
 
+SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
 """Bytes of programs that are kept; those that were not used for longest go first."""
+
+
+def is_watched() -> bool:
+    """Whether the cache is switched off, or somebody wants to see the passes at work."""
+    return os.environ.get(SWITCH) == "0" or Settings.from_environment() != Settings()
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class ProgramKey:
     text: str = ""
     """The model; first values of variables that it names are not stored a second time."""
 
-    def save(self, saved: Saved, weights: WeightStore) -> None:
+    def save(self, saved: Saved, weights: ArrayStore) -> None:
         """Keeps a program for the next start; a cache that cannot be written stays as it is."""
         first, *others = readable_caches()
         if others:
@@ -62,7 +66,7 @@ class ProgramKey:
             program_file.write(_file(first, self.digest), header, pieces)
             trim(first / "programs", LIMIT)
 
-    def load(self, weights: WeightStore) -> Saved | None:
+    def load(self, weights: ArrayStore) -> Saved | None:
         """The program of this key; None when there is none, or any doubt about it."""
         for cache in readable_caches():
             path = _file(cache, self.digest)
@@ -76,7 +80,7 @@ class ProgramKey:
                 return found
         return None
 
-    def _read(self, file: IO[bytes], weights: WeightStore) -> Saved:
+    def _read(self, file: IO[bytes], weights: ArrayStore) -> Saved:
         header, pieces = program_file.read(file)
         if header["key"] != self.digest:
             raise ValueError("another program's file")
@@ -84,7 +88,7 @@ class ProgramKey:
         table = Table(slots, header["arena"], len(pieces[0]))
         return Saved(header["name"], header["library"], table, pieces[0])
 
-    def _describe(self, slot: Slot, weights: WeightStore, pieces: list[Array]) -> dict[str, Any]:
+    def _describe(self, slot: Slot, weights: ArrayStore, pieces: list[Array]) -> dict[str, Any]:
         """A slot as JSON; what passes computed for it is added to the pieces."""
         return {
             "space": slot.space,
@@ -96,47 +100,39 @@ class ProgramKey:
         }
 
     def _literal(
-        self, slot: Slot, weights: WeightStore, pieces: list[Array]
+        self, slot: Slot, weights: ArrayStore, pieces: list[Array]
     ) -> dict[str, Any] | None:
         literal = slot.literal
         if literal is None:
             return None
-        row: dict[str, Any] = {
-            "dtype": element_types.from_ir(literal.type.element_type).name,
-            "shape": literal.type.get_shape(),
-        }
-        if isinstance(literal, DataAttr):
-            return row | {"inline": literal.payload.data.hex()}
-        row["key"] = literal.key.text
-        if slot.space == "constant" or literal.key.text not in self.text:
+        row: dict[str, Any] = {"dtype": literal.dtype.name, "shape": literal.shape}
+        if not literal.key:
+            return row | {"inline": literal.data.hex()}
+        row["key"] = literal.key
+        if slot.space == "constant" or literal.key not in self.text:
             row["piece"] = len(pieces)
-            array = np.ascontiguousarray(weights.array(literal))
+            array = np.ascontiguousarray(literal.array(weights))
             pieces.append(array.reshape(-1).view(np.uint8))
         return row
 
 
-def _slot(row: dict[str, Any], weights: WeightStore, pieces: Sequence[Array]) -> Slot:
+def _slot(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> Slot:
     """The slot that `_describe` described; its literal is in `weights` then."""
     dtype = None if row["dtype"] is None else dtypes.BY_NAME[row["dtype"]]
     slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
     literal = row["literal"]
-    if literal is None:
-        return slot
-    return replace(slot, literal=_attribute(literal, weights, pieces))
+    return slot if literal is None else replace(slot, literal=_literal(literal, weights, pieces))
 
 
-def _attribute(
-    row: dict[str, Any], weights: WeightStore, pieces: Sequence[Array]
-) -> DataAttr | BlobAttr:
-    numpy, shape = dtypes.BY_NAME[row["dtype"]].numpy, tuple(row["shape"])
+def _literal(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> Literal:
+    dtype, shape = dtypes.BY_NAME[row["dtype"]], tuple(row["shape"])
     if "inline" in row:
-        return DataAttr.of(np.frombuffer(bytes.fromhex(row["inline"]), numpy).reshape(shape))
+        return Literal(dtype, shape, data=bytes.fromhex(row["inline"]))
     if "piece" in row:
-        array = pieces[row["piece"]].view(numpy).reshape(shape)
-        return weights.defer(row["key"], shape, numpy, array)
+        weights.hold(row["key"], pieces[row["piece"]].view(dtype.numpy).reshape(shape))
     if row["key"] not in weights:
         raise KeyError("the model does not bring this weight")
-    return weights.reference(row["key"], shape, numpy)
+    return Literal(dtype, shape, key=row["key"])
 
 
 def _file(cache: Path, key: str) -> Path:

@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from io import StringIO
-from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
-from popgraph.backends.c.program_cache import ProgramKey
+from popgraph.backends.c import made_of
+from popgraph.backends.c.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.program_file import MAGIC
 from popgraph.backends.c.toolchain import machine
 from popgraph.support.caches import digest
-from popgraph.support.debug import Settings
-
-PACKAGE = Path(__file__).parents[2]
-SWITCH = "POPGRAPH_PROGRAM_CACHE"
-LOADING = 2.0
-"""Seconds that importing this package may have taken before this file was reached."""
-
-_STARTED = time.time()
-
-
-def is_watched() -> bool:
-    """Whether the cache is switched off, or somebody wants to see the passes at work."""
-    return os.environ.get(SWITCH) == "0" or Settings.from_environment() != Settings()
 
 
 def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None:
@@ -46,15 +28,15 @@ def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None
         return None
     described = [repr(step) for step in passes]
     own = all(type(step).__module__.startswith("popgraph.") for step in passes)
-    made_of = sources()
-    if made_of is None or not own or any(" at 0x" in text for text in described):
+    package = made_of.sources()
+    if package is None or not own or any(" at 0x" in text for text in described):
         return None
     output = StringIO()
     _ModulePrinter(output, print_generic_format=True).print_op(module)
     text = output.getvalue()
     if "dense<" in text:
         return None  # elements that differ may read alike
-    return ProgramKey(digest(MAGIC, made_of, machine(), *described, text), text)
+    return ProgramKey(digest(MAGIC, package, machine(), *described, text), text)
 
 
 @dataclass(eq=False, repr=False)
@@ -68,17 +50,3 @@ class _ModulePrinter(Printer):
         if text is None:
             text = self._spelled[attribute] = str(attribute)
         self.print_string(text)
-
-
-@functools.cache
-def sources() -> str | None:
-    """The content of this package and the versions of those that it stands on."""
-    made = hashlib.sha256()
-    for file in sorted(PACKAGE.rglob("*")):
-        if file.suffix in (".py", ".h", ".json"):
-            if file.stat().st_mtime > _STARTED - LOADING:
-                return None
-            made.update(str(file.relative_to(PACKAGE)).encode())
-            made.update(file.read_bytes())
-    versions = [version(name) for name in ("xdsl", "onnx", "numpy", "ml_dtypes")]
-    return digest(made.hexdigest(), *versions)

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from popgraph.backends.c import program_key
+from popgraph.backends.c import made_of
 from popgraph.backends.c.executable import CExecutable, build_again
 from popgraph.backends.c.measured import measured_text
-from popgraph.backends.c.program_cache import ProgramKey
-from popgraph.backends.c.program_key import is_watched
+from popgraph.backends.c.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.target import host_target
 from popgraph.backends.c.toolchain import machine, readable_caches
-from popgraph.dialects.program.weights import WeightStore
+from popgraph.support.arrays import ArrayStore
 from popgraph.support.caches import digest, trim, write_whole
 from popgraph.support.files import State, is_settled, state_of
 
@@ -47,7 +46,7 @@ def _follow(found: dict[str, object], threads: int) -> CExecutable | None:
     for name, state in files.items():
         if list(state_of(Path(name))) != state:
             return None
-    return build_again(ProgramKey(program), WeightStore(), threads)
+    return build_again(ProgramKey(program), ArrayStore(), threads)
 
 
 def remember(
@@ -72,14 +71,14 @@ def remember(
 
 def _key(path: Path, state: State, options: object, threads: int) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
-    described, made_of = repr(options), program_key.sources()
-    if is_watched() or made_of is None or " at 0x" in described or not _own_passes():
+    described, package = repr(options), made_of.sources()
+    if is_watched() or package is None or " at 0x" in described or not _own_passes():
         return ""
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
     facts = (str(path), state, threads, host_target(), measured_text(), environment)
-    return digest(MAGIC, made_of, machine(), described, repr(facts))
+    return digest(MAGIC, package, machine(), described, repr(facts))
 
 
 def _own_passes() -> bool:

@@ -4,9 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from popgraph.dialects.program.attributes import BlobAttr, DataAttr
+import numpy as np
+
+from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, text
+
+
+@dataclass(frozen=True)
+class Literal:
+    """The elements of a constant, the first value of a variable."""
+
+    dtype: DType
+    shape: Shape
+    data: bytes = b""
+    """Those of a small one."""
+    key: str = ""
+    """Of a large one, by which an `ArrayStore` knows it."""
+
+    def array(self, store: ArrayStore) -> Array:
+        """The elements; read-only by convention."""
+        if self.key:
+            return store.held(self.key, f"{self.dtype.name} {text(self.shape)}")
+        return np.frombuffer(self.data, self.dtype.numpy).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -18,8 +38,7 @@ class Slot:
     label: str
     dtype: DType | None = None
     shape: Shape = ()
-    literal: DataAttr | BlobAttr | None = None
-    """The elements of a constant, the first value of a variable."""
+    literal: Literal | None = None
     prepared: bool = False
     """Only `prepare` reads it."""
 

@@ -122,14 +122,3 @@ def dense(type_: MemRefType[Attribute]) -> Shape:
     if not isinstance(type_.layout, NoneAttr) or (shape and min(shape) < 0):
         raise UnsupportedError(f"memory of type {type_} is not dense with a known shape")
     return shape
-
-
-def vector_typedef(lanes_name: str, bits: int, count: int) -> str:
-    """Declares the vector type, and its form in memory: at any address, aliasing anything."""
-    size = bits // 8 * count
-    name = f"{lanes_name}x{count}"
-    return (
-        f"typedef {lanes_name} {name} __attribute__((vector_size({size})));\n"
-        f"typedef {lanes_name} {name}_memory "
-        f"__attribute__((vector_size({size}), aligned({bits // 8}), may_alias));\n"
-    )

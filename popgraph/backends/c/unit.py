@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from popgraph.backends.c import types
-
 HERE = Path(__file__).parent
 RUNTIME = "runtime.h"
 """What every unit includes; it stands beside this file."""
@@ -60,8 +58,17 @@ def vector_typedefs(text: str) -> str:
     """Declarations of the vector types that a text mentions."""
     names = set(_VECTOR.findall(text))
     found = sorted((letter, int(bits), int(count)) for letter, bits, count in names)
-    return "".join(
-        types.vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found
+    return "".join(_vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found)
+
+
+def _vector_typedef(lanes_name: str, bits: int, count: int) -> str:
+    """Declares the vector type, and its form in memory: at any address, aliasing anything."""
+    size = bits // 8 * count
+    name = f"{lanes_name}x{count}"
+    return (
+        f"typedef {lanes_name} {name} __attribute__((vector_size({size})));\n"
+        f"typedef {lanes_name} {name}_memory "
+        f"__attribute__((vector_size({size}), aligned({bits // 8}), may_alias));\n"
     )
 
 
