@@ -42,12 +42,12 @@ import sys
 import numpy as np
 from pathlib import Path
 from popgraph import compiler
-from popgraph.backends.c import made_of
+from popgraph.backends.c import program_key
 
 def forbidden(*arguments, **named):
     raise AssertionError("a pass runs")
 
-made_of.sources = lambda: "the same"
+program_key.sources = lambda: "the same"
 compiler.lower = forbidden
 run = compiler.compile(sys.argv[1])
 np.save(sys.argv[3], run({"x": np.load(sys.argv[2])})["y"])
@@ -96,7 +96,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache that is used, whoever edits this package at the moment."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
-    monkeypatch.setattr(made_of, "sources", lambda: "the same")
+    monkeypatch.setattr(program_key, "sources", lambda: "the same")
+    monkeypatch.setattr(made_of, "states", lambda: "the same")
     return tmp_path / "cache"
 
 
@@ -178,7 +179,7 @@ def test_another_version_makes_its_own_programs(
     cache: Path, passes: Passes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compute(model())
-    monkeypatch.setattr(made_of, "sources", lambda: "another")
+    monkeypatch.setattr(program_key, "sources", lambda: "another")
     compute(model())
     assert passes.runs == 2
 
@@ -286,16 +287,77 @@ class Foreign(Pass):
 def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_cache.SWITCH, "1")
     module, _ = compiler.load(model())
-    sources = made_of.sources.__wrapped__
+    sources = program_key.sources.__wrapped__
     monkeypatch.setattr(made_of, "_STARTED", 1e12)
     assert sources() is not None
-    monkeypatch.setattr(made_of, "sources", lambda: "the same")
+    monkeypatch.setattr(program_key, "sources", lambda: "the same")
     assert program_key.program_key(module, []) is not None
     assert program_key.program_key(module, [Foreign()]) is None
-    monkeypatch.setattr(made_of, "sources", sources)
+    monkeypatch.setattr(program_key, "sources", sources)
     assert program_key.program_key(module, []) is not None
     monkeypatch.setattr(made_of, "_STARTED", 0.0)
     assert program_key.program_key(module, []) is None, "files are newer than the process"
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installation of this package that was there long before this process began."""
+    (tmp_path / "package/dsl/__pycache__").mkdir(parents=True)
+    for name in ("a.py", "dsl/b.lark", "dsl/__pycache__/b.py", "other.txt"):
+        (tmp_path / "package" / name).write_text("content")
+    monkeypatch.setattr(made_of, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(program_key, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(made_of, "_STARTED", 1e12)
+    return tmp_path / "package"
+
+
+def installation() -> tuple[str | None, str | None]:
+    """What this package is made of, for programs and for shortcuts to them."""
+    return program_key.sources.__wrapped__(), made_of.states.__wrapped__()
+
+
+@pytest.mark.parametrize("name", ["a.py", "dsl/b.lark", "dsl/new.h"])
+def test_another_installation_is_another_name(package: Path, name: str) -> None:
+    first = installation()
+    assert all(first) and first == installation()
+    (package / "other.txt").write_text("nobody reads this")
+    (package / "dsl/__pycache__/b.py").write_text("nor this")
+    assert first == installation()
+    file, old = package / name, (package / "a.py").stat()
+    file.write_text("changed")
+    os.utime(file, ns=(old.st_atime_ns, old.st_mtime_ns))
+    assert all(one != other for one, other in zip(first, installation(), strict=True))
+
+
+def test_another_version_of_another_package_is_another_name(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in "12":
+        (package.parent / number).mkdir()
+        (package.parent / number / "below.py").write_text("")
+    for module in (made_of, program_key):
+        monkeypatch.setattr(module, "STANDS_ON", ("below",))
+    found = []
+    for number in "12":
+        monkeypatch.syspath_prepend(package.parent / number)
+        monkeypatch.setattr(program_key, "version", lambda _, number=number: number)
+        found.append(installation())
+    assert len(set(found)) == 2
+    assert all(one != other for one, other in zip(*found, strict=True))
+    (package.parent / "2/below.py").write_text("again")
+    assert made_of.states.__wrapped__() != found[1][1]
+    monkeypatch.setattr(made_of, "STANDS_ON", ("nowhere",))
+    assert made_of.states.__wrapped__() is None
+
+
+def test_an_installation_that_is_not_to_be_seen_has_no_name(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made_of, "PACKAGE", package / "archive.zip")
+    assert installation() == (None, None)
+    monkeypatch.setattr(made_of, "PACKAGE", package)
+    monkeypatch.setattr(made_of, "_STARTED", 0.0)
+    assert installation() == (None, None)
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
@@ -393,7 +455,7 @@ import sys
 import numpy as np
 from popgraph.backends.c import made_of
 
-made_of.sources = lambda: "the same"
+made_of.states = lambda: "the same"
 import popgraph
 
 run = popgraph.compile(sys.argv[1])

@@ -170,7 +170,7 @@ def test_another_choice_is_another_program(
     from popgraph.backends.c import made_of, program_cache
 
     monkeypatch.setenv(program_cache.SWITCH, "1")
-    monkeypatch.setattr(made_of, "sources", lambda: "the same")
+    monkeypatch.setattr(made_of, "states", lambda: "the same")
     now = keys(Path(model))
     first = now()
     assert all(first) and first == now()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from io import StringIO
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute
 from xdsl.printer import Printer
 
-from popgraph.backends.c import made_of
+from popgraph.backends.c.made_of import PACKAGE, STANDS_ON, files
 from popgraph.backends.c.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.program_file import MAGIC
 from popgraph.backends.c.toolchain import machine
@@ -28,7 +31,7 @@ def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None
         return None
     described = [repr(step) for step in passes]
     own = all(type(step).__module__.startswith("popgraph.") for step in passes)
-    package = made_of.sources()
+    package = sources()
     if package is None or not own or any(" at 0x" in text for text in described):
         return None
     output = StringIO()
@@ -50,3 +53,20 @@ class _ModulePrinter(Printer):
         if text is None:
             text = self._spelled[attribute] = str(attribute)
         self.print_string(text)
+
+
+@functools.cache
+def sources() -> str | None:
+    """
+    The content of this package and the versions of those that it stands on.
+
+    None when its files were changed since it was imported.
+    """
+    found = files()
+    if found is None:
+        return None
+    made = hashlib.sha256()
+    for name in found:
+        made.update(name.encode())
+        made.update((PACKAGE / name).read_bytes())
+    return digest(made.hexdigest(), *map(version, STANDS_ON))

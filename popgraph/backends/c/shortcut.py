@@ -19,7 +19,7 @@ from popgraph.support.arrays import ArrayStore
 from popgraph.support.caches import digest, trim, write_whole
 from popgraph.support.files import State, is_settled, state_of
 
-MAGIC = "popgraph shortcut 1"
+MAGIC = "popgraph shortcut 2"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
@@ -71,14 +71,14 @@ def remember(
 
 def _key(path: Path, state: State, options: object, threads: int) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
-    described, package = repr(options), made_of.sources()
-    if is_watched() or package is None or " at 0x" in described or not _own_passes():
+    described, installed = repr(options), made_of.states()
+    if is_watched() or installed is None or " at 0x" in described or not _own_passes():
         return ""
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
     facts = (str(path), state, threads, host_target(), measured_text(), environment)
-    return digest(MAGIC, package, machine(), described, repr(facts))
+    return digest(MAGIC, installed, machine(), described, repr(facts))
 
 
 def _own_passes() -> bool:
