@@ -103,6 +103,18 @@ def test_third_party_packages_stay_in_their_rooms(path: Path) -> None:
             assert name.startswith(ONLY[package]), f"{name}:{line}: may not import {package}"
 
 
+def test_support_knows_no_ir() -> None:
+    """What runs a program that was compiled before stands on it, and starts without xDSL."""
+    found = [
+        f"{name_of(path)}:{line}"
+        for path in FILES
+        if name_of(path).startswith("support/")
+        for module, line in imports(path)
+        if module.split(".")[0] == "xdsl"
+    ]
+    assert not found
+
+
 def test_only_the_peers_of_a_benchmark_are_imported_by_name() -> None:
     """`popgraph bench --against` imports what a user asks for; nothing else may."""
     wanted = re.compile(rf'import_module\("({"|".join(sorted(ORACLES))})')

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, MemRefType, ModuleOp,
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import build, target, toolchain
+from popgraph.backends.c import build, compiling, target, toolchain
 from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
 from popgraph.dialects.program import WeightStore
@@ -128,7 +128,7 @@ def test_refused_c_names_the_kernel_and_its_origin(cache: Path) -> None:
     )
     units = [kernel_unit([good]), kernel_unit([good, bad])]
     with pytest.raises(BackendError) as caught:
-        toolchain.library(units)
+        compiling.library(units)
     assert caught.value.where == "kernel broken, from model.pgraph:7:3"
     assert "nonsense" in caught.value.what
     assert not libraries(cache)
@@ -179,7 +179,7 @@ def test_a_read_only_cache_is_still_read(cache: Path, monkeypatch: pytest.Monkey
 
 def test_a_damaged_library_says_what_to_do(cache: Path) -> None:
     unit = Unit("int damaged_library;\n")
-    path = toolchain.library([unit])
+    path = compiling.library([unit])
     path.write_bytes(b"not a library")
     from popgraph.backends.c.library import load
 

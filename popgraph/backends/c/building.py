@@ -5,11 +5,11 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c import module as printer
+from popgraph.backends.c.compiling import library, library_key
 from popgraph.backends.c.executable import CExecutable, check_threads
 from popgraph.backends.c.library import load
 from popgraph.backends.c.module import Layout
 from popgraph.backends.c.program_cache import ProgramKey, Saved
-from popgraph.backends.c.toolchain import library, library_key
 from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.debug import note_source

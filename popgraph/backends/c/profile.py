@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.backends.c import module as printer
+from popgraph.backends.c.compiling import library
 from popgraph.backends.c.executable import CExecutable
 from popgraph.backends.c.library import Entry, load
-from popgraph.backends.c.toolchain import library
 from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp

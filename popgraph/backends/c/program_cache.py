@@ -35,7 +35,7 @@ class Saved:
 
     name: str
     library: str
-    """The key of its library, see `toolchain.library_key`."""
+    """The key of its library, see `compiling.library_key`."""
     table: Table
     persistent: Array
 

@@ -1,4 +1,4 @@
-"""How does C become a library? A compiler is found, its work is cached by content."""
+"""Which C compiler is there, what is it asked for, and where is what it made before?"""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
 
-from popgraph.backends.c.objects import Objects
-from popgraph.backends.c.unit import HERE, Unit, headers
+from popgraph.backends.c.unit import headers
 from popgraph.support.caches import digest
 from popgraph.support.errors import BackendError
 
@@ -220,43 +218,27 @@ def readable_caches() -> list[Path]:
     return list(dict.fromkeys([first, cache_directory()]))
 
 
-def library(units: Sequence[Unit]) -> Path:
-    """
-    The shared library of these translation units, compiled unless it is in the cache.
-
-    A compiler that works compiles what it has not compiled before. Where none works, what another
-    compiler made of the same text for the same machine is as good.
-    """
-    places = _places(library_key(units))
-    found = _find(places)
-    return found if isinstance(found, Path) else _build(*found, units, places[-1])
-
-
 def find_library(key: str) -> Path | None:
-    """The library of this key, if `library` would not have to compile it."""
+    """The library of this key, if nothing has to be compiled for it."""
     try:
-        found = _find(_places(key))
+        found = library_or_compiler(library_folders(key))
     except BackendError:
         return None
     return found if isinstance(found, Path) else None
 
 
-def library_key(units: Sequence[Unit]) -> str:
-    """What tells a library from all others, but for the compiler that makes it."""
-    return digest(_circumstances(), *(unit.text for unit in units))
-
-
-def _circumstances() -> str:
+def circumstances() -> str:
     """What compiled code depends on, but for its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), wanted_target()])
     return digest(machine(), flags, *headers().values())
 
 
-def _places(key: str) -> list[Path]:
+def library_folders(key: str) -> list[Path]:
+    """Where the library of this key may be; a new one belongs into the last."""
     return [cache / "kernels" / key[:2] / key for cache in readable_caches()]
 
 
-def _find(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]:
+def library_or_compiler(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]:
     """A library in one of these places, or the compiler that has to make it."""
     tried = []
     for compiler in candidates():
@@ -279,62 +261,3 @@ def no_compiler(tried: Sequence[str]) -> BackendError:
         f"no C compiler works; tried {listed}",
         hint="install gcc or clang, or `pip install ziglang`, or set CC to a compiler",
     )
-
-
-def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
-    """
-    Compiles at once as many units as there are cores, links, and moves the result in place.
-
-    Kernels that other programs have, too, were compiled for them.
-    """
-    place.mkdir(parents=True, exist_ok=True)
-    kept = Objects(readable_caches(), digest(_circumstances(), compiler.identity))
-    missing, known = kept.lacking(units)
-    with tempfile.TemporaryDirectory(dir=place) as name:
-        folder = Path(name)
-        flags = [*found.flags, *FLAGS, f"-I{HERE}"]
-
-        def compile_unit(number: int) -> Path:
-            source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
-            source.write_text(missing[number].text)
-            result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
-            if not result.good:
-                raise _refused(compiler, missing[number], result.reason)
-            kept.keep(missing[number], target)
-            return target
-
-        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
-            made = list(pool.map(compile_unit, range(len(missing))))
-        kept.trim()
-        objects = [*map(str, made), *map(str, known)]
-        linked = folder / "library.so"
-        result = compiler.run(
-            [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
-        )
-        if not result.good and known:
-            kept.forget(known)
-            return _build(compiler, found, units, place)
-        if not result.good:
-            raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
-        final = place / f"{compiler.identity}.so"
-        linked.replace(final)
-        return final
-
-
-def _refused(compiler: Compiler, unit: Unit, reason: str) -> BackendError:
-    """The error for C that a compiler does not accept: which kernel it was, and whose."""
-    line = re.search(r"\.c:(\d+):(?:\d+:)? *(?:fatal )?error", reason)
-    kernel = unit.kernel_at(int(line[1])) if line else None
-    where = ""
-    if kernel is not None:
-        where = f"kernel {kernel.name}" + (f", from {kernel.location}" if kernel.location else "")
-    return BackendError(
-        f"{compiler.name} did not accept the generated C:\n{_first_errors(reason)}",
-        where,
-        "this is a mistake in PopGraph; another compiler (set CC) may accept it",
-    )
-
-
-def _first_errors(reason: str) -> str:
-    lines = [line for line in reason.splitlines() if "error" in line] or reason.splitlines()
-    return "\n".join(lines[:3])
