@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp
+from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.base import Compilation, Pass
 
@@ -76,8 +76,9 @@ def _read_by(chain: set[Operation]) -> set[Operation]:
 
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
-    """Operations that read a value, or a view of it."""
+    """Operations that read a value, or a view of it; what is returned is kept by itself."""
     for use in value.uses:
-        yield use.operation
+        if not isinstance(use.operation, ReturnOp):
+            yield use.operation
         if isinstance(use.operation, ViewOp):
             yield from _readers(use.operation.output)

@@ -350,6 +350,44 @@ def test_softplus_does_not_overflow() -> None:
     np.testing.assert_allclose(found, np.logaddexp(0, x.astype(np.float64)), rtol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [1, 6])
+def test_scaled_exponential_units_have_the_numbers_of_their_version(opset: int) -> None:
+    alpha, gamma = (1.67326319, 1.05070102) if opset == 6 else (1.6732, 1.0507)
+    x = np.array([-1e-6, -1, 0, 1, 1000], np.float32)
+    (found,) = run("Selu", [x], opset=opset)
+    expected = gamma * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0).astype(np.float64)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+# Windows
+
+
+def test_a_transposed_convolution_moved_to_the_end_of_all_it_makes() -> None:
+    """As many elements are cut off at the low end as are added at the high end."""
+    x = np.array([[[1, 2, 3]]], np.float32)
+    w = np.array([[[1, 2, 3, 4]]], np.float32)
+    options = {"strides": [3], "output_padding": [2]}
+    (whole,) = run("ConvTranspose", [x, w], **options)
+    np.testing.assert_array_equal(whole.ravel(), [1, 2, 3, 6, 4, 6, 11, 6, 9, 12, 0, 0])
+    (found,) = run("ConvTranspose", [x, w], pads=[2, 0], **options)
+    np.testing.assert_array_equal(found, whole[..., 2:])
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+@pytest.mark.parametrize("opset", [10, 11, 17, 22])
+def test_windows_behind_the_data_are_no_windows(op: str, opset: int) -> None:
+    """Whatever follows sees the shape that there is; versions before 22 infer one more."""
+    nodes = [
+        helper.make_node(op, ["x"], ["p"], kernel_shape=[1], strides=[2], ceil_mode=1),
+        helper.make_node("MatMul", ["p", "w"], ["y"]),
+    ]
+    given = {"x": np.array([[[1, 2, 3, 4]]], np.float32)}
+    proto = model(nodes, given, ["y"], {"w": np.array([[1], [10]], np.float32)}, opset)
+    module, compilation = lowered(proto)
+    outputs, _ = evaluate(module, given, compilation.weights)
+    np.testing.assert_array_equal(outputs["y"], [[[31]]])
+
+
 # Dropout and randomness
 
 

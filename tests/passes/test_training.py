@@ -162,3 +162,29 @@ def test_a_classifier_trains_as_in_pytorch(kind: str, training: bool) -> None:
     # ONNX holds the momentum in single precision.
     np.testing.assert_allclose(state["mean"], running_mean.numpy(), rtol=1e-6)
     assert np.allclose(state["variance"], WEIGHTS["variance"]) != training
+
+
+@pytest.mark.parametrize("op", ["Elu", "Selu", "Celu"])
+def test_exponential_units_have_gradients_where_exponentials_overflow(op: str) -> None:
+    x = np.array([-1e9, -1000, -2, -0.5, 0.5, 2, 1000, 1e9])
+    nodes = [helper.make_node(op, ["x"], ["y"]), helper.make_node("ReduceSum", ["y"], ["loss"])]
+    if op == "Celu":  # of single precision only
+        x = x.astype(np.float32)
+    weight = numpy_helper.from_array(x, "x")
+    output = helper.make_tensor_value_info("loss", weight.data_type, [1])
+    graph = helper.make_graph(nodes, op, [], [output], [weight])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)], ir_version=7)
+    compilation = Compilation()
+    module = import_model(proto, compilation.weights)
+    for step in (
+        InferShapes(),
+        Normalize(),
+        OnnxToGraphcore(weights="variable", training=True),
+        Autodiff("loss"),
+    ):
+        step.run(compilation, module)
+    outputs, _ = evaluate(module, {}, compilation.weights)
+    tensor = torch.tensor(x, requires_grad=True)
+    getattr(torch.nn.functional, op.lower())(tensor).sum().backward()
+    assert tensor.grad is not None
+    np.testing.assert_allclose(outputs["Gradient___x"], tensor.grad.numpy(), rtol=1e-6, atol=1e-12)

@@ -39,6 +39,10 @@ Answer: TypeAlias = tuple[Attribute, ...]
 Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
 """A schema to ask about a node, its operands' types, and the elements of those that are known."""
 
+CORRECTED = frozenset(["AveragePool", "MaxPool"])
+"""Operators of which the latest schema infers what all versions give: earlier ones count windows
+that `ceil_mode` adds behind the data, too."""
+
 ANSWERS = 1 << 12
 """How many answers are kept."""
 
@@ -146,6 +150,9 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     types = {value: value.type for value in operands}
     arrays = {value: known[value] for value in types if value in known}
     tensors = {value: numpy_helper.from_array(array) for value, array in arrays.items()}
+    latest = get_schema(op.op_type, op.domain)
+    if op.op_type in CORRECTED:
+        yield latest, types, tensors
     yield op.SCHEMA, types, tensors
     wide = {v: array.astype(np.int64) for v, array in arrays.items() if array.dtype == np.int32}
     if wide:
@@ -158,7 +165,6 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
         yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
-    latest = get_schema(op.op_type, op.domain)
     knows_all = set(op.onnx_attributes()) <= set(latest.attributes)
     if knows_all and not latest.deprecated and latest.since_version != op.since_version:
         yield latest, types, tensors

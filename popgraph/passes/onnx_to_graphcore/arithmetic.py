@@ -192,6 +192,33 @@ def softplus(node: Node) -> Lowered:
     return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
 
 
+def _exponential_unit(node: Node, alpha: float, pace: float) -> Operand:
+    """x above 0, alpha * (e^(x/pace) - 1) below; neither counts where the other is chosen."""
+    above = gc.CompareOp(node[0], node.scalar(0.0), predicate="gt")
+    # Chosen twice, so that the exponential cannot overflow, nor its gradient.
+    below = gc.WhereOp(above, node.scalar(0.0), node[0])
+    bent = gc.MulOp(gc.Expm1Op(gc.DivOp(below, node.scalar(pace))), node.scalar(alpha))
+    return gc.WhereOp(above, node[0], bent)
+
+
+@lowers("Elu")
+def exponential_unit(node: Node) -> Lowered:
+    return _exponential_unit(node, node.real("alpha", 1.0), 1.0)
+
+
+@lowers("Celu")
+def smooth_exponential_unit(node: Node) -> Lowered:
+    alpha = node.real("alpha", 1.0)
+    return _exponential_unit(node, alpha, alpha)
+
+
+@lowers("Selu")
+def scaled_exponential_unit(node: Node) -> Lowered:
+    alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
+    unit = _exponential_unit(node, node.real("alpha", alpha), 1.0)
+    return gc.MulOp(unit, node.scalar(node.real("gamma", gamma)))
+
+
 @lowers("Mean")
 def mean(node: Node) -> Lowered:
     total: Operand = node[0]

@@ -127,7 +127,7 @@ def _at_least_0(number: int) -> int:
 def _window_of(node: Node, full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
     """The part of `full` that begins at `low`; zeros where it reaches beyond the end."""
     shape = shape_of(full)
-    if shape[2:] == sizes:
+    if shape[2:] == sizes and not any(low):
         return full
     missing = tuple(
         max(0, begin + size - have) for begin, size, have in zip(low, sizes, shape[2:], strict=True)

@@ -1,9 +1,9 @@
-// Elu is defined by ONNX itself, by operators that lowering knows.
+// ThresholdedRelu is defined by ONNX itself, by operators that lowering knows.
 builtin.module {
   onnx.Model {ir_version = 10 : i64, opsets = [#onnx.opset<"", 18>]} {
     onnx.Graph "graph" inputs ("x0" : tensor<3xf32>) outputs ("v0" : tensor<3xf32>) {
     ^bb0(%x0: tensor<3xf32>):
-      %v0 = onnx.Elu.v6(%x0) -> ["v0"] named "n0" : tensor<3xf32>
+      %v0 = onnx.ThresholdedRelu.v10(%x0) -> ["v0"] named "n0" : tensor<3xf32>
       onnx.Yield %v0 : tensor<3xf32>
     }
   }
@@ -17,13 +17,8 @@ builtin.module {
       %AlphaCast = onnx.CastLike.v15(%Alpha, %x0) -> ["n0/AlphaCast"] : tensor<f32> attributes {rest = #pg.bytes<":%00">}
       %Zero = onnx.Constant.v13() {value = #onnx.tensor<#pg.data<"00000000" : tensor<f32>>, typed, "B%00">} -> ["n0/Zero"] : tensor<f32> attributes {rest = #pg.bytes<":%00">}
       %ZeroCast = onnx.CastLike.v15(%Zero, %x0) -> ["n0/ZeroCast"] : tensor<f32> attributes {rest = #pg.bytes<":%00">}
-      %One = onnx.Constant.v13() {value = #onnx.tensor<#pg.data<"0000803f" : tensor<f32>>, typed, "B%00">} -> ["n0/One"] : tensor<f32> attributes {rest = #pg.bytes<":%00">}
-      %OneCast = onnx.CastLike.v15(%One, %x0) -> ["n0/OneCast"] : tensor<f32> attributes {rest = #pg.bytes<":%00">}
-      %XLessThanZero = onnx.Less.v13(%x0, %ZeroCast) -> ["n0/XLessThanZero"] : tensor<3xi1> attributes {rest = #pg.bytes<":%00">}
-      %ExpX = onnx.Exp.v13(%x0) -> ["n0/ExpX"] : tensor<3xf32> attributes {rest = #pg.bytes<":%00">}
-      %ExpXSubOne = onnx.Sub.v14(%ExpX, %OneCast) -> ["n0/ExpXSubOne"] : tensor<3xf32> attributes {rest = #pg.bytes<":%00">}
-      %AlphaMulExpXSubOne = onnx.Mul.v14(%AlphaCast, %ExpXSubOne) -> ["n0/AlphaMulExpXSubOne"] : tensor<3xf32> attributes {rest = #pg.bytes<":%00">}
-      %v0 = onnx.Where.v16(%XLessThanZero, %AlphaMulExpXSubOne, %x0) -> ["v0"] : tensor<3xf32> attributes {rest = #pg.bytes<":%00">}
+      %AlphaLessThanX = onnx.Less.v13(%AlphaCast, %x0) -> ["n0/AlphaLessThanX"] : tensor<3xi1> attributes {rest = #pg.bytes<":%00">}
+      %v0 = onnx.Where.v16(%AlphaLessThanX, %x0, %ZeroCast) -> ["v0"] : tensor<3xf32> attributes {rest = #pg.bytes<":%00">}
       onnx.Yield %v0 : tensor<3xf32>
     }
   }

@@ -1,0 +1,28 @@
+// A weight's old value that is returned does not keep the weight from changing before the end.
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%0: tensor<4xf32>):
+    %1 = pg.variable #pg.bytes<"w"> = #pg.data<"0000003f0000803f000000bf0000403f" : tensor<4xf32>>
+    %2 = tile.map ins(%1, %0 : tensor<4xf32>, tensor<4xf32>) domain [4] maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>] {
+    ^bb0(%3: f32, %4: f32):
+      %5 = arith.subf %3, %4 : f32
+      tile.yield %5 : f32
+    } -> tensor<4xf32>
+    pg.update <"w">, %2 : tensor<4xf32>
+    pg.return [#pg.bytes<"w">], %1 : tensor<4xf32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">] {
+  ^bb0(%0: tensor<4xf32>):
+    %1 = pg.variable #pg.bytes<"w"> = #pg.data<"0000003f0000803f000000bf0000403f" : tensor<4xf32>>
+    %2 = tile.map ins(%1, %0 : tensor<4xf32>, tensor<4xf32>) domain [4] maps [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>] {
+    ^bb0(%3: f32, %4: f32):
+      %5 = arith.subf %3, %4 : f32
+      tile.yield %5 : f32
+    } -> tensor<4xf32>
+    pg.update <"w">, %2 : tensor<4xf32>
+    pg.return [#pg.bytes<"w">], %1 : tensor<4xf32>
+  }
+}
