@@ -276,19 +276,24 @@ def _surrounded(type_: TensorType[Attribute], low: Shape, high: Shape) -> Tensor
 
 
 def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | None:
-    """Numbers for dimensions as those of a view; None when they are in the midst of others."""
+    """
+    Numbers for dimensions as those of a view; None when they are in the midst of others.
+
+    So are those of one element beside others of one: nothing tells which of them is which.
+    """
     found = [0] * len(other)
     for dim, number in enumerate(numbers):
         if number:
-            twins = [
-                twin
-                for twin, size in enumerate(other)
-                if size == shape[dim] and prod(other[:twin]) == prod(shape[:dim])
-            ]
-            if len(twins) != 1:
+            place = shape[dim], prod(shape[:dim])
+            if len(_standing(place, shape)) != 1 or len(_standing(place, other)) != 1:
                 return None
-            found[twins[0]] = number
+            found[_standing(place, other)[0]] = number
     return found
+
+
+def _standing(place: tuple[int, int], shape: Shape) -> list[int]:
+    """The dimensions of a size that come after so many elements."""
+    return [dim for dim, size in enumerate(shape) if (size, prod(shape[:dim])) == place]
 
 
 # Concatenation

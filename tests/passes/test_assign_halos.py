@@ -133,3 +133,17 @@ def test_padding_that_goes_with_a_view() -> None:
     options = Options(disabled=frozenset({"fuse-elementwise"}))
     found = popgraph.compile(made, options=options)(x=x)["y"]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+def test_halos_of_one_pixel() -> None:
+    """The average of one channel is a view of one element, around which there is no room."""
+    layers = [("stem", "x", (3, 1)), ("one", "pooled", (1, 16)), ("y", "one", (16, 16))]
+    made = [convolution(*layer, 3) for layer in layers]
+    nodes = [node for node, _ in made]
+    nodes.insert(1, helper.make_node("GlobalAveragePool", ["stem"], ["pooled"]))
+    network = model(nodes, [weight for _, weight in made])
+    x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
+    expected = popgraph.compile(network, backend="reference")(x=x)["y"]
+    run = popgraph.compile(network)
+    for _ in range(2):  # the second time, memory is not fresh
+        np.testing.assert_allclose(run(x=x)["y"], expected, rtol=0, atol=1e-5)
