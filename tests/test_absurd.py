@@ -59,6 +59,7 @@ def test_an_opset_of_the_future() -> None:
     [
         ({"backend": "gpu"}, "no backend 'gpu'"),
         ({"threads": 0}, "0 threads cannot run a program"),
+        ({"threads": 100_000}, "100000 threads cannot run a program"),
         ({"threads": "2"}, "'2' threads cannot run a program"),
     ],
 )

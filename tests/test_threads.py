@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import popgraph
 from popgraph import compiler
+from popgraph.backends.c.executable import MOST_THREADS
+from popgraph.backends.c.unit import RUNTIME, headers
 from popgraph.dialects.tile import CallOp
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
@@ -82,3 +85,8 @@ def test_training_steps(path: Path, kind: str) -> None:
         program = run.program(inputs)
         found.add((*losses, *(program.read(name).tobytes() for name in WEIGHTS)))
     assert len(found) == 1
+
+
+def test_the_most_threads_are_those_that_the_pool_has_room_for() -> None:
+    (size,) = re.findall(r"POPGRAPH_RANGES = (\d+)", headers()[RUNTIME])
+    assert int(size) == MOST_THREADS

@@ -186,6 +186,12 @@ def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExec
     return CExecutable(saved.table, entries, weights, threads, saved.persistent, key.digest)
 
 
+MOST_THREADS = 1024
+"""As many as POPGRAPH_RANGES of runtime.h; more than a machine has."""
+
+
 def check_threads(threads: int) -> None:
-    if not isinstance(threads, int) or threads < 1:
-        raise BackendError(f"{threads!r} threads cannot run a program", hint="1 starts none")
+    if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise BackendError(
+            f"{threads!r} threads cannot run a program", hint=f"1 to {MOST_THREADS}; 1 starts none"
+        )
