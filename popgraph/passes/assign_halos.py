@@ -279,13 +279,15 @@ def _carried(numbers: Sequence[int], shape: Shape, other: Shape) -> list[int] | 
     """
     Numbers for dimensions as those of a view; None when they are in the midst of others.
 
-    So are those of one element beside others of one: nothing tells which of them is which.
+    So are those of one element beside others of one: nothing tells which of them is which. Nor
+    does anything where there is no element, and as many come before one dimension as another.
     """
     found = [0] * len(other)
     for dim, number in enumerate(numbers):
         if number:
             place = shape[dim], prod(shape[:dim])
-            if len(_standing(place, shape)) != 1 or len(_standing(place, other)) != 1:
+            alone = len(_standing(place, shape)) == len(_standing(place, other)) == 1
+            if 0 in shape or not alone:
                 return None
             found[_standing(place, other)[0]] = number
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import onnx
@@ -15,6 +15,7 @@ from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of
 from popgraph.passes.pipeline import Options
+from popgraph.testing import assert_same_meaning
 from tests.passes.sharing import share_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
@@ -29,8 +30,12 @@ def convolution(name: str, source: str, channels: tuple[int, int], kernel: int) 
     return node, numpy_helper.from_array(weight, f"w_{name}")
 
 
-def model(nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto]) -> bytes:
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3, 7, 6])
+def model(
+    nodes: list[onnx.NodeProto],
+    weights: list[onnx.TensorProto],
+    shape: Sequence[int] = (2, 3, 7, 6),
+) -> bytes:
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "g", [x], [y], weights)
     opset = helper.make_opsetid("", 17)
@@ -147,3 +152,28 @@ def test_halos_of_one_pixel() -> None:
     run = popgraph.compile(network)
     for _ in range(2):  # the second time, memory is not fresh
         np.testing.assert_allclose(run(x=x)["y"], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", [3, 5], ids=["same", "wider"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_halos_of_nothing(width: int, threads: int) -> None:
+    """Padding around a tensor without elements is all there is to read, through a view, too."""
+    numbers = {
+        "zero": np.array([0]),
+        "axis": np.array([1]),
+        "shape": np.array([2, 0, width]),
+        "pads": np.array([0, 1, 0, 0, 1, 0]),
+        "weight": RANDOM.standard_normal((width, 16)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("Slice", ["x", "zero", "zero", "axis"], ["none"]),
+        helper.make_node("Neg", ["none"], ["negative"]),
+        helper.make_node("Reshape", ["negative", "shape"], ["viewed"], allowzero=1),
+        helper.make_node("Pad", ["viewed", "pads"], ["padded"]),
+        helper.make_node("MatMul", ["padded", "weight"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(value, name) for name, value in numbers.items()]
+    module, compilation = load(model(nodes, weights, (2, 1, 3)))
+    original = module.clone()
+    lower(module, compilation, Options(threads=threads))
+    assert_same_meaning(original, module, compilation.weights)

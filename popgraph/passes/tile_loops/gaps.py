@@ -81,7 +81,7 @@ def _part_of(writer: Writer, memory: SSAValue, physical: Shape, chunks: int, sho
 def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
     """The pieces of a tensor's halo: where each begins in memory, and its sizes."""
     halo = halo_of(type_)
-    if halo is None or 0 in type_.get_shape():
+    if halo is None:
         return
     physical, shape = physical_shape(type_), type_.get_shape()
     origin, sizes = [0] * len(shape), list(physical)
