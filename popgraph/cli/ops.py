@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from popgraph.support.errors import UnsupportedError
+from popgraph.support.names import closest
 
 
 class Level(StrEnum):
@@ -55,11 +55,10 @@ def command(
 
 def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
     """The error for a name that no operator has a part of."""
-    names = {row[0].lower(): row[0] for row in rows}
-    close = get_close_matches(pattern.lower(), names, 1)
+    close = closest(pattern, [row[0] for row in rows])
     return UnsupportedError(
         f"no operator here has {pattern!r} in its name",
-        hint=f"the closest is {names[close[0]]}" if close else "`popgraph ops` lists them",
+        hint=f"the closest is {close}" if close else "`popgraph ops` lists them",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.support.errors import PassError
+from popgraph.support.names import closest
 
 if TYPE_CHECKING:
     from popgraph.passes.pipeline import Options
@@ -104,10 +104,10 @@ def check_pass(name: str) -> None:
     from popgraph.passes.pipeline import PASSES
 
     if name not in PASSES:
-        close = get_close_matches(name, PASSES, 1)
+        close = closest(name, PASSES)
         raise PassError(
             f"there is no pass {name!r}",
-            hint=f"did you mean {close[0]!r}?" if close else "`popgraph passes` lists them",
+            hint=f"did you mean {close!r}?" if close else "`popgraph passes` lists them",
         )
 
 

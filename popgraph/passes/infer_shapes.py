@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
@@ -24,6 +23,7 @@ from popgraph.dialects.onnx.types import (
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.names import closest
 from popgraph.support.shapes import Shape
 
 
@@ -95,11 +95,11 @@ def specialise(
 
 
 def _no_input(name: str, names: list[str]) -> TypeMismatchError:
-    close = get_close_matches(name, names, 1)
+    close = closest(name, names)
     listed = ", ".join(map(repr, names)) or "none"
     return TypeMismatchError(
         f"the model has no input {name!r}",
-        hint=f"the closest name is {close[0]!r}" if close else f"its inputs are {listed}",
+        hint=f"the closest name is {close!r}" if close else f"its inputs are {listed}",
     )
 
 

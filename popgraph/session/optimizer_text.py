@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from difflib import get_close_matches
 
 from popgraph.builder.dsl import OptimizerCall
 from popgraph.builder.enums import SGDAccumulatorAndMomentum, WeightDecayMode
@@ -12,6 +11,7 @@ from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scala
 from popgraph.session.optimizer_value import ClipNormSettings
 from popgraph.session.optimizers import SGD, Adam, Adaptive, Optimizer
 from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
 
 CLIP = "clip_norm"
 """The largest norm that the gradients of all weights together may have."""
@@ -33,12 +33,12 @@ def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
             given["clip"] = (ClipNorm(clip.value),)
             continue
         if name not in entries:
-            close = get_close_matches(name, [*entries, CLIP], 1)
+            close = closest(name, [*entries, CLIP])
             listed = ", ".join([*entries, CLIP])
             raise PopgraphError(
                 f"{call.name} has no parameter {name!r}",
                 call.where,
-                f"did you mean {close[0]!r}?" if close else f"it has {listed}",
+                f"did you mean {close!r}?" if close else f"it has {listed}",
             )
         given[name] = _fitted(call, name, value, entries[name])
     if mode:
@@ -106,11 +106,11 @@ def _kind(call: OptimizerCall) -> tuple[type[OptimizerSpec], str]:
         for mode in getattr(cls, "MODES", ()):
             names.setdefault(_plain(mode), (cls, mode))
     if wanted not in names:
-        close = get_close_matches(wanted, names, 1)
+        close = closest(wanted, names)
         raise PopgraphError(
             f"there is no optimizer {call.name!r}",
             call.where,
-            f"did you mean {close[0]!r}?" if close else f"one of {', '.join(names)}",
+            f"did you mean {close!r}?" if close else f"one of {', '.join(names)}",
         )
     return names[wanted]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 
 from xdsl.dialects.builtin import NameLoc, StringAttr
 
@@ -21,6 +20,7 @@ from popgraph.dialects.onnx.annotations import set_attribute
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.names import closest
 
 Value = int | float | bool | str | bytes | list[object]
 
@@ -221,9 +221,9 @@ def refuse(source: Source, annotation: Annotation, known: Iterable[str]) -> None
 def unknown_annotation(source: Source, annotation: Annotation, known: Iterable[str]) -> None:
     """Notes that an annotation has no meaning where it stands."""
     words = list(known)
-    close = get_close_matches(annotation.path.text, words, 1, 0.5)
+    close = closest(annotation.path.text, words, 0.5)
     listed = ", ".join(f"`@{word}`" for word in words)
-    hint = f"did you mean `@{close[0]}`?" if close else f"what can be said here is {listed}"
+    hint = f"did you mean `@{close}`?" if close else f"what can be said here is {listed}"
     source.parse_error(annotation.span, f"there is no annotation `@{annotation.path.text}`", hint)
 
 

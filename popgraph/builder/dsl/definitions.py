@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 
 from popgraph.builder.dsl.functions import calls_itself, key_of, lower_function
 from popgraph.builder.dsl.imports import check_circle, found, text_of_file
@@ -15,6 +14,7 @@ from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Definition, Setting
 from popgraph.builder.dsl.tree import File, Function, Import, Name, Static, Template
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
+from popgraph.support.names import closest
 
 
 def settle(setting: Setting, file: File) -> None:
@@ -83,12 +83,12 @@ def _import(setting: Setting, item: Import) -> None:
 
 
 def _not_there(setting: Setting, item: Import, name: Name, known: Sequence[str]) -> None:
-    close = get_close_matches(name.text, known, 1, 0.5)
+    close = closest(name.text, known, 0.5)
     listed = ", ".join(known) or "nothing"
     setting.source.parse_error(
         name.span,
         f"{item.file.value!r} does not define `{name.text}`",
-        f"did you mean `{close[0]}`?" if close else f"it defines {listed}",
+        f"did you mean `{close}`?" if close else f"it defines {listed}",
     )
     raise Failed
 

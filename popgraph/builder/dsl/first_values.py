@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -48,6 +47,7 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
+from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
@@ -240,8 +240,8 @@ def _initialised(
     make = INITIALIZERS.get(name.text)
     if make is None:
         known = [*INITIALIZERS, LOAD]
-        close = get_close_matches(name.text, known, 1, 0.5)
-        hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(known)}"
+        close = closest(name.text, known, 0.5)
+        hint = f"did you mean `{close}`?" if close else f"one of {', '.join(known)}"
         source.parse_error(name.span, f"there is no initialiser `{name.text}`", hint)
         raise Failed
     given = bound(source, name, make, arguments, partial(_number, source))

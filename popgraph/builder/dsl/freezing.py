@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from popgraph.builder.dsl.source import Source
@@ -11,6 +10,7 @@ from popgraph.builder.dsl.tree import Name, Text
 from popgraph.dialects.onnx.containers import Initializer
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.support.names import closest
 
 
 def frozen_weights(
@@ -25,11 +25,11 @@ def frozen_weights(
         if matched:
             continue
         text = pattern.text if isinstance(pattern, Name) else pattern.value
-        close = get_close_matches(text, weights, 1, 0.5)
+        close = closest(text, weights, 0.5)
         source.parse_error(
             pattern.span,
             f"there is no weight `{text}`",
-            f"did you mean `{close[0]}`?" if close else "",
+            f"did you mean `{close}`?" if close else "",
         )
     if weights and len(found) == len(weights):
         source.parse_error(patterns[0].span, "nothing is left to train", "freeze fewer weights")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from xdsl.ir import Attribute, SSAValue
@@ -18,6 +17,7 @@ from popgraph.builder.enums import PopartEnum
 from popgraph.builder.graphcore_opset import AiGraphcoreOpset1
 from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def describe(
     method = METHODS.get(name)
     if method is None:
         if name.islower():
-            close = get_close_matches(name, METHODS, 1, 0.5)
-            hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(METHODS)}"
+            close = closest(name, METHODS, 0.5)
+            hint = f"did you mean `{close}`?" if close else f"one of {', '.join(METHODS)}"
             source.parse_error(call.path.span, f"ai.graphcore has no operator `{name}`", hint)
             raise Failed
         return None

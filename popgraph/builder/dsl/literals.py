@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 import numpy as np
 
 from popgraph.builder.dsl.scope import Failed
@@ -21,6 +19,7 @@ from popgraph.builder.dsl.tree import (
 )
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
+from popgraph.support.names import closest
 
 STRING = "string"
 """The element type of tensors of strings, which is no number type and so has no `DType`."""
@@ -106,8 +105,7 @@ def _other_spelling(name: str) -> str:
     try:
         return dtypes.from_numpy(name).name
     except (TypeError, KeyError):
-        close = get_close_matches(name.lower(), [*dtypes.BY_NAME, STRING], 1, 0.5)
-        return close[0] if close else ""
+        return closest(name, [*dtypes.BY_NAME, STRING], 0.5)
 
 
 def default_dtype(expression: Expression) -> str:

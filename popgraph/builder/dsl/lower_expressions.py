@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -52,6 +51,7 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.writer import Graphs
 from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
+from popgraph.support.names import closest
 
 _DEEPEST = 200
 """How deep expressions may be nested."""
@@ -251,10 +251,10 @@ class ExpressionLowering(NodeLowering, ABC):
         """Fails at what is no operator, but almost the name of a `def`."""
         if len(path.parts) > 1 or is_operator(path.text):
             return
-        close = get_close_matches(path.text, self.setting.definitions, 1, 0.7)
+        close = closest(path.text, self.setting.definitions, 0.7)
         if close:
             self.source.parse_error(
-                path.span, f"there is no `{path.text}`", f"did you mean `{close[0]}`?"
+                path.span, f"there is no `{path.text}`", f"did you mean `{close}`?"
             )
             raise Failed
 

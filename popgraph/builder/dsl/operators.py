@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.onnx.writer import FunctionKey
 from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
 
 GRAPHCORE = "ai.graphcore"
 
@@ -208,10 +208,8 @@ def _add_input(
     name = argument.keyword.text
     if name not in operator.input_names:
         known = [*operator.kinds, *operator.input_names]
-        close = get_close_matches(name, known, 1, 0.5)
-        hint = (
-            f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(known) or 'nothing'}"
-        )
+        close = closest(name, known, 0.5)
+        hint = f"did you mean `{close}`?" if close else f"it takes {', '.join(known) or 'nothing'}"
         source.parse_error(
             argument.keyword.span, f"{operator.shown} has no attribute or input `{name}`", hint
         )

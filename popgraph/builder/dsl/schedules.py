@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from math import cos, pi
 
@@ -13,6 +12,7 @@ from popgraph.builder.dsl.python_calls import bound
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import Argument, Call, Expression, Missing, Name, Number
+from popgraph.support.names import closest
 
 
 def linear(at: int, steps: int, end: float = 0.0) -> float:
@@ -83,8 +83,8 @@ def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedul
             )
             raise Failed
     if name.text not in SCHEDULES:
-        close = get_close_matches(name.text, SCHEDULES, 1, 0.5)
-        hint = f"did you mean `{close[0]}`?" if close else f"one of {', '.join(SCHEDULES)}"
+        close = closest(name.text, SCHEDULES, 0.5)
+        hint = f"did you mean `{close}`?" if close else f"one of {', '.join(SCHEDULES)}"
         source.parse_error(name.span, f"there is no schedule `{name.text}`", hint)
         raise Failed
     number = partial(_number, source, scope)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from xdsl.ir import SSAValue
 
@@ -20,6 +19,7 @@ from popgraph.builder.dsl.tree import (
     Statement,
 )
 from popgraph.dialects.onnx.types import Dim
+from popgraph.support.names import closest
 
 Meaning = SSAValue | Expression | None
 """A value of the graph, or something that is known now; None where the definition failed."""
@@ -170,7 +170,7 @@ class Scope:
         while scope is not None:
             names += [*scope._meanings, *scope._coming]
             scope = scope.parent
-        return next(iter(get_close_matches(name, names, 1, 0.5)), "")
+        return closest(name, names, 0.5)
 
     def _unknown(self, name: Name) -> tuple[str, str]:
         place = self._coming.get(name.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Attribute, SSAValue
@@ -27,6 +26,7 @@ from popgraph.builder.dsl.tree import (
     Type,
 )
 from popgraph.dialects.onnx.types import Dim, describe, dims
+from popgraph.support.names import closest
 
 if TYPE_CHECKING:
     from popgraph.builder.dsl.lower_expressions import ExpressionLowering
@@ -91,8 +91,8 @@ def _not_taken(
             f"`{name}({', '.join(formals)})`",
         )
         raise Failed
-    close = get_close_matches(argument.keyword.text, formals, 1, 0.5)
-    hint = f"did you mean `{close[0]}`?" if close else f"it takes {', '.join(formals) or 'nothing'}"
+    close = closest(argument.keyword.text, formals, 0.5)
+    hint = f"did you mean `{close}`?" if close else f"it takes {', '.join(formals) or 'nothing'}"
     caller.source.parse_error(
         argument.keyword.span, f"`{name}` has no parameter `{argument.keyword.text}`", hint
     )

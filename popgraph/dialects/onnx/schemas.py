@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from functools import cache
 from threading import RLock
 from typing import Any, ClassVar
@@ -36,6 +35,7 @@ from popgraph.dialects.onnx.containers import standard_domain
 from popgraph.dialects.onnx.op import SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
+from popgraph.support.names import closest
 
 PREFIXES = {
     "": "onnx",
@@ -246,9 +246,9 @@ def _unknown(op_type: str, domain: str) -> ModelError | UnsupportedError:
             hint="operators of other domains travel as onnx.Custom",
         )
     names = [name for where, name in _VERSIONS if where == domain]
-    close = get_close_matches(op_type, names, 1, 0.5)
+    close = closest(op_type, names, 0.5)
     elsewhere = [where for where, name in _VERSIONS if name == op_type]
-    hint = f"the closest name is {close[0]}" if close else "see onnx.ai/onnx/operators"
+    hint = f"the closest name is {close}" if close else "see onnx.ai/onnx/operators"
     if elsewhere:
         hint = f"{op_type} is an operator of domain {elsewhere[0] or 'ai.onnx'}"
     return ModelError(f"domain {domain or 'ai.onnx'} has no operator {op_type!r}", hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
@@ -33,6 +32,7 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError, PopgraphError
+from popgraph.support.names import closest
 
 IR_VERSION = 10
 """Of models made here: the newest that all common runtimes read."""
@@ -113,11 +113,11 @@ class GraphWriter:
         while scope is not None:
             names.extend(scope._values)
             scope = scope.parent
-        close = get_close_matches(name, names, 1)
+        close = closest(name, names)
         return ModelError(
             f"no value {name!r} has been defined",
             f"graph {self.name!r}",
-            f"the closest name is {close[0]!r}" if close else "define it before it is used",
+            f"the closest name is {close!r}" if close else "define it before it is used",
         )
 
     def fresh_name(self, stem: str) -> str:
@@ -447,10 +447,8 @@ def _check_kind(name: str, value: Attribute, cls: type[SchemaOp]) -> None:
 
 def _no_attribute(cls: type[SchemaOp], name: str) -> ModelError:
     known = [*cls.KINDS, *cls.GRAPHS]
-    close = get_close_matches(name, known, 1)
+    close = closest(name, known)
     return ModelError(
         f"{cls.SCHEMA.name}-{cls.SCHEMA.since_version} has no attribute {name!r}",
-        hint=f"the closest name is {close[0]!r}"
-        if close
-        else f"it has {', '.join(known) or 'none'}",
+        hint=f"the closest name is {close!r}" if close else f"it has {', '.join(known) or 'none'}",
     )

@@ -1,0 +1,45 @@
+"""Does a misspelt name get the right suggestion, wherever one is made?"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import popgraph
+from popgraph.builder.dsl import parse
+from popgraph.support.errors import PopgraphError
+from popgraph.support.names import closest
+
+
+@pytest.mark.parametrize(
+    ("name", "known", "meant"),
+    [
+        ("relu", ["Selu", "Relu", "Elu"], "Relu"),
+        ("AXIS", ["input", "axis"], "axis"),
+        ("Relu", ["relu", "Rely"], "relu"),
+        ("Rellu", ["Selu", "Relu"], "Relu"),
+        ("frobnicate", ["x", "y"], ""),
+    ],
+)
+def test_case_is_no_difference(name: str, known: list[str], meant: str) -> None:
+    assert closest(name, known) == meant
+
+
+def test_names_are_compared_in_one_place() -> None:
+    files = Path(popgraph.__file__).parent.rglob("*.py")
+    assert [file.name for file in files if "get_close_matches" in file.read_text()] == ["names.py"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "meant"),
+    [
+        ("(x: f32[2]) -> y { y = relu(x) }", "the closest name is Relu"),
+        ("(X: f32[2]) -> y { y = Relu(x) }", "did you mean `X`?"),
+        ("(x: f32[2]) -> y { y = Softmax(x, AXIS=0) }", "did you mean `axis`?"),
+    ],
+)
+def test_a_text_with_another_case_is_told_the_right_name(graph: str, meant: str) -> None:
+    with pytest.raises(PopgraphError, match=re.escape(meant)):
+        parse(f"graph g{graph}")
