@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.support.errors import PopgraphError
+from popgraph.support.errors import ErrorGroup, PopgraphError
 
 if TYPE_CHECKING:
     from popgraph.builder.dsl import Document
@@ -42,8 +42,14 @@ def command(
     from popgraph.builder.dsl.text_files import read_text
 
     found: list[Diagnostic] = []
+    unread: list[PopgraphError] = []
     for path in files:
-        result = checked(read_text(path), str(path))
+        try:
+            text = read_text(path)
+        except PopgraphError as error:
+            unread.append(error)
+            continue
+        result = checked(text, str(path))
         found += result.diagnostics
         if result.document is not None:
             found += _optimizers(str(path), result.document)
@@ -54,6 +60,8 @@ def command(
             print(f"{one.severity}: {one.shown}\n")
         if found:
             print(_counted(found))
+    if unread:
+        raise ErrorGroup(unread)
     if any(one.severity == "error" or strict for one in found):
         raise typer.Exit(1)
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.report import note
+from popgraph.support.errors import ErrorGroup, PopgraphError
 
 STDIN = Path("-")
 
@@ -39,9 +40,14 @@ def command(
     from popgraph.builder.dsl.text_files import read_text
 
     changed = 0
+    refused: list[PopgraphError] = []
     for path in files:
-        before = sys.stdin.read() if path == STDIN else read_text(path)
-        after = format_text(before, "<stdin>" if path == STDIN else str(path))
+        try:
+            before = sys.stdin.read() if path == STDIN else read_text(path)
+            after = format_text(before, "<stdin>" if path == STDIN else str(path))
+        except PopgraphError as error:
+            refused.append(error)
+            continue
         changed += before != after
         if diff:
             sys.stdout.writelines(_difference(path, before, after))
@@ -51,6 +57,8 @@ def command(
             if not check:
                 path.write_text(after, "utf-8")
             note(f"{path}: {'would change' if check else 'changed'}")
+    if refused:
+        raise ErrorGroup(refused)
     if (check or diff) and changed:
         raise typer.Exit(1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,8 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
             str(path),
             f"models are {', '.join(SUFFIXES)}",
         )
+    if path.is_dir():
+        raise ModelError("this is a folder, not a model", str(path))
     if not path.is_file():
         raise ModelError("there is no such file", str(path))
     from popgraph import compiler
@@ -86,6 +89,22 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
     infer_shapes.specialise(module, wanted, compilation.weights)
 
 
+def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
+    """The sizes that arrays give to symbolic dimensions."""
+    from popgraph.compiler import level_of
+    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.types import dims
+
+    types = input_types(module) if level_of(module) == "onnx" else {}
+    return {
+        dim: size
+        for name, array in arrays.items()
+        if name in types
+        for dim, size in zip(dims(types[name]) or (), array.shape, strict=False)
+        if isinstance(dim, str)
+    }
+
+
 def symbols(types: Iterable[Attribute]) -> set[str]:
     """The names of symbolic dimensions in these types."""
     from popgraph.dialects.onnx.types import dims
@@ -110,6 +129,16 @@ def check_static(module: ModuleOp) -> None:
             )
 
 
+def check_place(path: Path, option: str) -> None:
+    """BadParameter, before work whose result would be lost, where no file can be written."""
+    if path.is_dir():
+        raise typer.BadParameter(f"{str(path)!r} is a folder", param_hint=option)
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint=option)
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise typer.BadParameter(f"{str(path)!r} cannot be written", param_hint=option)
+
+
 def read_array(text: str) -> Array:
     """The array of an .npy file."""
     import numpy as np
@@ -117,7 +146,9 @@ def read_array(text: str) -> Array:
     try:
         array = np.load(text, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise RunError(f"this is no .npy file: {error}", text) from error
+        raise RunError(
+            "this is no .npy file, or one of Python objects", text, "numpy.save writes arrays"
+        ) from error
     if not isinstance(array, np.ndarray):
         raise RunError("this is an .npz file", text, "give one .npy file per array")
     return array
@@ -141,11 +172,15 @@ def fitted(name: str, array: Array, dtype: DType) -> Array:
 
 
 def element_types(module: ModuleOp) -> dict[str, DType]:
-    """The element type of each input, whatever the level of the module."""
+    """The element type of each input of numbers, whatever the level of the module."""
     from popgraph.backends.reference import signature
-    from popgraph.dialects.element_types import from_ir
+    from popgraph.dialects.element_types import from_ir, is_number
 
-    return {name: from_ir(type_.element_type) for name, type_ in signature(module).items()}
+    return {
+        name: from_ir(type_.element_type)
+        for name, type_ in signature(module).items()
+        if is_number(type_.element_type)
+    }
 
 
 def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:

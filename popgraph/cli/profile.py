@@ -95,6 +95,9 @@ def command(
     from popgraph.cli import models
     from popgraph.cli.timing import pin
 
+    for file, option in ((json_file, "--json"), (html_file, "--html")):
+        if file is not None:
+            models.check_place(file, option)
     pin(threads)
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))

@@ -38,7 +38,7 @@ def command(
     random: Annotated[
         bool, typer.Option("--random", help="Make up the inputs that are not given.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Which random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which random inputs.")] = 0,
     dim: Annotated[
         list[str] | None,
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
@@ -62,10 +62,13 @@ def command(
     from popgraph.cli import models
 
     keep = models.pairs(outputs or (), "--output")
+    for file in keep.values():
+        models.check_place(Path(file), "--output")
     module, compilation = models.load(model)
     given = models.read_arrays(inputs or (), "--input")
     if random:
-        models.specialise(module, compilation, models.sizes(dim or ()))
+        known = models.sizes_of(module, given)
+        models.specialise(module, compilation, known | models.sizes(dim or ()))
         given = {**_made_up(module, seed), **given}
     types = models.element_types(module)
     arrays = {
@@ -78,15 +81,17 @@ def command(
 
 
 def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:
-    """Small random arrays for all inputs; dimensions that nothing says have one element."""
+    """Small random arrays for inputs of numbers; dimensions that nothing says have one element."""
     from popgraph.backends.reference import signature
     from popgraph.backends.reference.meaning import random_inputs
+    from popgraph.dialects.element_types import is_number
     from popgraph.dialects.onnx.types import tensor_type
 
     types = {}
     for name, type_ in signature(module).items():
         shape = [1 if size < 0 else size for size in type_.get_shape()]
-        types[name] = tensor_type(type_.element_type, shape)
+        if is_number(type_.element_type):
+            types[name] = tensor_type(type_.element_type, shape)
     return random_inputs(types, seed)  # type: ignore[arg-type]
 
 
@@ -100,7 +105,8 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
             hint=f"its outputs are {', '.join(map(repr, results))}",
         )
     for name, file in keep.items():
-        np.save(file, results[name])
+        with Path(file).open("wb") as place:  # numpy.save would add an ending to a name
+            np.save(place, results[name])
     for name, array in results.items():
         if keep and name not in keep:
             continue

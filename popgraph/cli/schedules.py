@@ -44,6 +44,8 @@ def command(
     from popgraph.backends.c.schedule_file import text_of
     from popgraph.cli import models
 
+    if output is not None:
+        models.check_place(output, "--output")
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
     models.check_static(module)

@@ -43,7 +43,7 @@ def command(
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="How often all samples are seen.")] = 1,
     batch: Annotated[int, typer.Option(min=1, help="How many samples are in one step.")] = 32,
-    seed: Annotated[int, typer.Option(help="The order of the samples.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="The order of the samples.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
@@ -68,9 +68,8 @@ def command(
         raise typer.BadParameter(
             f"{output.name!r} must end in {', '.join(models.SAVERS)}", param_hint="--output"
         )
-    if output is not None and not output.parent.is_dir():  # said before hours of training
-        folder = str(output.parent)
-        raise typer.BadParameter(f"there is no folder {folder!r}", param_hint="--output")
+    if output is not None:  # said before hours of training
+        models.check_place(output, "--output")
     task = _task(model, arrays, loss, optimizer)
     samples = _samples(arrays)
     executable = task.build(arrays, min(batch, samples), backend.value, threads)

@@ -47,6 +47,8 @@ def command(
     from popgraph.compiler import for_this_machine
     from popgraph.passes.pipeline import Options
 
+    if output is not None:
+        models.check_place(output, "--output")
     pin(threads)
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))

@@ -391,6 +391,57 @@ def test_a_folder_that_is_not_there_is_said_before_training(folder: Path) -> Non
     assert not losses(result.stdout)
 
 
+def test_a_place_that_cannot_be_written_is_said_before_the_work(folder: Path) -> None:
+    taken = folder / "taken.onnx"
+    taken.mkdir()
+    for command in (
+        ["train", MLP, *data(folder), "-o"],
+        ["profile", MLP, "--dim", "N=2", "--json"],
+        ["profile", MLP, "--dim", "N=2", "--html"],
+        ["tune", MLP, "--dim", "N=2", "-o"],
+        ["schedules", MLP, "--dim", "N=2", "-o"],
+    ):
+        result = call(*command, taken, code=2)
+        assert "is a folder" in result.output
+        assert not result.stdout
+    assert "is a folder" in call("run", MLP, "--random", "-o", f"p={taken}", code=2).output
+    assert "this is a folder, not a model" in call("run", taken, code=1).output
+
+
+def test_an_output_is_kept_under_the_very_name_that_was_given(folder: Path) -> None:
+    call("run", MLP, "--random", "-o", f"y={folder / 'p'}")
+    assert np.load(folder / "p").shape == (1, 10)
+    assert not (folder / "p.npy").exists()
+
+
+def test_random_inputs_fit_those_that_are_given(folder: Path) -> None:
+    model = folder / "two.pgraph"
+    model.write_text("graph two(x: f32[N], b: f32[N]) -> y { y = x + b }")
+    np.save(folder / "b.npy", np.zeros(5, np.float32))
+    assert "float32[5]" in call("run", model, "--random", "-i", f"b={folder / 'b.npy'}").output
+
+
+def test_strings_are_refused_by_name(folder: Path) -> None:
+    model = folder / "words.pgraph"
+    model.write_text("graph words(x: string[2]) -> y { y = Identity(x) }")
+    output = call("run", model, "--random", code=1).output
+    assert "an input of type string[2] is not supported" in output
+
+
+@pytest.mark.parametrize("command", [["run", MLP, "--random"], ["train", MLP]])
+def test_seeds_are_not_negative(command: list[str]) -> None:
+    assert "greater than or equal to 0" in call(*command, "--seed", "-1", code=2).output
+
+
+@pytest.mark.parametrize("command", ["check", "fmt"])
+def test_a_text_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path, command: str) -> None:
+    nowhere, wrong = tmp_path / "nowhere.pgraph", tmp_path / "wrong.pgraph"
+    wrong.write_text("graph g(x: f32[2]) -> y {\n y =\n}\n")
+    output = call(command, nowhere, wrong, code=1).output
+    assert "the file cannot be read" in output
+    assert "is missing after `=`" in output
+
+
 def test_arrays_of_different_lengths(folder: Path) -> None:
     np.save(folder / "labels.npy", np.zeros(7, np.int32))
     message = "error: the arrays have different numbers of samples (x: 300, labels: 7)"
