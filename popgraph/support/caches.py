@@ -1,10 +1,11 @@
-"""How are files of a cache named, written and removed?"""
+"""How are files of a cache named, written, believed and removed?"""
 
 from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
+import shutil
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,14 +22,44 @@ def digest(*texts: str) -> str:
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """A file that others see when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix="partial-")
+    partial = path.with_name(f"partial-{os.urandom(8).hex()}")
     try:
-        with open(handle, "wb") as file:
+        with partial.open("xb") as file:
             file.writelines(parts)
-        os.replace(partial, path)
+        try:
+            partial.replace(path)
+        except IsADirectoryError:
+            shutil.rmtree(path)
+            partial.replace(path)
     except BaseException:
-        os.unlink(partial)
+        partial.unlink(missing_ok=True)
         raise
+
+
+def write_sealed(path: Path, content: bytes) -> None:
+    """A file that tells whether it is damaged; linkers and loaders ignore what is at its end."""
+    write_whole(path, [content, _seal(content)])
+
+
+def read_sealed(path: Path) -> bytes:
+    """What was written there; OSError or ValueError when it is not there or not as it was."""
+    found = path.read_bytes()
+    content = found[: -len(_seal(b""))]
+    if found != content + _seal(content):
+        raise ValueError(f"{path} is damaged")
+    return content
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether the file is there, as it was written."""
+    with suppress(OSError, ValueError):
+        read_sealed(path)
+        return True
+    return False
+
+
+def _seal(content: bytes) -> bytes:
+    return b"\npopgraph seal %08x\n" % zlib.crc32(content)
 
 
 def trim(folder: Path, limit: int) -> None:

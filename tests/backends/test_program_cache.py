@@ -34,6 +34,7 @@ from popgraph.passes.pipeline import Options, Step
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.caches import trim
+from tests.damages import DAMAGES
 
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
 
@@ -529,14 +530,31 @@ def test_files_beside_the_model_are_looked_at(cache: Path, file: Path) -> None:
     assert np.array_equal(compute(file), expected)
 
 
+KINDS = {
+    "library": "kernels/*/*/*.so",
+    "object": "objects/*/*.o",
+    "entry": "objects/*/" + "[0-9a-f]" * 64,
+    "program": "programs/*/*",
+    "shortcut": "shortcuts/*/*",
+    "target": "targets/*/*.json",
+}
+"""All that is made again when it is missing, and where it is."""
+
+
 @pytest.mark.usefixtures("settled")
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"files": 1, "program": 2}', "\0"])
-def test_a_damaged_shortcut_is_not_followed(cache: Path, file: Path, text: str) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_damaged_is_made_again(cache: Path, file: Path, kind: str, damage: str) -> None:
     expected = compute(file)
-    (found,) = shortcuts(cache)
-    found.write_text(text)
-    assert not remembered(file)
+    found = list(cache.glob(KINDS[kind]))
+    assert found
+    left = [DAMAGES[damage](path) for path in found]
+    if kind in ("object", "entry"):
+        for path in cache.glob(KINDS["library"]):
+            path.unlink()
     assert np.array_equal(popgraph.compile(file)(x=X)["y"], expected)
+    assert all(path.is_file() for path in found), "it has been replaced"
+    assert not any(path.read_bytes() == old for path, old in zip(found, left, strict=True))
     assert remembered(file)
 
 

@@ -18,6 +18,7 @@ from popgraph.cli import app, timing
 from popgraph.compiler import for_this_machine
 from popgraph.passes.pipeline import Options, planned
 from popgraph.support.errors import ParseError
+from tests.damages import DAMAGES
 
 TEXT = """
 opset 21
@@ -181,10 +182,11 @@ def test_another_choice_is_another_program(
     assert all(old != new for old, new in zip(second, now(), strict=True))
 
 
-def test_damaged_measurements_are_as_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
     path = keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
     assert len(measured()) == 1
-    path.write_text("{")
+    DAMAGES[damage](path)
     assert measured() == ()
     assert for_this_machine(Options()).vector_bytes == host_target().vector_bytes
     keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])

@@ -22,7 +22,7 @@ from popgraph.backends.c.toolchain import (
     readable_caches,
 )
 from popgraph.backends.c.unit import HERE, Unit
-from popgraph.support.caches import digest
+from popgraph.support.caches import digest, write_sealed
 from popgraph.support.errors import BackendError
 
 
@@ -79,7 +79,7 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
         if not result.good:
             raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
         final = place / f"{compiler.identity}.so"
-        linked.replace(final)
+        write_sealed(final, linked.read_bytes())
         return final
 
 

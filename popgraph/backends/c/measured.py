@@ -1,4 +1,4 @@
-"""Which file holds the schedules that were measured on this machine, and in which state is it?"""
+"""Which file holds the schedules that were measured on this machine, and what is in it?"""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c.toolchain import machine, readable_caches
+from popgraph.support.caches import read_sealed
 
 
 def place_in(cache: Path) -> Path:
@@ -13,14 +14,9 @@ def place_in(cache: Path) -> Path:
     return cache / "schedules" / f"{machine()}.json"
 
 
-def measured_file() -> Path | None:
-    """The file; None when nothing was measured."""
-    return next(filter(Path.is_file, map(place_in, readable_caches())), None)
-
-
 def measured_text() -> str:
-    """What is in it, for those who only need to know whether it changed."""
-    path = measured_file()
-    with suppress(OSError, UnicodeDecodeError):
-        return "" if path is None else path.read_text("utf-8")
+    """What is in it; empty when nothing was measured."""
+    for place in map(place_in, readable_caches()):
+        with suppress(OSError, ValueError):
+            return read_sealed(place).decode()
     return ""

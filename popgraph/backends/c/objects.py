@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
-from popgraph.support.caches import digest, trim, write_whole
+from popgraph.support.caches import digest, is_sealed, read_sealed, trim, write_sealed
 
 LIMIT = 256 << 20
 """Bytes of objects that are kept."""
@@ -25,6 +26,7 @@ class Objects:
     def __init__(self, caches: Sequence[Path], circumstances: str) -> None:
         self._caches = [cache / "objects" for cache in caches]
         self._circumstances = circumstances
+        self._is_sealed = functools.cache(is_sealed)
 
     def lacking(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Path]]:
         """The units that have to be compiled so that these are there, and the objects that are."""
@@ -43,9 +45,9 @@ class Objects:
             return
         name = digest(self._circumstances, unit.text)
         with suppress(OSError):
-            write_whole(self._file(f"{name}.o"), [compiled.read_bytes()])
+            write_sealed(self._file(f"{name}.o"), compiled.read_bytes())
             for _, kernel in unit.kernels:
-                write_whole(self._file(self._key(kernel)), [name.encode()])
+                write_sealed(self._file(self._key(kernel)), name.encode())
 
     def forget(self, objects: Sequence[Path]) -> None:
         """Removes what cannot be linked."""
@@ -59,14 +61,15 @@ class Objects:
 
     def _find(self, kernel: Kernel) -> Path | None:
         for cache in self._caches:
-            with suppress(OSError):
+            with suppress(OSError, ValueError):
                 key = self._key(kernel)
                 entry = cache / key[:2] / key
-                name = entry.read_text()
+                name = read_sealed(entry).decode()
                 path = cache / name[:2] / f"{name}.o"
-                for used in (entry, path):
-                    os.utime(used)
-                return path
+                if self._is_sealed(path):
+                    for used in (entry, path):
+                        os.utime(used)
+                    return path
         return None
 
     def _key(self, kernel: Kernel) -> str:

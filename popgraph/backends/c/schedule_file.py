@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from popgraph.backends.c.measured import measured_file, place_in
+from popgraph.backends.c.measured import measured_text, place_in
 from popgraph.backends.c.toolchain import cache_directory
 from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
-from popgraph.support.caches import write_whole
+from popgraph.support.caches import write_sealed
 from popgraph.support.errors import ParseError
 
 ROWS = "schedules"
@@ -21,23 +21,34 @@ Row = dict[str, Any]
 """One decision in a file: what `Decision` needs, and whatever else a reader wants to know."""
 
 
-def rows_of(path: Path) -> list[Row]:
-    """The rows of a file; ParseError when it is none."""
+def read(path: Path) -> tuple[str, ...]:
+    """The decisions of a file, as options want them; ParseError when it is none."""
     try:
-        found = json.loads(path.read_text("utf-8"))
+        text = path.read_text("utf-8")
     except (OSError, ValueError) as error:
-        raise ParseError(f"the schedules cannot be read: {error}", str(path)) from error
+        raise _unreadable(error, str(path)) from error
+    return _decisions(text, str(path))
+
+
+def _unreadable(error: Exception, where: str) -> ParseError:
+    return ParseError(f"the schedules cannot be read: {error}", where)
+
+
+def _rows(text: str, where: str) -> list[Row]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise _unreadable(error, where) from error
     rows = found.get(ROWS) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         what = f"a file of schedules is a JSON object with a list {ROWS!r}"
-        raise ParseError(what, str(path), "`popgraph schedules MODEL` prints one to begin with")
+        raise ParseError(what, where, "`popgraph schedules MODEL` prints one to begin with")
     return rows
 
 
-def read(path: Path) -> tuple[str, ...]:
-    """The decisions of a file, as options want them."""
-    rows = enumerate(rows_of(path))
-    return tuple(str(_decision(row, f"{path}, schedule {number + 1}")) for number, row in rows)
+def _decisions(text: str, where: str) -> tuple[str, ...]:
+    rows = enumerate(_rows(text, where))
+    return tuple(str(_decision(row, f"{where}, schedule {number + 1}")) for number, row in rows)
 
 
 def _decision(row: Row, where: str) -> Decision:
@@ -60,21 +71,23 @@ def text_of(rows: Iterable[Mapping[str, object]]) -> str:
 
 # What was measured on this machine
 
+MEASURED = "what was measured"
+"""Where its mistakes are."""
+
 
 def measured() -> tuple[str, ...]:
     """What `popgraph tune` found on this machine; nothing when there is any doubt about it."""
-    path = measured_file()
     with suppress(ParseError):
-        return () if path is None else read(path)
+        return _decisions(measured_text(), MEASURED)
     return ()
 
 
 def keep_measured(rows: Iterable[Row]) -> Path:
     """Adds to what was measured, in place of what was measured of the same contractions before."""
-    path, old = place_in(cache_directory()), measured_file()
+    path = place_in(cache_directory())
     kept: dict[object, Row] = {}
     with suppress(ParseError):
-        kept = {row.get(CONTRACTION): row for row in rows_of(old or path)}
+        kept = {row.get(CONTRACTION): row for row in _rows(measured_text(), MEASURED)}
     kept |= {row[CONTRACTION]: row for row in rows}
-    write_whole(path, [text_of(kept.values()).encode()])
+    write_sealed(path, text_of(kept.values()).encode())
     return path

@@ -16,7 +16,7 @@ from popgraph.backends.c.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.target import host_target
 from popgraph.backends.c.toolchain import machine, readable_caches
 from popgraph.support.arrays import ArrayStore
-from popgraph.support.caches import digest, trim, write_whole
+from popgraph.support.caches import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, state_of
 
 MAGIC = "popgraph shortcut 2"
@@ -35,7 +35,7 @@ def recall(model: object, options: object, threads: int) -> CExecutable | None:
         for cache in readable_caches() if key else ():
             file = _file(cache, key)
             if file.exists():
-                return _follow(json.loads(file.read_text()), threads)
+                return _follow(json.loads(read_sealed(file)), threads)
     return None
 
 
@@ -65,7 +65,7 @@ def remember(
     rows = {str(name): state for name, state in files.items()}
     text = json.dumps({"program": program.key, "files": rows})
     with suppress(OSError):
-        write_whole(_file(first, key), [text.encode()])
+        write_sealed(_file(first, key), text.encode())
         trim(first / "shortcuts", LIMIT)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from popgraph.backends.c.toolchain import cache_directory, candidates, machine, probe
+from popgraph.support.caches import read_sealed, write_sealed
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,11 @@ def host_target() -> Target:
 
 def _read(file: Path) -> Target | None:
     try:
-        return Target(**json.loads(file.read_text()))
+        return Target(**json.loads(read_sealed(file)))
     except (OSError, ValueError, TypeError):
         return None
 
 
 def _write(file: Path, target: Target) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_name(f"{file.name}.{id(target)}")
-    partial.write_text(json.dumps(asdict(target)))
-    partial.replace(file)
+    with suppress(OSError):
+        write_sealed(file, json.dumps(asdict(target)).encode())

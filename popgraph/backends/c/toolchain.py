@@ -21,7 +21,7 @@ from pathlib import Path
 import platformdirs
 
 from popgraph.backends.c.unit import headers
-from popgraph.support.caches import digest
+from popgraph.support.caches import digest, is_sealed
 from popgraph.support.errors import BackendError
 
 FLAGS = (
@@ -243,14 +243,14 @@ def library_or_compiler(places: Sequence[Path]) -> Path | tuple[Compiler, Probe]
     tried = []
     for compiler in candidates():
         for place in places:
-            if (place / f"{compiler.identity}.so").exists():
+            if is_sealed(place / f"{compiler.identity}.so"):
                 return place / f"{compiler.identity}.so"
         found = probe(compiler)
         if not found.reason:
             return compiler, found
         tried.append(f"{compiler.name} ({found.reason.splitlines()[0]})")
     for place in places:
-        for file in sorted(place.glob("*.so")):
+        for file in filter(is_sealed, sorted(place.glob("*.so"))):
             return file
     raise no_compiler(tried)
 

@@ -1,0 +1,50 @@
+"""Are files of caches whole, readable by whom the user wants, and believed only undamaged?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from popgraph.support.caches import is_sealed, read_sealed, write_sealed, write_whole
+from tests.damages import DAMAGES
+
+
+@pytest.mark.parametrize("content", [b"", b"content", bytes(1000)])
+def test_what_is_sealed_can_be_read(tmp_path: Path, content: bytes) -> None:
+    write_sealed(tmp_path / "a/b", content)
+    assert is_sealed(tmp_path / "a/b") and read_sealed(tmp_path / "a/b") == content
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["b"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_told_and_mended(tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "file"
+    write_sealed(file, b"content")
+    DAMAGES[damage](file)
+    assert not is_sealed(file)
+    write_sealed(file, b"content")
+    assert read_sealed(file) == b"content"
+
+
+def test_every_byte_counts(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_sealed(file, b"content")
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        file.write_bytes(whole[:place])
+        assert not is_sealed(file)
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        assert not is_sealed(file)
+    assert not is_sealed(tmp_path / "nowhere")
+
+
+def test_others_may_read_what_the_user_lets_them(tmp_path: Path) -> None:
+    """A cache may be made by one user for all."""
+    before = os.umask(0o022)
+    try:
+        write_whole(tmp_path / "file", [b"content"])
+    finally:
+        os.umask(before)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o644
