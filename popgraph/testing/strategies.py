@@ -249,6 +249,25 @@ def windows(
     return kernel, attributes, sizes
 
 
+def average(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """One pixel per channel, of which there may be one."""
+    shape = shapes[source]
+    if len(shape) != 4:
+        return None
+    return Node("GlobalAveragePool", (source,)), (*shape[:2], 1, 1)
+
+
+def earlier_sums(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """What comes before each element: nothing along an axis of one, which is preferred."""
+    shape = shapes[source]
+    if not shape:
+        return None
+    thin = [axis for axis, size in enumerate(shape) if size == 1]
+    axis = draw(st.sampled_from(thin or range(len(shape))))
+    flags = (("exclusive", 1), ("reverse", draw(st.integers(0, 1))))
+    return Node("CumSum", (source, Constant((), "i64", (axis,))), flags), shape
+
+
 def transpose(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     shape = shapes[source]
     axes = range(len(shape))
@@ -285,7 +304,8 @@ def pad(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | No
     if not shape or prod(result) > LIMIT:
         return None
     return Node(
-        "Pad", (source, vector(*pads), Constant((), dtype, fill=draw(st.sampled_from([0.5, 2.0]))))
+        "Pad",
+        (source, vector(*pads), Constant((), dtype, fill=draw(st.sampled_from([0.0, 0.5, 2.0])))),
     ), result
 
 
@@ -370,6 +390,8 @@ TEMPLATES: tuple[Template, ...] = (
     convolution,
     square_convolution,
     pool,
+    average,
+    earlier_sums,
     transpose,
     reshape,
     window_slice,
@@ -393,6 +415,7 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (convolution, bias, bias, activation),
     (convolution, residual, activation),
     (pool, unary),
+    (average, square_convolution, square_convolution),
     (square_convolution, reshape, residual),
     (square_convolution, activation, square_convolution, join, activation),
 )
@@ -413,6 +436,7 @@ CHAINS: tuple[Chain, ...] = (
     (matmul, transpose, residual),
     (transpose, transpose),
     (transpose, matmul),
+    (earlier_sums, matmul),
     (transpose, reshape, transpose, unary),
     (pad, window_slice, residual),
     (literal, transpose, residual),

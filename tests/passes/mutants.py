@@ -393,6 +393,16 @@ def without_offsets(original: Any) -> Any:
     return read_past
 
 
+def first_twin(original: Any) -> Any:
+    """Of dimensions that could be meant, the first is."""
+    return lambda place, shape: original(place, shape)[:1]
+
+
+def nothing_around_nothing(original: Any) -> Any:
+    """What has no elements has no halo to be cleared."""
+    return lambda type_: () if 0 in type_.get_shape() else original(type_)
+
+
 def lanes_of_other(original: Any) -> Any:
     """One packed factor serves all contractions, whatever layouts they want."""
 
@@ -760,6 +770,20 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.assign_halos:_make_room",
         nothing,
         needs=frozenset({"Conv", "Concat"}),
+    ),
+    Mutant(
+        "assign-halos",
+        "halos of one pixel all go to the same dimension",
+        f"{PASSES}.assign_halos:_standing",
+        first_twin,
+        needs=frozenset({"GlobalAveragePool", "Conv"}),
+    ),
+    Mutant(
+        "tile-loops",
+        "the halo of a tensor without elements is not cleared",
+        f"{PASSES}.tile_loops.gaps:halo_boxes",
+        nothing_around_nothing,
+        needs=frozenset({"CumSum"}),
     ),
     Mutant(
         "use-winograd",
