@@ -44,11 +44,14 @@ NEAR = 32 * 1024
 SECOND = 1024 * 1024
 """Bytes of the second cache."""
 
-FILL = 24
+FILL = 28
 """Bytes that come from the second cache in a cycle."""
 
-BESIDE = 0.1
-"""Which part of the time in which vectors arrive products lose, even where there is enough."""
+CROWDED = 0.7
+"""Cycles in which a scalar comes from there because too many others want its place nearer by."""
+
+TURN = 25.0
+"""Cycles between one tile and the next: the end of a loop is not foreseen."""
 
 LATE = 4
 """Bytes that come from behind the second cache in a cycle."""
@@ -88,6 +91,16 @@ def most_rows(registers: int, vectors: int) -> int:
     """How many rows of so many vectors fit into registers, beside what they are made of."""
     budget = registers - 4 if registers > 16 else registers - 3
     return max(1, min(budget // vectors, (registers - 1 - vectors) // vectors))
+
+
+def step_cycles(scalars: float, vectors: float, products: int) -> float:
+    """
+    One step of a reduction: two products a cycle at best, and a sum is ready after four cycles.
+
+    Loads share the way into the core with products: measured with 4 to 14 rows of 2 to 6 vectors,
+    a vector takes a cycle, a scalar half of one and a product a quarter.
+    """
+    return max(products / 2, products / 4 + scalars / 2 + vectors, 4.0)
 
 
 def _whole_lines(extent: int, lines: int, block: int) -> Iterator[Blocks]:
@@ -255,24 +268,24 @@ class Estimate:
         return total + (self._totals(sweep) if sweep else self._late(rows, block))
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
-        """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
+        """All steps of a tile, and what becomes of its sums."""
         vectors, scalars = self.reads.vectors, self.reads.scalars
         work = block * columns
         loads: float = columns * (block if rows and vectors.form.uses(rows.last) else 1)
-        far = scalars.lines(rows, block) * scalars.far
+        far = scalars.lines(rows, block) * scalars.far + scalars.crowded(rows, block) * CROWDED
         if self.layout is None:
             far += loads * vectors.far if terms > STREAMS else 0.0
-            loads *= 2  # They cross cache lines.
+            loads *= 1.5  # They cross cache lines.
         if scalars.form.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.form.uses(rows.last) else 1)
             far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
+            singles = 0
         else:
-            loads += scalars.loads(rows, block)
-        fill = self._fill(columns, terms)
-        step = max(max(work / 2, loads / 2, 4.0) + far + BESIDE * fill, fill) + 0.5
+            singles = scalars.loads(rows, block)
+        step = max(step_cycles(singles, loads, work) + far, self._fill(columns, terms))
         if scalars.overlaps(rows):
             step *= 1.5
-        cycles = self.terms * step + work * 1.5 * (self.terms // TERMS)
+        cycles = TURN + self.terms * step + work * 1.5 * (self.terms // TERMS)
         for form in self.reads.others:
             stride = form.stride(self.dim)
             if stride in (0, 1):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections import Counter
+from functools import cache, cached_property
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
@@ -27,6 +28,9 @@ PAGES = 32
 """So many lines at the same place of different pages stay in the cache together."""
 
 LINE_BYTES = 64
+
+WAYS = 6
+"""So many lines at the same place of different pages stay in the first cache beside a panel."""
 
 
 class Factor:
@@ -72,12 +76,14 @@ class Factor:
         stride = self.form.stride(rows.last) if rows is not None else 0
         return block if stride is None else min(block, 1 + block * abs(stride) / LINE)
 
-    def loads(self, rows: Group | None, block: int) -> float:
-        """Scalars from as many cache lines as rows are a little slower than neighbours."""
-        if rows is None or not self.form.uses(rows.last):
-            return 1
-        stride = self.form.stride(rows.last)
-        return block * (1.0 if stride is not None and abs(stride) < LINE else 1.25)
+    def loads(self, rows: Group | None, block: int) -> int:
+        """How many scalars all rows take in one step."""
+        return block if rows is not None and self.form.uses(rows.last) else 1
+
+    def crowded(self, rows: Group | None, block: int) -> int:
+        """How many of the rows' lines find no place where the first cache would keep them."""
+        stride = self.form.stride(rows.last) if rows is not None else None
+        return 0 if stride is None or abs(stride) < LINE else _crowded(abs(stride), block)
 
     def overlaps(self, rows: Group | None) -> bool:
         """Whether a step of the innermost reduction reads what another row read before."""
@@ -85,6 +91,13 @@ class Factor:
         if rows is None or inner is None:
             return False
         return self.form.stride(inner) == self.form.stride(rows.last) != 0
+
+
+@cache
+def _crowded(stride: int, block: int) -> int:
+    """How many of so many lines, this far apart, are too many for their places in the cache."""
+    places = Counter(row * stride * 4 % PAGE // LINE_BYTES for row in range(block))
+    return sum(max(0, lines - WAYS) for lines in places.values())
 
 
 class Reads:

@@ -14,7 +14,7 @@ from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.vectors import Run
 from popgraph.support.shapes import prod
 
-FEW = 16
+FEW = 40
 """A panel that more blocks of rows use has long arrived when it is read again."""
 
 LONG = 4 * 1024

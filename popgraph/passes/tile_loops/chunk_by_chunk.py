@@ -13,8 +13,8 @@ from popgraph.passes.tile_loops.tiles import Saved, Tile
 from popgraph.passes.tile_loops.vectors import Run
 from popgraph.support.shapes import prod
 
-SUMS = 16 * 1024
-"""Bytes of sums that stay in the first cache beside a chunk of a panel."""
+SUMS = 64 * 1024
+"""Bytes of sums that stay in the second cache beside a chunk of a panel and what it meets."""
 
 EachTile = Callable[[Callable[[Tile, Index], None]], None]
 """Writes the loops over tiles, around work on one tile that begins at some row."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from xdsl.dialects import arith
 from xdsl.ir import SSAValue
@@ -62,8 +63,8 @@ EmitRows = Callable[[int, Index], None]
 EmitTile = Callable[[Tile], None]
 """Writes the work on one tile."""
 
-EmitPanel = Callable[[Sequence[Column], Sequence[Span]], None]
-"""Writes the work on some vectors of the current panel for rows in these parts of their loops."""
+EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
+"""Writes the work on some vectors of the current panel: for these loops around rows, and these."""
 
 
 class ContractLoops:
@@ -242,14 +243,10 @@ class ContractLoops:
         beside = [outer.pop()] if self.schedule.window.data and outer else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
-            def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                if emit_panel is not None:
-                    emit_panel(columns, rows)
-                else:
-                    self._rows(rows, lambda size, _: emit(Tile(size, tuple(columns))))
-                return carried
-
-            run(self.place, between, inside)
+            if emit_panel is not None:
+                emit_panel(columns, between, rows)
+            else:
+                self._each_tile(columns, between, rows, lambda tile, _: emit(tile))
 
         def rows_then_panels(size: int, _: Index) -> None:
             def beside_rows(part: Span) -> None:
@@ -270,26 +267,38 @@ class ContractLoops:
 
         run(self.place, outer, tiles)
 
-    def _chunk_by_chunk(self, columns: Sequence[Column], parts: Sequence[Span]) -> None:
+    def _each_tile(
+        self,
+        columns: Sequence[Column],
+        around: Sequence[Run],
+        rows: Sequence[Span],
+        emit: Callable[[Tile, Index], None],
+    ) -> None:
+        """The tiles of a panel, each with its first row, as the rows of all loops are numbered."""
+
+        def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            before = _turn(self.place, around).scaled(_rows_of(self.blocked))
+            self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
+            return carried
+
+        run(self.place, around, inside)
+
+    def _chunk_by_chunk(
+        self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
+    ) -> None:
         """All rows take in one chunk of a panel before the next one comes."""
         assert self.ahead is not None
-
-        def each_tile(emit: Callable[[Tile, Index], None]) -> None:
-            self._rows(parts, lambda size, first: emit(Tile(size, tuple(columns)), first))
-
-        whole = Tile(self._most_rows, tuple(columns))
+        each_tile = partial(self._each_tile, columns, around, rows)
+        whole = Tile(_rows_of([*self.after, *self.blocked]), tuple(columns))
         ChunkByChunk(self.micro, self.epilogue, self.ahead, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
-        if self.ahead is None or self.after or self.micro.cut is None:
+        if self.ahead is None or self.micro.cut is None:
             return False
-        sums = self._most_rows * self.schedule.lanes * element_bytes(self.op.lhs)
+        rows = _rows_of([*self.after, *self.blocked])
+        sums = rows * self.schedule.lanes * element_bytes(self.op.lhs)
         return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
-
-    @property
-    def _most_rows(self) -> int:
-        return prod(group.extent for group in self.blocked)
 
     def _ahead(self, factors: Sequence[Access]) -> Ahead | None:
         """What asks for panels that stand one after the other, if they are read in that order."""
@@ -297,14 +306,14 @@ class ContractLoops:
         numbers = self.schedule.numbers
         if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
             return None
-        blocks = -(-self._most_rows // self.schedule.block.data)
+        blocks = -(-_rows_of(self.blocked) // self.schedule.block.data)
         return Ahead(
             self.place,
             panel,
             self.schedule.lanes,
             range(self.parallel, len(self.sizes)),
             (*self.after, *self.blocked),
-            blocks * prod(group.extent for group in self.after),
+            blocks * _rows_of(self.after),
         )
 
     def _dynamic(self, span: Span, part: Part) -> Span:
@@ -404,6 +413,19 @@ class ContractLoops:
         return (
             form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
         )
+
+
+def _rows_of(groups: Sequence[Group]) -> int:
+    """How many rows some loops go over."""
+    return prod(group.extent for group in groups)
+
+
+def _turn(place: Place, loops: Sequence[Run]) -> Index:
+    """How often the inside of some loops has run before now, were they to run from zero."""
+    turn = Index()
+    for one in loops:
+        turn = turn.scaled(one.group.extent) + place.where[one.group.last]
+    return turn
 
 
 def keeps_sums(op: tile.ContractOp) -> bool:

@@ -14,8 +14,8 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
-    %0 = tile.pack %w : tensor<1024x256xf32> -> tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 32), d1, (d0 mod 32))>, #pg.ints[32, 256, 32]>>
-    %y = tile.contract %x, %0 : tensor<512x256xf32>, tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 32), d1, (d0 mod 32))>, #pg.ints[32, 256, 32]>> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16, inside 1> finish {
+    %0 = tile.pack %w : tensor<1024x256xf32> -> tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>>
+    %y = tile.contract %x, %0 : tensor<512x256xf32>, tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16, inside 1> finish {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<512x1024xf32>

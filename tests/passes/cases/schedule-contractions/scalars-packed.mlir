@@ -13,9 +13,9 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%0: tensor<512x256xf32>, %1: tensor<512x768xf32>):
-    %2 = tile.pack %0 : tensor<512x256xf32> -> tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 32), d0, (d1 mod 32))>, #pg.ints[8, 512, 32]>>
+    %2 = tile.pack %0 : tensor<512x256xf32> -> tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 64), d0, (d1 mod 64))>, #pg.ints[4, 512, 64]>>
     %3 = tile.pack %1 : tensor<512x768xf32> -> tensor<512x768xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[768, 512]>>
-    %4 = tile.contract %2, %3 : tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 32), d0, (d1 mod 32))>, #pg.ints[8, 512, 32]>>, tensor<512x768xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[768, 512]>> domain [768, 256, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d2, d0)>] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16, inside 1> finish {
+    %4 = tile.contract %2, %3 : tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 64), d0, (d1 mod 64))>, #pg.ints[4, 512, 64]>>, tensor<512x768xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[768, 512]>> domain [768, 256, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d2, d0)>] extra_maps [] schedule <vector 1, vectors 4, rows 0, block 6, chunk 256, width 16, inside 1> finish {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<768x256xf32>
