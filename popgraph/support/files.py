@@ -9,6 +9,9 @@ from typing import TypeAlias
 State: TypeAlias = tuple[int, ...]
 """Device, inode, size and times of a file: another content is another state."""
 
+ABSENT: State = ()
+"""The state of a file that is not there."""
+
 SIZE = 2
 """Which number of a state is the size."""
 
@@ -22,7 +25,17 @@ def state_of(path: Path) -> State:
     return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
+def seen(path: Path) -> State:
+    """The state of a file that may be absent."""
+    try:
+        return state_of(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return ABSENT
+
+
 def is_settled(state: State) -> bool:
     """Whether a file of this state cannot get another content without another state."""
+    if state == ABSENT:
+        return True
     *_, modified, changed = state
     return time.time() - max(modified, changed) / 1e9 > SETTLED

@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import popgraph
 import popgraph.compiler as compiler
+from popgraph import start
 from popgraph.backends.c import (
     made_of,
     program_cache,
@@ -528,6 +529,60 @@ def test_files_beside_the_model_are_looked_at(cache: Path, file: Path) -> None:
     data.write_bytes(data.read_bytes())
     assert not remembered(file)
     assert np.array_equal(compute(file), expected)
+
+
+SQUARED = "def squared(x: f32[N]) -> y {\n    y = x * x\n}\n"
+"""A text to be imported."""
+
+NUMBERS = np.array([1, 2, 3], np.float32)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text that imports one from another folder."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "second" / "parts.pgraph").write_text(SQUARED)
+    path = tmp_path / "model.pgraph"
+    graph = "graph g(x: f32[3]) -> (y) {\n    y = x |> squared\n}\n"
+    path.write_text(f'import "parts.pgraph" (squared)\n\n{graph}')
+    return path
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("touched", ["model.pgraph", "second/parts.pgraph"])
+def test_a_known_text_is_not_read_again(cache: Path, text: Path, touched: str) -> None:
+    found = Options(search=(str(text.with_name("second")),))
+    run = compiler.compile(text, options=found)
+    assert remembered(text, options=found)
+    again = start.compile(text, options=found)
+    assert np.array_equal(again(x=NUMBERS)["y"], run(x=NUMBERS)["y"])
+    file = text.parent / touched
+    file.write_text(file.read_text() + "# as before\n")
+    assert not remembered(text, options=found)
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_text_that_would_be_found_first_is_noticed(cache: Path, text: Path) -> None:
+    folders = tuple(str(text.with_name(name)) for name in ("first", "second"))
+    found = Options(search=folders)
+    compiler.compile(text, options=found)
+    assert remembered(text, options=found)
+    (text.with_name("first") / "parts.pgraph").write_text(SQUARED.replace("x * x", "x + x"))
+    assert not remembered(text, options=found)
+    assert list(start.compile(text, options=found)(x=NUMBERS)["y"]) == [2, 4, 6]
+
+
+@pytest.mark.usefixtures("settled")
+def test_a_text_searches_beside_where_it_was_started(
+    cache: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Options(search=("second",))
+    monkeypatch.chdir(text.parent)
+    compiler.compile(text, options=found)
+    assert remembered(text, options=found)
+    monkeypatch.chdir(text.with_name("first"))
+    assert not remembered(text, options=found)
 
 
 KINDS = {

@@ -17,7 +17,7 @@ from popgraph.backends.c.target import host_target
 from popgraph.backends.c.toolchain import machine, readable_caches
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.caches import digest, read_sealed, trim, write_sealed
-from popgraph.support.files import State, is_settled, state_of
+from popgraph.support.files import State, is_settled, seen, state_of
 
 MAGIC = "popgraph shortcut 2"
 LIMIT = 16 << 20
@@ -44,7 +44,7 @@ def _follow(found: dict[str, object], threads: int) -> CExecutable | None:
     if not isinstance(files, dict) or not isinstance(program, str):
         raise ValueError("no shortcut")
     for name, state in files.items():
-        if list(state_of(Path(name))) != state:
+        if list(seen(Path(name))) != state:
             return None
     return build_again(ProgramKey(program), ArrayStore(), threads)
 
@@ -77,7 +77,8 @@ def _key(path: Path, state: State, options: object, threads: int) -> str:
     environment = sorted(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
-    facts = (str(path), state, threads, host_target(), measured_text(), environment)
+    place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
+    facts = (str(path), state, threads, host_target(), measured_text(), environment, place)
     return digest(MAGIC, installed, machine(), described, repr(facts))
 
 

@@ -17,7 +17,7 @@ from popgraph.builder.dsl.parser import parse_expression, parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.text_files import read_text
+from popgraph.builder.dsl.text_files import read_noted
 from popgraph.builder.dsl.training import (
     OptimizerCall,
     TrainingSection,
@@ -28,6 +28,7 @@ from popgraph.builder.dsl.tree import File, Function, Graph, Span, Static, Templ
 from popgraph.builder.dsl.uncalled import check_uncalled
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
+from popgraph.support.files import State
 from popgraph.support.garbage import without_collection
 
 _GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
@@ -114,8 +115,11 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
-    """The document of a file; see `parse`."""
-    return parse(read_text(path), str(path), search)
+    """The document of a file; see `parse`. Its weights know all files that were read for it."""
+    files: dict[Path, State] = {}
+    document = parse(read_noted(path, files), str(path), search)
+    document.weights.files.update(files)
+    return document
 
 
 def parse_optimizer(text: str) -> OptimizerCall:
