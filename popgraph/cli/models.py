@@ -203,7 +203,15 @@ def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
 
 
 def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    path.write_text(f"{module!s}\n", "utf-8")
+    from popgraph.dialects.program import BlobAttr
+
+    text = f"{module!s}\n"
+    path.write_text(text, "utf-8")
+    if (named := text.count(f"#{BlobAttr.name}<")) > 0:
+        note(
+            f"{path.name} names {named} large tensors without their elements: it can be printed, "
+            f"but not run; .onnx and .pgraph files hold them"
+        )
 
 
 SAVERS: dict[str, Callable[[Path, Any, Any], None]] = {

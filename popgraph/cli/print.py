@@ -83,6 +83,7 @@ def command(
 
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
+    made = options_here(winograd, schedule, tuned, threads)
     level = "tile" if at == Level.C or stop_after else at.value
     for name in [*(print_after or ()), *([stop_after] if stop_after else ())]:
         check_pass(name)
@@ -91,7 +92,6 @@ def command(
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )
-        made = options_here(winograd, schedule, tuned, threads)
         compiler.lower(module, compilation, made, level=level, until=stop_after, observer=observer)
     if at == Level.C and not stop_after:
         typer.echo("\n".join(c_files(module).values()))

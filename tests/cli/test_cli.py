@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from popgraph.builder.dsl import load
@@ -457,6 +459,25 @@ def test_convert_there_and_back_keeps_every_weight(tmp_path: Path) -> None:
         call("convert", source, target)
     assert (tmp_path / "b.safetensors").exists()
     assert a.read_bytes() == c.read_bytes()
+
+
+def test_convert_to_ir_says_what_is_not_in_it(tmp_path: Path) -> None:
+    """Large tensors are only named in IR."""
+    large = numpy_helper.from_array(np.zeros((64, 64), np.float32), "w")
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 64]) for name in "xy")
+    product = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([product], "g", [x], [y], [large])
+    onnx.save(helper.make_model(graph), tmp_path / "large.onnx")
+    result = call("convert", tmp_path / "large.onnx", tmp_path / "large.mlir")
+    assert "large.mlir names 1 large tensors without their elements" in result.stderr
+    (tmp_path / "small.pgraph").write_text("graph g(x: f32[2]) -> (y) {\n    y = Relu(x)\n}\n")
+    assert not call("convert", tmp_path / "small.pgraph", tmp_path / "small.mlir").stderr
+
+
+def test_print_reads_the_schedules_at_every_level(tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.json")
+    result = call("print", MLP, "--at", "onnx", "--schedule", missing, code=1)
+    assert missing in result.stderr
 
 
 def test_convert_to_ir(tmp_path: Path) -> None:
