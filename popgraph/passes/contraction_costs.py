@@ -50,6 +50,9 @@ FILL = 28
 CROWDED = 0.7
 """Cycles in which a scalar comes from there because too many others want its place nearer by."""
 
+CROSSING = 1.5
+"""As what a vector counts that begins anywhere in a cache line."""
+
 TURN = 25.0
 """Cycles between one tile and the next: the end of a loop is not foreseen."""
 
@@ -275,7 +278,7 @@ class Estimate:
         far = scalars.lines(rows, block) * scalars.far + scalars.crowded(rows, block) * CROWDED
         if self.layout is None:
             far += loads * vectors.far if terms > STREAMS else 0.0
-            loads *= 1.5  # They cross cache lines.
+            loads *= CROSSING
         if scalars.form.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.form.uses(rows.last) else 1)
             far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
