@@ -450,11 +450,6 @@ def the_first_rows(original: Any) -> Any:
     return lambda memory, _: original(memory)
 
 
-def no_turns(original: Any) -> Any:
-    """All loops around rows count as the first time."""
-    return lambda place, loops: Index()
-
-
 def newest_twice(original: Any) -> Any:
     """A chunk is added to itself, not to what was there."""
     return lambda kind, old, new: original(kind, new, new)
@@ -900,12 +895,6 @@ MUTANTS: tuple[Mutant, ...] = (
         "blocks of rows that take in a panel together share the sums of the first",
         f"{PASSES}.tile_loops.chunk_by_chunk:Saved",
         the_first_rows,
-    ),
-    Mutant(
-        "tile-loops",
-        "rows that stand apart take in a panel into the sums of the first of them",
-        f"{PASSES}.tile_loops.contract:_turn",
-        no_turns,
     ),
     Mutant(
         "tile-loops",
