@@ -48,10 +48,10 @@ FILL = 28
 """Bytes that come from the second cache in a cycle."""
 
 CROWDED = 0.7
-"""Cycles in which a scalar comes from there because too many others want its place nearer by."""
+"""Cycles that a scalar costs whose line had to leave the first cache for another row's."""
 
 CROSSING = 1.5
-"""As what a vector counts that begins anywhere in a cache line."""
+"""How many vectors one counts as that begins anywhere in a cache line."""
 
 TURN = 25.0
 """Cycles between one tile and the next: the end of a loop is not foreseen."""

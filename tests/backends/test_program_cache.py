@@ -574,6 +574,20 @@ def test_a_text_that_would_be_found_first_is_noticed(cache: Path, text: Path) ->
 
 
 @pytest.mark.usefixtures("settled")
+def test_a_link_that_leads_to_another_text_is_noticed(cache: Path, text: Path) -> None:
+    link = text.with_name("parts.pgraph")
+    link.symlink_to(text.parent / "second" / "parts.pgraph")
+    found = Options(search=())
+    compiler.compile(text, options=found)
+    assert remembered(text, options=found)
+    other = text.with_name("other.pgraph")
+    other.write_text(SQUARED.replace("x * x", "x + x"))
+    link.unlink()
+    link.symlink_to(other)
+    assert not remembered(text, options=found)
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_text_searches_beside_where_it_was_started(
     cache: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

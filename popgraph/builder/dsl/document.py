@@ -17,7 +17,7 @@ from popgraph.builder.dsl.parser import parse_expression, parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.text_files import read_noted
+from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.training import (
     OptimizerCall,
     TrainingSection,
@@ -28,7 +28,7 @@ from popgraph.builder.dsl.tree import File, Function, Graph, Span, Static, Templ
 from popgraph.builder.dsl.uncalled import check_uncalled
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ParseError, PopgraphError
-from popgraph.support.files import State
+from popgraph.support.files import seen
 from popgraph.support.garbage import without_collection
 
 _GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
@@ -116,9 +116,9 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
 
 def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
     """The document of a file; see `parse`. Its weights know all files that were read for it."""
-    files: dict[Path, State] = {}
-    document = parse(read_noted(path, files), str(path), search)
-    document.weights.files.update(files)
+    before = seen(Path(path))
+    document = parse(read_text(path), str(path), search)
+    document.weights.files[Path(path).resolve()] = before
     return document
 
 

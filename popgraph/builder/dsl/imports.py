@@ -8,7 +8,7 @@ from pathlib import Path
 
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.setting import Setting
-from popgraph.builder.dsl.text_files import read_noted
+from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.tree import Import
 from popgraph.support.errors import ParseError
 from popgraph.support.files import seen
@@ -35,9 +35,9 @@ def found(setting: Setting, item: Import) -> Path:
                 f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
             )
             raise Failed
+        setting.store.files.setdefault(path.absolute(), seen(path))  # Also where there is none yet.
         if path.is_file():
             return path
-        setting.store.files.setdefault(path.resolve(), seen(path))  # Another one, should it come.
     setting.source.parse_error(
         item.file.span,
         f"there is no file {item.file.value!r}",
@@ -49,7 +49,7 @@ def found(setting: Setting, item: Import) -> Path:
 def text_of_file(setting: Setting, item: Import, path: Path) -> str:
     """What stands in an imported file."""
     try:
-        return read_noted(path, setting.store.files)
+        return read_text(path)
     except ParseError as error:
         setting.source.note(item.file.span, error)
         raise Failed from error

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from popgraph.support import texts
 from popgraph.support.errors import ParseError
-from popgraph.support.files import State, seen
 
 SUFFIX = ".pgraph"
 
@@ -15,12 +14,6 @@ _OTHERS = {
     ".mlir": "`popgraph convert` makes one of the model that this IR came from",
 }
 """Files that are models as well, but no texts of this language, and how one comes to a text."""
-
-
-def read_noted(path: str | Path, files: dict[Path, State]) -> str:
-    """The text of a file, which `files` then tell as it was before."""
-    files.setdefault(Path(path).resolve(), seen(Path(path)))
-    return read_text(path)
 
 
 def read_text(path: str | Path) -> str:
