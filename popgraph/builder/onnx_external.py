@@ -88,8 +88,9 @@ class ExternalData:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         where = f"tensor {tensor.name!r}"
-        path = (self.folder / location).resolve()
-        if not location or os.path.isabs(location) or not path.is_relative_to(self.folder):
+        path = self.folder / location
+        inside = path.resolve().is_relative_to(self.folder)
+        if not location or os.path.isabs(location) or not inside:
             raise ModelError(
                 f"the external data file {location!r} is outside the model's folder",
                 where,

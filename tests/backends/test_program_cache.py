@@ -531,6 +531,34 @@ def test_files_beside_the_model_are_looked_at(cache: Path, file: Path) -> None:
     assert np.array_equal(compute(file), expected)
 
 
+@pytest.mark.usefixtures("settled")
+def test_a_link_that_leads_to_other_weights_is_noticed(cache: Path, file: Path) -> None:
+    text = file.with_name("model.pgraph")
+    weight = 'weight w: f32[3] = load("w.npy")'
+    text.write_text(f"graph g(x: f32[3]) -> (y) {{\n    {weight}\n    y = x * w\n}}\n")
+    link = file.with_name("w.npy")
+    for factor in (2, 3):
+        np.save(file.with_name(f"{factor}.npy"), np.full(3, factor, np.float32))
+    link.symlink_to("2.npy")
+    compiler.compile(text)
+    assert remembered(text)
+    link.unlink()
+    link.symlink_to("3.npy")
+    assert not remembered(text)
+
+    path = str(file)
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="w.bin", size_threshold=0)
+    data = file.with_name("w.bin")
+    other = data.rename(file.with_name("2.bin"))
+    data.symlink_to(other)
+    compute(file)
+    assert remembered(file)
+    file.with_name("3.bin").write_bytes(other.read_bytes())
+    data.unlink()
+    data.symlink_to("3.bin")
+    assert not remembered(file)
+
+
 SQUARED = "def squared(x: f32[N]) -> y {\n    y = x * x\n}\n"
 """A text to be imported."""
 

@@ -341,8 +341,8 @@ def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
 def path_beside(setting: Setting, file: str, span: Span) -> Path:
     """The path of a file in the folder of the text; fails at any other."""
     folder = setting.folder.resolve()
-    path = (folder / file).resolve()
-    if not path.is_relative_to(folder):
+    path = folder / file
+    if not path.resolve().is_relative_to(folder):
         setting.source.parse_error(
             span,
             f"{file!r} is not in the folder of this text",
