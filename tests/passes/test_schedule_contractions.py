@@ -9,18 +9,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir.affine import AffineMap
 
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
+from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
-from popgraph.testing.structured import ContractSpec, channelwise, contracts
+from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.passes.sharing import THREADS, share_all
 
 kinds = st.sampled_from(["f32", "f64"])
@@ -92,6 +94,32 @@ def check_any(
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
         check_kernels(before, module, vector_bytes)
+
+
+@given(
+    st.tuples(st.integers(2, 3), st.integers(2, 9), st.integers(9, 20), st.integers(9, 24)),
+    st.sampled_from([(4, 8), (3, 5), (14, 7)]),
+    st.sampled_from([8, 64, 16384]),
+)
+def test_rows_apart_take_in_a_packed_factor(
+    sizes: tuple[int, ...], steps: tuple[int, int], grain: int
+) -> None:
+    """Rows that two loops go over take it in together, one chunk of a panel after the other."""
+    lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
+    rhs = Operand(((0, 0, 1, 0, 0), (0, 0, 0, 1, 0)))
+    before = ContractSpec("f32", sizes, 3, lhs, rhs).module()
+    after = before.clone()
+    op = contraction(after)
+    panels = AffineMap.from_callable(lambda n, k: (n // 8, k, n % 8))
+    layout = LayoutAttr.of(panels, [-(-sizes[2] // 8), sizes[3], 8])
+    block, chunk = steps
+    op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
+    op.properties["schedule"] = ScheduleAttr.of(
+        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        share_all(patch, grain)
+        check_kernels(before, after, 16)
 
 
 @given(floats, st.sampled_from([16, 64]))
