@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,10 +208,10 @@ def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
 
     text = f"{module!s}\n"
     path.write_text(text, "utf-8")
-    if (named := text.count(f"#{BlobAttr.name}<")) > 0:
+    if named := set(re.findall(f"#{BlobAttr.name}<[^>]*>", text)):
         note(
-            f"{path.name} names {named} large tensors without their elements: it can be printed, "
-            f"but not run; .onnx and .pgraph files hold them"
+            f"{path.name} names large tensors ({len(named)}) without their elements: it can be "
+            f"printed, but not run; .onnx and .pgraph files hold them"
         )
 
 

@@ -10,7 +10,7 @@ from zlib import crc32
 import typer
 
 from popgraph.cli.print import ScheduleFile
-from popgraph.support.errors import ParseError, PassError
+from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ def command(
 
     try:
         for spec in parse_pipeline(passes):
-            check_pass(spec.name)
+            check_pass(spec.name, "--passes")
         pipeline = PassPipeline.parse_spec(dict(factories()), passes)
     except ArgSpecParseError as error:
         raise typer.BadParameter(f"{passes!r}: {error}", param_hint="--passes") from error
     except (ValueError, TypeError) as error:
         spelled = str(error).replace("_", "-")  # as the text wants it, not Python
-        raise PassError(spelled, f"--passes {passes!r}", "`popgraph passes` lists them") from error
+        raise typer.BadParameter(f"{passes!r}: {spelled}", param_hint="--passes") from error
 
     compilation = Compilation()
     module = compiler.parse_ir(_text(file), compilation, str(file))

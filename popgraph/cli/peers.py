@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
+import typer
+
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsupportedError
 
@@ -88,7 +90,7 @@ PEERS = {
 def peer(name: str) -> Peer:
     """The peer of that name."""
     if name not in PEERS:
-        raise PopgraphError(f"no peer {name!r} is known", hint=f"there are {', '.join(PEERS)}")
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(PEERS)}", param_hint="--against")
     return PEERS[name]
 
 

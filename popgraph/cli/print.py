@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.support.errors import PassError
 from popgraph.support.names import closest
 
 if TYPE_CHECKING:
@@ -85,8 +84,9 @@ def command(
     models.specialise(module, compilation, models.sizes(dim or ()))
     made = options_here(winograd, schedule, tuned, threads)
     level = "tile" if at == Level.C or stop_after else at.value
-    for name in [*(print_after or ()), *([stop_after] if stop_after else ())]:
-        check_pass(name)
+    for option, names in (("--print-after", print_after or ()), ("--stop-after", [stop_after])):
+        for name in filter(None, names):
+            check_pass(name, option)
     if level != "onnx" or stop_after:
         models.check_static(module)
         observer = Observer(
@@ -99,16 +99,14 @@ def command(
         typer.echo(str(module))
 
 
-def check_pass(name: str) -> None:
-    """PassError unless there is such a pass."""
+def check_pass(name: str, option: str) -> None:
+    """Whoever wrote the command learns it if there is no such pass."""
     from popgraph.passes.pipeline import PASSES
 
     if name not in PASSES:
         close = closest(name, PASSES)
-        raise PassError(
-            f"there is no pass {name!r}",
-            hint=f"did you mean {close!r}?" if close else "`popgraph passes` lists them",
-        )
+        hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
+        raise typer.BadParameter(f"there is no pass {name!r}; {hint}", param_hint=option)
 
 
 def options(

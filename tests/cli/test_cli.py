@@ -74,6 +74,7 @@ def test_version() -> None:
         ["bogus"],
         ["print"],
         ["print", MLP, "--at", "nowhere"],
+        ["print", MLP, "--stop-after", "csee"],
         ["print", MLP, "--dim", "N"],
         ["print", MLP, "--dim", "N=0"],
         ["run", MLP, "-i", "x"],
@@ -82,11 +83,19 @@ def test_version() -> None:
         ["train", MLP, "-o", "trained.txt"],
         ["convert", MLP, "model.txt"],
         ["opt", "-p", "cse{"],
+        ["opt", "-p", "nonsense"],
+        ["opt", "-p", "cse{depth=3}"],
+        ["bench", MLP, "--against", "tensorflow"],
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
     result = call(*arguments, code=2)
     assert "Usage: " in result.output
+
+
+def test_a_pass_that_is_not_there_is_close_to_one_that_is() -> None:
+    result = call("print", MLP, "--stop-after", "csee", code=2)
+    assert "there is no pass 'csee'; did you mean 'cse'?" in result.output
 
 
 def test_starting_up_imports_nothing_heavy() -> None:
@@ -153,7 +162,6 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         (["print", "model.txt"], "error: .txt is no kind of model\n  at: model.txt"),
         (["print", MLP, "--at", "c"], "error: the shape of input 'x' is not known: f32[N, 64]"),
         (["print", MLP, "--dim", "M=3"], "error: the model has no symbolic dimension 'M'"),
-        (["print", MLP, "--stop-after", "csee"], "error: there is no pass 'csee'\n  try: did you "),
         (["run", MLP], "error: input 'x' is missing"),
         (["run", MLP, "--random", "-o", "z=z.npy"], "error: the model has no output 'z'"),
         (
@@ -162,8 +170,6 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         ),
         (["run", MLP, "-i", f"x={MLP}"], "error: this is no .npy file"),
         (["train", MLP], "error: there is no data to train on"),
-        (["opt", "-p", "nonsense"], "error: there is no pass 'nonsense'"),
-        (["opt", "-p", "cse{depth=3}"], "error: "),
         (["opt", "nothing.mlir"], "error: the file cannot be read: No such file or directory\n"),
         *(
             (
@@ -232,7 +238,7 @@ def test_opt_runs_passes_over_text(tmp_path: Path) -> None:
 def test_opt_takes_the_options_of_a_pass() -> None:
     tiled = call("opt", "-p", "graphcore-to-tile,tile-loops{vector-bytes=16}", text=PROGRAM).stdout
     assert "tile.kernel" in tiled
-    assert call("opt", "-p", "tile-loops{no-such=1}", text=PROGRAM, code=1)
+    assert call("opt", "-p", "tile-loops{no-such=1}", text=PROGRAM, code=2)
 
 
 def test_opt_refuses_what_is_no_ir() -> None:
@@ -469,7 +475,7 @@ def test_convert_to_ir_says_what_is_not_in_it(tmp_path: Path) -> None:
     graph = helper.make_graph([product], "g", [x], [y], [large])
     onnx.save(helper.make_model(graph), tmp_path / "large.onnx")
     result = call("convert", tmp_path / "large.onnx", tmp_path / "large.mlir")
-    assert "large.mlir names 1 large tensors without their elements" in result.stderr
+    assert "large.mlir names large tensors (1) without their elements" in result.stderr
     (tmp_path / "small.pgraph").write_text("graph g(x: f32[2]) -> (y) {\n    y = Relu(x)\n}\n")
     assert not call("convert", tmp_path / "small.pgraph", tmp_path / "small.mlir").stderr
 
@@ -567,7 +573,7 @@ def test_sizes_are_for_models_with_symbols(tmp_path: Path) -> None:
 
 def test_options_of_passes_are_spelled_as_they_are_written() -> None:
     text = call("print", MLP, "--at", "graphcore", "--dim", "N=2").stdout
-    output = call("opt", "-p", "tile-loops{vector=1}", text=text, code=1).output
+    output = call("opt", "-p", "tile-loops{vector=1}", text=text, code=2).output
     assert 'not found in expected arguments ["vector-bytes"' in output
 
 
