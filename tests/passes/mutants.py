@@ -432,14 +432,14 @@ def from_anything(original: Any) -> Any:
     """Sweeps add to what memory holds, whatever it is."""
 
     def sweeps(self: Any, chunk: Any) -> None:
-        nest, begun = self._nest, []
+        write, begun = self.nest.write, []
 
         def all_but_first(chunk: Any, emit: Any) -> None:
             if begun:
-                nest(chunk, emit)
+                write(chunk, emit)
             begun.append(emit)
 
-        self._nest = all_but_first
+        self.nest.write = all_but_first
         original(self, chunk)
 
     return sweeps
@@ -869,7 +869,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tile-loops",
         "the last panel is one lane short",
-        f"{PASSES}.tile_loops.contract:last_panel",
+        f"{PASSES}.tile_loops.tile_nest:last_panel",
         one_lane_less,
     ),
     Mutant(

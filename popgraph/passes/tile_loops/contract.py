@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span
-from popgraph.dialects.tile.cut import Part, chunks_of, cut_of
+from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
     Access,
@@ -24,7 +23,6 @@ from popgraph.passes.tile_loops.access import (
     group_loops,
     has_gaps,
     in_place,
-    spans,
     tensor,
 )
 from popgraph.passes.tile_loops.ahead import FEW, Ahead
@@ -36,11 +34,8 @@ from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.panels import (
     Column,
-    balanced,
-    last_panel,
     split_map,
     split_sizes,
-    whole_panel,
 )
 from popgraph.passes.tile_loops.shareable import (
     LANE_WORK,
@@ -49,22 +44,11 @@ from popgraph.passes.tile_loops.shareable import (
     in_short_pieces,
     touched,
 )
+from popgraph.passes.tile_loops.tile_nest import Loops, TileNest, rows_of
 from popgraph.passes.tile_loops.tiles import Grid, Tile
-from popgraph.passes.tile_loops.vectors import Run, run
-from popgraph.passes.tile_loops.writer import Bound, Writer
+from popgraph.passes.tile_loops.vectors import Run
+from popgraph.passes.tile_loops.writer import Writer
 from popgraph.support.shapes import prod
-
-EmitColumns = Callable[[Sequence[Column]], None]
-"""Writes the work on some vectors of the current panel."""
-
-EmitRows = Callable[[int, Index], None]
-"""Writes the work on a block of so many rows; how many are before it."""
-
-EmitTile = Callable[[Tile], None]
-"""Writes the work on one tile."""
-
-EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
-"""Writes the work on some vectors of the current panel: for these loops around rows, and these."""
 
 
 class ContractLoops:
@@ -90,7 +74,8 @@ class ContractLoops:
         self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
         self._check()
         assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
-        self._group()
+        self.loops = self._loops()
+        self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
         self.cut = cut_of(op)
 
     def _check(self) -> None:
@@ -100,35 +85,28 @@ class ContractLoops:
             f"contiguous in either factor"
         )
 
-    def _group(self) -> None:
-        """The loops, outermost first: what vectors depend on, panels, the rest, rows."""
+    def _loops(self) -> Loops:
+        """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
         groups = group_loops(others, self.sizes, self.forms)
-        self.rows = self._group_of(self.schedule.rows.data, groups)
-        self.lines = self._group_of(self.schedule.lines.data, groups)
-        rest = [group for group in groups if group not in (self.rows, self.lines)]
+        rows = self._group_of(self.schedule.rows.data, groups)
+        lines = self._group_of(self.schedule.lines.data, groups)
+        rest = [group for group in groups if group not in (rows, lines)]
         vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
         shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
-        self.before = shared
-        self.after = [group for group in rest if group not in shared]
-        self.panels = Group((self.panel,), self.sizes[self.panel])
-        self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
+        return Loops(
+            shared,
+            Group((self.panel,), self.sizes[self.panel]),
+            [group for group in rest if group not in shared],
+            lines,
+            rows,
+            bool(self.schedule.inside.data),
+        )
 
     def _group_of(self, dim: int, groups: Sequence[Group]) -> Group | None:
         """The loop that a dimension of the contraction runs in, if it has one."""
         at = dim + 1 if dim > self.panel else dim
         return next((group for group in groups if at in group.dims), None)
-
-    @property
-    def blocked(self) -> list[Group]:
-        """The loops that micro-kernels hold several steps of."""
-        return [group for group in (self.lines, self.rows) if group is not None]
-
-    @property
-    def loops(self) -> list[Group]:
-        if self.schedule.inside.data:
-            return [*self.before, *self.after, self.panels, *self.blocked]
-        return [*self.before, self.panels, *self.after, *self.blocked]
 
     def shareable(self) -> Shareable | None:
         """Threads may share any loop, rows only in equal parts of whole blocks."""
@@ -137,13 +115,13 @@ class ContractLoops:
             return None
         loops, window = self.loops, schedule.window.data
         shared = [
-            Loop(group.extent, max(1, window) if group is self.panels else 1)
-            for group in loops[: len(loops) - len(self.blocked)]
+            Loop(group.extent, max(1, window) if group is loops.panels else 1)
+            for group in loops.all[: len(loops.all) - len(loops.blocked)]
         ]
-        if self.rows and not self.lines and not window:
-            shared.append(Loop(self.rows.extent, least=schedule.block.data, even=True))
+        if loops.rows and not loops.lines and not window:
+            shared.append(Loop(loops.rows.extent, least=schedule.block.data, even=True))
         values = [op.lhs, op.rhs, *op.extras, *op.outputs]
-        moved = touched(values, self.forms, loops, len(op.outputs))
+        moved = touched(values, self.forms, loops.all, len(op.outputs))
         return Shareable(tuple(shared), prod(op.sizes) // LANE_WORK, moved, together=2)
 
     # Loops
@@ -158,7 +136,7 @@ class ContractLoops:
         )
         writer = Writer(kernel.body.block)
         chunk, *memories = kernel.body.block.args
-        short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops)
+        short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops.all)
         clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
@@ -183,7 +161,6 @@ class ContractLoops:
         """
         if 0 in self.op.sizes[: self.op.parallel_rank]:
             return
-        self.writer = writer
         self.place = Place(writer, self.sizes)
         found = [
             Access(memory, form, start)
@@ -191,10 +168,16 @@ class ContractLoops:
         ]
         last = 2 + len(self.op.extras)
         factors, extras, targets = found[:2], found[2:last], found[last:]
-        row, width = self.rows.last if self.rows else None, self.schedule.lanes
-        line = self.lines.last if self.lines else None
-        across = self.rows.extent if self.rows else 1
-        grid = Grid(self.place, row, self.lane, width, self.kind, line, across)
+        rows, lines, width = self.loops.rows, self.loops.lines, self.schedule.lanes
+        grid = Grid(
+            self.place,
+            rows.last if rows else None,
+            self.lane,
+            width,
+            self.kind,
+            lines.last if lines else None,
+            rows.extent if rows else 1,
+        )
         self.ahead = self._ahead(factors)
         self.micro = MicroKernel(
             grid,
@@ -206,10 +189,12 @@ class ContractLoops:
         )
         finish = self.op.finish.block
         self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
+        padded = self.extent % width > 0 and self._may_read_on()
+        self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
         if self.schedule.sweep.data:
             self._sweeps(chunk)
         else:
-            self._nest(
+            self.nest.write(
                 chunk,
                 lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)),
                 self._chunk_by_chunk if self._reads_chunks_once() else None,
@@ -218,85 +203,28 @@ class ContractLoops:
     def _sweeps(self, chunk: SSAValue | None) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""
         epilogue, micro = self.epilogue, self.micro
-        self._nest(chunk, lambda tile: epilogue.finish(tile, micro.zeros(tile)))
+        self.nest.write(chunk, lambda tile: epilogue.finish(tile, micro.zeros(tile)))
         adding = replace(epilogue, body=sum_of_two(self.kind), extras=epilogue.targets)
 
         def sweep(runs: Sequence[Run]) -> None:
-            self._nest(chunk, lambda tile: adding.finish(tile, micro.part(tile, runs)))
+            self.nest.write(chunk, lambda tile: adding.finish(tile, micro.part(tile, runs)))
 
         micro.each_chunk(sweep)
-
-    def _nest(
-        self, chunk: SSAValue | None, emit: EmitTile, emit_panel: EmitPanel | None = None
-    ) -> None:
-        """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
-        loops = self.loops
-        cut = self.cut if chunk is not None else None
-        parts = spans(self.writer, loops, cut, chunk)
-        at = loops.index(self.panels)
-        if cut is not None and (part := cut.of_loop(at)) is not None:
-            parts[at] = self._dynamic(parts[at], part)
-        end = len(loops) - len(self.blocked)
-        outer = list(map(Run, loops[:at], parts[:at]))
-        between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
-        rows = parts[end:]
-        beside = [outer.pop()] if self.schedule.window.data and outer else []
-
-        def panels_then_rows(columns: Sequence[Column]) -> None:
-            if emit_panel is not None:
-                emit_panel(columns, between, rows)
-            else:
-                self._each_tile(columns, between, rows, lambda tile, _: emit(tile))
-
-        def rows_then_panels(size: int, _: Index) -> None:
-            def beside_rows(part: Span) -> None:
-                def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-                    self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
-                    return carried
-
-                run(self.place, beside, inside)
-
-            self._some_panels(parts[at], beside_rows)
-
-        def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            if self.schedule.inside.data:
-                self._rows(rows, rows_then_panels)
-            else:
-                self._panels(parts[at], panels_then_rows)
-            return carried
-
-        run(self.place, outer, tiles)
-
-    def _each_tile(
-        self,
-        columns: Sequence[Column],
-        around: Sequence[Run],
-        rows: Sequence[Span],
-        emit: Callable[[Tile, Index], None],
-    ) -> None:
-        """The tiles of a panel, each with its first row, as the rows of all loops are numbered."""
-
-        def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            before = _turn(self.place, around).scaled(_rows_of(self.blocked))
-            self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
-            return carried
-
-        run(self.place, around, inside)
 
     def _chunk_by_chunk(
         self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
     ) -> None:
         """All rows take in one chunk of a panel before the next one comes."""
         assert self.ahead is not None
-        each_tile = partial(self._each_tile, columns, around, rows)
-        whole = Tile(_rows_of([*self.after, *self.blocked]), tuple(columns))
+        each_tile = partial(self.nest.each_tile, columns, around, rows)
+        whole = Tile(rows_of(self.loops.beside), tuple(columns))
         ChunkByChunk(self.micro, self.epilogue, self.ahead, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
         if self.ahead is None or self.micro.cut is None:
             return False
-        rows = _rows_of([*self.after, *self.blocked])
+        rows = rows_of(self.loops.beside)
         sums = rows * self.schedule.lanes * element_bytes(self.op.lhs)
         return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
 
@@ -306,80 +234,15 @@ class ContractLoops:
         numbers = self.schedule.numbers
         if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
             return None
-        blocks = -(-_rows_of(self.blocked) // self.schedule.block.data)
+        blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
         return Ahead(
             self.place,
             panel,
             self.schedule.lanes,
             range(self.parallel, len(self.sizes)),
-            (*self.after, *self.blocked),
-            blocks * _rows_of(self.after),
+            self.loops.beside,
+            blocks * rows_of(self.loops.after),
         )
-
-    def _dynamic(self, span: Span, part: Part) -> Span:
-        """A chunk of panels; counted from the first when the last panel is a special one."""
-        if span.fixed is None or self.extent % self.schedule.lanes == 0:
-            return span
-        return Span(self.writer.value(span.base), self.writer.value(span.base + part.size))
-
-    def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
-        """As many panels at a time as a window takes along; all of them without one."""
-        some, fixed = self.schedule.window.data, part.fixed
-        if not some or (fixed is not None and fixed <= some):
-            emit(part)
-            return
-        writer = self.writer
-        with writer.loop(part.lower, part.upper, some) as loop:
-            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.lanes == 0:
-                emit(Span(0, some, part.base + Index.of(loop.counter)))
-                return
-            end = writer.value(Index.of(loop.counter, constant=some))
-            upper = writer.once(arith.MinSIOp(end, writer.bound(part.upper)))
-            emit(Span(loop.counter, upper, part.base))
-
-    def _panels(self, part: Span, emit: EmitColumns) -> None:
-        """The panels that are full, then the last one."""
-        schedule = self.schedule
-        whole = whole_panel(schedule.vectors.data, schedule.width.data)
-        full, rest = divmod(self.extent, schedule.lanes)
-        writer = self.writer
-        if not rest:
-            self._each_panel(part, part.lower, part.upper, [whole], emit)
-            return
-        padded = self._may_read_on()
-        columns = last_panel(rest, schedule.width.data, padded)
-        groups = [
-            columns[at : at + schedule.vectors.data]
-            for at in range(0, len(columns), schedule.vectors.data)
-        ]
-        if part.fixed is not None:
-            self._each_panel(part, 0, full, [whole], emit)
-            self._each_panel(part, full, full + 1, groups, emit)
-            return
-        middle = writer.constant(full)
-        upper = writer.once(arith.MinSIOp(writer.bound(part.upper), middle))
-        lower = writer.once(arith.MaxSIOp(writer.bound(part.lower), middle))
-        self._each_panel(part, part.lower, upper, [whole], emit)
-        self._each_panel(part, lower, part.upper, groups, emit)
-
-    def _each_panel(
-        self,
-        part: Span,
-        lower: Bound,
-        upper: Bound,
-        groups: Sequence[Sequence[Column]],
-        emit: EmitColumns,
-    ) -> None:
-        if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= 1:
-            if lower < upper:
-                self.place.bind(self.panels, part.base + lower)
-                for columns in groups:
-                    emit(columns)
-            return
-        with self.writer.loop(lower, upper) as loop:
-            self.place.bind(self.panels, part.base + Index.of(loop.counter))
-            for columns in groups:
-                emit(columns)
 
     def _may_read_on(self) -> bool:
         """Whether the factors have memory behind the last lane of the last panel."""
@@ -388,44 +251,12 @@ class ContractLoops:
             for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
         )
 
-    def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
-        """Blocks of rows, or of whole lines of them."""
-        if not parts:
-            emit(1, Index())
-            return
-        group, part = self.blocked[0], parts[0]
-        across = self.rows.extent if self.lines and self.rows else 1
-        extent = part.fixed
-        assert extent is not None, "rows are shared in equal parts"
-        for blocks in balanced(extent, max(1, self.schedule.block.data // across)):
-            size, start = blocks.size, blocks.start
-            if blocks.count == 1:
-                self.place.bind(group, part.base + start)
-                emit(size * across, Index(start * across))
-                continue
-            with self.writer.loop(start, start + blocks.count * size, size) as loop:
-                self.place.bind(group, part.base + Index.of(loop.counter))
-                emit(size * across, Index.of(loop.counter, across))
-
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""
         steps = prod(self.sizes[self.parallel :])
         return (
             form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
         )
-
-
-def _rows_of(groups: Sequence[Group]) -> int:
-    """How many rows some loops go over."""
-    return prod(group.extent for group in groups)
-
-
-def _turn(place: Place, loops: Sequence[Run]) -> Index:
-    """How often the inside of some loops has run before now, were they to run from zero."""
-    turn = Index()
-    for one in loops:
-        turn = turn.scaled(one.group.extent) + place.where[one.group.last]
-    return turn
 
 
 def keeps_sums(op: tile.ContractOp) -> bool:
