@@ -750,6 +750,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.assign_layouts:_same",
         always,
         training=True,
+        needs=frozenset({"Conv", "Transpose"}),
     ),
     Mutant(
         "assign-halos",
