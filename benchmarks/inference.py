@@ -8,12 +8,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import onnx
 from models import model
+
+from popgraph.support.files import SETTLED
 
 Shapes = dict[str, list[int]]
 
@@ -121,6 +124,7 @@ def main() -> None:
         os.environ["POPGRAPH_CACHE_DIR"] = str(Path(folder) / "cache")
         path = Path(folder) / "model.onnx"
         onnx.save(model(arguments.name), path)
+        time.sleep(SETTLED)  # A newer file is read at every start: it may still change.
         if arguments.profile:
             print(profile(arguments, path))
         else:
