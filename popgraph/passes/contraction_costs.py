@@ -236,17 +236,12 @@ class Estimate:
         return Choice(self.order, numbers, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
-        """
-        Whether all panels stay in the second cache while rows do not.
-
-        Those that were packed just now are there already, and fill more of it.
-        """
+        """Whether all panels stay in the second cache while rows go by that do not."""
         kind = self.reads.element_bytes
         panels = self.terms * self.extent * kind
         outside = [self.reads.types[1 - self.factor], tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
-        are_near = self.layout is not None and not self.fixed
-        return panels <= (SECOND if are_near else SECOND // 2) and rows > SECOND
+        return panels <= SECOND // 2 and rows > SECOND
 
     def _cycles(self, rows: Group | None, block: int, lines: int, sweep: int) -> float:
         terms = min(self.terms, sweep) if sweep else self.terms

@@ -1,4 +1,4 @@
-// Panels that were packed just now are near: blocks of rows from afar go by once, all panels each.
+// Panels that together fill the second cache go by one after the other, each for all rows.
 // -p schedule-contractions{vector_bytes=64 registers=32}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
@@ -15,7 +15,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
     %0 = tile.pack %w : tensor<1024x256xf32> -> tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>>
-    %y = tile.contract %x, %0 : tensor<512x256xf32>, tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16, inside 1> finish {
+    %y = tile.contract %x, %0 : tensor<512x256xf32>, tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16> finish {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<512x1024xf32>
