@@ -88,7 +88,7 @@ class ExternalData:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         where = f"tensor {tensor.name!r}"
-        path = self.folder / location
+        path = self.folder / location  # As it is named: a link may lead elsewhere one day.
         inside = path.resolve().is_relative_to(self.folder)
         if not location or os.path.isabs(location) or not inside:
             raise ModelError(

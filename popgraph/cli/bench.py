@@ -102,12 +102,13 @@ def command(
     model adds up; the peak is a loop of multiply-adds that is timed in the same rounds.
     """
     from popgraph.cli import models
-    from popgraph.cli.peers import peer
+    from popgraph.cli.peers import PEERS
     from popgraph.cli.timing import pin
 
     names = [name.strip() for name in against.split(",") if name.strip()]
-    for name in names:  # before anything takes long
-        peer(name)
+    if unknown := [name for name in names if name not in PEERS]:
+        known = ", ".join(PEERS)
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
     pin(threads)
     module, compilation = models.load(model)
     models.specialise(module, compilation, models.sizes(dim or ()))
@@ -168,12 +169,12 @@ class Bench:
 
     def invite(self, name: str) -> None:
         """Adds a peer; what it refuses is kept for the table."""
-        from popgraph.cli.peers import peer, ready
+        from popgraph.cli.peers import PEERS, ready
         from popgraph.cli.timing import Contestant
 
         if self._proto is None:
             raise UnsupportedError("peers read ONNX only", self._name, "leave out --against")
-        known = peer(name)
+        known = PEERS[name]
         try:
             run = ready(known, self._proto, self._inputs, self._threads)
             run()

@@ -49,7 +49,7 @@ def command(
 
     from popgraph import compiler
     from popgraph.backends.c.schedule_file import read
-    from popgraph.cli.print import check_pass
+    from popgraph.cli.print import pass_name
     from popgraph.passes.base import Compilation, Pass
     from popgraph.passes.observer import Observer
     from popgraph.passes.pipeline import factories
@@ -59,7 +59,7 @@ def command(
 
     try:
         for spec in parse_pipeline(passes):
-            check_pass(spec.name, "--passes")
+            pass_name(spec.name, "--passes")
         pipeline = PassPipeline.parse_spec(dict(factories()), passes)
     except ArgSpecParseError as error:
         raise typer.BadParameter(f"{passes!r}: {error}", param_hint="--passes") from error

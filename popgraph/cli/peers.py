@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeAlias
 
-import typer
-
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError, UnsupportedError
 
@@ -85,13 +83,6 @@ PEERS = {
     )
 }
 """All of them, by name."""
-
-
-def peer(name: str) -> Peer:
-    """The peer of that name."""
-    if name not in PEERS:
-        raise typer.BadParameter(f"{name!r} is none of {', '.join(PEERS)}", param_hint="--against")
-    return PEERS[name]
 
 
 def ready(peer: Peer, model: Any, inputs: Mapping[str, Array], threads: int) -> Run:

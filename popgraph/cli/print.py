@@ -46,15 +46,31 @@ Tuned = Annotated[
 ]
 
 
+def pass_name(name: str, option: str | None = None) -> str:
+    """The name of a pass; whoever wrote the command learns it if there is none."""
+    from popgraph.passes.pipeline import PASSES
+
+    if name not in PASSES:
+        close = closest(name, PASSES)
+        hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
+        raise typer.BadParameter(f"there is no pass {name!r}; {hint}", param_hint=option)
+    return name
+
+
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
     at: Annotated[Level, typer.Option(help="The level to print.")] = Level.ONNX,
     stop_after: Annotated[
-        str | None, typer.Option(metavar="PASS", help="Print what this pass leaves instead.")
+        str | None,
+        typer.Option(parser=pass_name, metavar="PASS", help="Print what this pass leaves instead."),
     ] = None,
     print_after: Annotated[
         list[str] | None,
-        typer.Option(metavar="PASS", help="Print after this pass, too (may be given again)."),
+        typer.Option(
+            parser=pass_name,
+            metavar="PASS",
+            help="Print after this pass, too (may be given again).",
+        ),
     ] = None,
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
@@ -84,9 +100,6 @@ def command(
     models.specialise(module, compilation, models.sizes(dim or ()))
     made = options_here(winograd, schedule, tuned, threads)
     level = "tile" if at == Level.C or stop_after else at.value
-    for option, names in (("--print-after", print_after or ()), ("--stop-after", [stop_after])):
-        for name in filter(None, names):
-            check_pass(name, option)
     if level != "onnx" or stop_after:
         models.check_static(module)
         observer = Observer(
@@ -97,16 +110,6 @@ def command(
         typer.echo("\n".join(c_files(module).values()))
     else:
         typer.echo(str(module))
-
-
-def check_pass(name: str, option: str) -> None:
-    """Whoever wrote the command learns it if there is no such pass."""
-    from popgraph.passes.pipeline import PASSES
-
-    if name not in PASSES:
-        close = closest(name, PASSES)
-        hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
-        raise typer.BadParameter(f"there is no pass {name!r}; {hint}", param_hint=option)
 
 
 def options(

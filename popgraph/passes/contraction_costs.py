@@ -236,7 +236,7 @@ class Estimate:
         return Choice(self.order, numbers, self.factor, self.layout, cycles)
 
     def _comes_from_afar(self) -> bool:
-        """Whether all panels stay in the second cache while rows go by that do not."""
+        """Whether half of the second cache holds all panels while rows go by that it cannot."""
         kind = self.reads.element_bytes
         panels = self.terms * self.extent * kind
         outside = [self.reads.types[1 - self.factor], tensor(self.op.outputs[0])]

@@ -341,7 +341,7 @@ def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
 def path_beside(setting: Setting, file: str, span: Span) -> Path:
     """The path of a file in the folder of the text; fails at any other."""
     folder = setting.folder.resolve()
-    path = folder / file
+    path = folder / file  # As it is named: a link may lead elsewhere one day.
     if not path.resolve().is_relative_to(folder):
         setting.source.parse_error(
             span,

@@ -35,7 +35,8 @@ def found(setting: Setting, item: Import) -> Path:
                 f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
             )
             raise Failed
-        setting.store.files.setdefault(path.absolute(), seen(path))  # Also where there is none yet.
+        # As it is named, since a link may lead elsewhere one day; also where there is none yet.
+        setting.store.files.setdefault(path.absolute(), seen(path))
         if path.is_file():
             return path
     setting.source.parse_error(

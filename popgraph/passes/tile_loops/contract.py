@@ -168,16 +168,7 @@ class ContractLoops:
         ]
         last = 2 + len(self.op.extras)
         factors, extras, targets = found[:2], found[2:last], found[last:]
-        rows, lines, width = self.loops.rows, self.loops.lines, self.schedule.lanes
-        grid = Grid(
-            self.place,
-            rows.last if rows else None,
-            self.lane,
-            width,
-            self.kind,
-            lines.last if lines else None,
-            rows.extent if rows else 1,
-        )
+        grid = self._grid()
         self.ahead = self._ahead(factors)
         self.micro = MicroKernel(
             grid,
@@ -189,7 +180,7 @@ class ContractLoops:
         )
         finish = self.op.finish.block
         self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
-        padded = self.extent % width > 0 and self._may_read_on()
+        padded = self.extent % self.schedule.lanes > 0 and self._may_read_on()
         self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
         if self.schedule.sweep.data:
             self._sweeps(chunk)
@@ -199,6 +190,18 @@ class ContractLoops:
                 lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)),
                 self._chunk_by_chunk if self._reads_chunks_once() else None,
             )
+
+    def _grid(self) -> Grid:
+        rows, lines = self.loops.rows, self.loops.lines
+        return Grid(
+            self.place,
+            rows.last if rows else None,
+            self.lane,
+            self.schedule.lanes,
+            self.kind,
+            lines.last if lines else None,
+            rows.extent if rows else 1,
+        )
 
     def _sweeps(self, chunk: SSAValue | None) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""

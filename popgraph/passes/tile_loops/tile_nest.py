@@ -140,9 +140,8 @@ class TileNest:
         """A chunk of panels; counted from the first when the last panel is a special one."""
         if span.fixed is None or self.extent % self.schedule.lanes == 0:
             return span
-        return Span(
-            self.place.writer.value(span.base), self.place.writer.value(span.base + part.size)
-        )
+        value = self.place.writer.value
+        return Span(value(span.base), value(span.base + part.size))
 
     def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
         """As many panels at a time as a window takes along; all of them without one."""
@@ -168,8 +167,7 @@ class TileNest:
         if not rest:
             self._each_panel(part, part.lower, part.upper, [whole], emit)
             return
-        padded = self.padded
-        columns = last_panel(rest, schedule.width.data, padded)
+        columns = last_panel(rest, schedule.width.data, self.padded)
         groups = [
             columns[at : at + schedule.vectors.data]
             for at in range(0, len(columns), schedule.vectors.data)
