@@ -10,6 +10,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.cut import Part
+from popgraph.passes.contraction_costs import SECOND
 from popgraph.passes.tile_loops.shareable import Loop, Shareable, Touched
 
 GRAIN = 16 * 1024
@@ -115,7 +116,23 @@ class _Costs:
             for each in self.what.touched
         )
         waiting = LATE * max(shares, default=0.0)
-        return self.cycles * (sum(shares) + waiting) + moved + START * len(chunks)
+        again = self._again(parts, chunks) / FAR
+        return self.cycles * (sum(shares) + waiting) + moved + again + START * len(chunks)
+
+    def _again(self, parts: Parts, chunks: range) -> float:
+        """
+        Bytes that every chunk reads again, though the whole loop would read them once.
+
+        That is what only loops outside of a cut one go over (loops are outermost first). It stays
+        near if the second cache holds all that a chunk touches.
+        """
+        touched, inner = self.what.touched, max(part.loop for part in parts)
+        if sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched) <= SECOND:
+            return 0.0
+        outside = [each for each in touched if each.along and max(each.along) < inner]
+        return sum(
+            each.size * self._part_of(parts, [chunk], each) for each in outside for chunk in chunks
+        ) - sum(each.size * self._part_of(parts, chunks, each) for each in outside)
 
     def _per_byte(self, each: Touched, parts: Parts, number: int) -> float:
         """The cycles in which a byte of a value comes to a thread."""
@@ -141,7 +158,7 @@ class _Costs:
         """How much of the work a chunk is."""
         return self._volume(parts, _numbers(parts, chunk))
 
-    def _part_of(self, parts: Parts, chunks: range, each: Touched) -> float:
+    def _part_of(self, parts: Parts, chunks: Sequence[int], each: Touched) -> float:
         """How much of a value these chunks touch."""
         inside = [at for at, part in enumerate(parts) if part.loop in each.along]
         places = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}

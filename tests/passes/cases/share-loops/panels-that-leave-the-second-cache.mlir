@@ -1,0 +1,23 @@
+// -p share-loops{threads=2}
+// All rows go by each panel: chunks of rows would read more than 1 MB of panels again, every one.
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
+  ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
+    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
+    ^bb0(%3: f32):
+      tile.yield %3 : f32
+    } -> tensor<14x14x256xf32>
+    pg.return [#pg.bytes<"v0">], %2 : tensor<14x14x256xf32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
+  ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
+    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
+    ^bb0(%3: f32):
+      tile.yield %3 : f32
+    } {cut = #tile.cut<loop 0 in 4 of 1>} -> tensor<14x14x256xf32>
+    pg.return [#pg.bytes<"v0">], %2 : tensor<14x14x256xf32>
+  }
+}
