@@ -29,7 +29,12 @@ from popgraph.passes.schedule_contractions import Constants
 from popgraph.passes.sharing_costs import APART, FAR
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
-from popgraph.passes.winograd_gradients import TILE_CYCLES, GradientChoice, gradient_choices
+from popgraph.passes.winograd_gradients import (
+    LATE_TILES,
+    TILE_CYCLES,
+    GradientChoice,
+    gradient_choices,
+)
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
@@ -45,8 +50,8 @@ VECTORS = 2
 PIXELS = 14
 """Tiles in registers at once, at most."""
 
-SCRATCH = 960 * 1024
-"""Bytes of transformed tiles and sums that a thread's stack may hold."""
+SCRATCH = 768 * 1024
+"""Bytes of transformed tiles and sums that stay in the second cache while weights go by."""
 
 BUSY = 0.9
 """How much of the time the multipliers are busy in a long sum."""
@@ -63,7 +68,7 @@ FEW = 16
 FAR_FILL = 8.0
 """Bytes that come from behind the second cache in a cycle."""
 
-WEIGHT_CYCLES = 12.0
+WEIGHT_CYCLES = 24.0
 """What a vector of transformed weights costs, when that is done every time."""
 
 
@@ -136,8 +141,7 @@ class UseWinograd(Pass):
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
-                width = self.vector_bytes // lane_bytes(slope.kind)
-                return gradient_choices(slope, width)
+                return gradient_choices(slope, self.vector_bytes, self.registers)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
@@ -226,7 +230,7 @@ class Choice:
         blocks = -(-self.found.tiles(self.size) // self.tiles)
         cycles = self._work + self._fetches(blocks)
         if self.at_once:
-            cycles += 2 * max(0, self._transformed_bytes - SECOND) / FAR_FILL
+            cycles += LATE_TILES[self.size] * max(0, self._transformed_bytes - SECOND)
         if not self.found.fixed:
             taps, channels = (self.size + 2) ** 2, self.found.channels
             cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)

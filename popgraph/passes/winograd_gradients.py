@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -18,21 +19,32 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation
-from popgraph.passes.contraction_costs import LATE, SECOND
+from popgraph.passes.contraction_costs import SECOND
 from popgraph.passes.convolutions import WeightGradient
 from popgraph.passes.readings import put_in_place, retype
+from popgraph.passes.schedule_contractions import candidates
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import apart
 from popgraph.support.shapes import prod
 
-BUSY = 0.65
-"""How much of the time the multipliers are busy in sums over images, as they are or in tiles."""
+BUSY = 0.8
+"""How much of the time the multipliers are busy in sums over tiles."""
 
 TILE_CYCLES = {2: 40.0, 4: 120.0}
 """What a tile's transform costs, per vector of channels, by the tile's size."""
 
 BACK_CYCLES = 2.0
 """What a term of the transform of sums costs, per vector."""
+
+LATE_TILES = {2: 1.2, 4: 1.75}
+"""
+Cycles for each byte of transformed tiles, there and back, that the second cache does not hold.
+
+A tile goes to as many places far apart as it has taps: 16 of them are fetched ahead, 36 are not.
+"""
+
+LATE_SUMS = {2: 0.5, 4: 1.0}
+"""The same for sums of products, which are long rows in each place."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +53,8 @@ class GradientChoice:
 
     found: WeightGradient
     size: int
-    width: int
+    vector_bytes: int
+    registers: int
 
     @property
     def way(self) -> Way:
@@ -51,33 +64,32 @@ class GradientChoice:
     def fits(self, way: Way) -> bool:
         return way.size == self.size and way.tiles == 0
 
-    @property
+    @cached_property
     def direct(self) -> float:
         """Cycles of the sums as they are."""
-        return self._products(TAPS**2 * prod(self.found.images))
+        ways = candidates(self.found.op, (False, False), self.vector_bytes, self.registers)
+        return min(choice.cycles for choice in ways)
 
     @property
     def cycles(self) -> float:
-        taps, total = self._taps, self.found.tiles(self.size)
+        size, taps, total = self.size, self._taps, self.found.tiles(self.size)
+        width = self.vector_bytes // lane_bytes(self.found.kind)
         before, behind = self.found.channels
-        vectors = -(-before // self.width) + -(-behind // self.width)
+        vectors = -(-before // width) + -(-behind // width)
         pairs = before * behind
-        back = BACK_CYCLES * taps * TAPS**2 * pairs / self.width
-        memory = [taps * total * before, taps * total * behind, taps * pairs]
-        late = sum(2 * self._late(elements) for elements in memory)
-        return self._products(taps * total) + TILE_CYCLES[self.size] * total * vectors + back + late
+        products = taps * total * pairs / (2 * width * BUSY)
+        back = BACK_CYCLES * taps * TAPS**2 * pairs / width
+        late = self._late(taps * total * before) + self._late(taps * total * behind)
+        late = LATE_TILES[size] * late + LATE_SUMS[size] * self._late(taps * pairs)
+        return products + TILE_CYCLES[size] * total * vectors + back + late
 
     @property
     def _taps(self) -> int:
         return (self.size + 2) ** 2
 
-    def _products(self, terms: int) -> float:
-        before, behind = self.found.channels
-        return terms * before * behind / (2 * self.width * BUSY)
-
-    def _late(self, elements: int) -> float:
-        """Cycles in which the second cache passes on what it does not hold."""
-        return max(0, elements * lane_bytes(self.found.kind) - SECOND) / LATE
+    def _late(self, elements: int) -> int:
+        """Bytes that the second cache does not hold."""
+        return max(0, elements * lane_bytes(self.found.kind) - SECOND)
 
     # The new operations
 
@@ -156,8 +168,10 @@ class GradientChoice:
         return new
 
 
-def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
+def gradient_choices(
+    found: WeightGradient, vector_bytes: int, registers: int
+) -> list[GradientChoice]:
     """All sizes of tiles, the cheapest by estimate first."""
     sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
-    choices = [GradientChoice(found, size, width) for size in sizes]
+    choices = [GradientChoice(found, size, vector_bytes, registers) for size in sizes]
     return sorted(choices, key=lambda choice: choice.cycles)
