@@ -260,10 +260,15 @@ class Estimate:
         if self.layout is not None and not self.fixed:
             rows_kept = self.reads.vectors.form.stride(self.dim) == 1
             cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
-            total += prod(self.reads.types[self.factor].get_shape()) * cycles
+            total += self._packing(prod(self.reads.types[self.factor].get_shape()), cycles)
         if self.reads.packed is not None:
-            total += prod(self.reads.packed.physical.data) * PACK_CYCLES
+            total += self._packing(prod(self.reads.packed.physical.data), PACK_CYCLES)
         return total + (self._totals(sweep) if sweep else self._late(rows, block))
+
+    def _packing(self, count: int, cycles: float) -> float:
+        """Cycles in which so many elements come, and go where they are read."""
+        moved = 2 * count * self.reads.element_bytes
+        return count * cycles + max(0, moved - SECOND) / LATE
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
         """All steps of a tile, and what becomes of its sums."""
@@ -292,17 +297,25 @@ class Estimate:
                 near = rows is not None and form.stride(rows.last) == 1
                 cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
         swept = terms < self.terms  # Then `_totals` counts the way of the results.
-        return cycles + (0.0 if swept else self._results_late(block, columns, self.terms * step))
+        if swept:
+            return cycles
+        return cycles + self._results_late(rows, block, columns, self.terms * step)
 
-    def _results_late(self, block: int, columns: int, summing: float) -> float:
+    def _results_late(self, rows: Group | None, block: int, columns: int, summing: float) -> float:
         """
         Cycles in which the lines of results come, and go, that the second cache does not hold.
 
-        Neighbours come together: it is the number of rows that counts, not that of vectors.
+        Neighbours come together: it is the number of rows that counts, not that of vectors; but of
+        every lane where lanes stand apart.
         """
         if self.reads.results * self.reads.element_bytes <= SECOND:
             return 0.0
-        runs = block * -(-columns // RUN_LINES)
+        form = self.reads.others[-1]
+        runs: float = block * -(-columns // RUN_LINES)
+        if form.stride(self.dim) not in (0, 1):
+            near = rows is not None and form.stride(rows.last) == 1
+            lines = 1 + (block - 1) * self.reads.element_bytes / LINE_BYTES if near else block
+            runs = columns * self.width * lines
         return max(0.0, runs * RUN - summing * HIDDEN)
 
     def _fill(self, columns: int, terms: int) -> float:
