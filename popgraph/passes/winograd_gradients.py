@@ -25,7 +25,6 @@ from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.schedule_contractions import candidates
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import apart
-from popgraph.support.shapes import prod
 
 BUSY = 0.8
 """How much of the time the multipliers are busy in sums over tiles."""
@@ -79,8 +78,8 @@ class GradientChoice:
         pairs = before * behind
         products = taps * total * pairs / (2 * width * BUSY)
         back = BACK_CYCLES * taps * TAPS**2 * pairs / width
-        late = self._late(taps * total * before) + self._late(taps * total * behind)
-        late = LATE_TILES[size] * late + LATE_SUMS[size] * self._late(taps * pairs)
+        tiles = self._late(taps * total * before) + self._late(taps * total * behind)
+        late = LATE_TILES[size] * tiles + LATE_SUMS[size] * self._late(taps * pairs)
         return products + TILE_CYCLES[size] * total * vectors + back + late
 
     @property

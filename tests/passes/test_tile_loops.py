@@ -30,6 +30,7 @@ from popgraph.testing.structured import (
     ContractSpec,
     MapSpec,
     Operand,
+    PackSpec,
     ReduceSpec,
     Spec,
     assembles,
@@ -221,6 +222,14 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
     element = float(np.float32(0.1) * np.float32(3) + np.float32(2))
     expected = 1 + 100_003 * element
     assert (abs(float(found) / expected - 1) < 1e-6) == accurate
+
+
+@pytest.mark.parametrize("sizes", [(3, 16, 9), (2, 33, 15), (16, 16, 9), (1, 32, 12), (4, 40, 8)])
+def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
+    """Vectors read on behind rows of more than half their lanes, but never behind the memory."""
+    kernel = check(PackSpec("f32", sizes, 16, 0), 64, 0)
+    turned = any(op.name == "vector.shuffle" for op in kernel.walk())
+    assert turned == (sizes[2] > 8 and (sizes[0] > 1 or sizes[1] > 16))
 
 
 @pytest.mark.parametrize("extent", range(9, 70))

@@ -91,7 +91,9 @@ def copy(
     place = Place(writer, sizes)
     if turns and source.form is not None:
         ends = Ends(source.value, source.form, *target)
-        squares = ends.squares(place, groups, vector_bytes // (lane_bytes(kind) or vector_bytes))
+        shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
+        lanes = vector_bytes // (lane_bytes(kind) or vector_bytes)
+        squares = ends.squares(place, groups, lanes, shared)
         if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
             squares.write(runs)
             return

@@ -9,7 +9,7 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.affine import Linear
-from popgraph.passes.tile_loops.access import Group, Place
+from popgraph.passes.tile_loops.access import Group, Place, Span
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.vectors import Run, lanes_of, run
 from popgraph.passes.tile_loops.writer import Writer
@@ -30,11 +30,14 @@ class Ends:
     target: SSAValue
     target_form: Linear
 
-    def squares(self, place: Place, groups: Sequence[Group], lanes: int) -> Squares | None:
+    def squares(
+        self, place: Place, groups: Sequence[Group], lanes: int, cut: Group | None = None
+    ) -> Squares | None:
         """
         Where neighbours in the target are none in the source, but those of another loop are.
 
-        Only when both loops are long enough for squares of so many lanes.
+        Only when the loop is long enough for squares of so many lanes, and the other one for more
+        than half of them. Chunks have parts of the `cut` loop.
         """
         if not groups or lanes < 2 or self.target_form.stride(groups[-1].last) != 1:
             return None
@@ -42,9 +45,20 @@ class Ends:
         if self.source_form.stride(inner.last) in (0, 1):
             return None
         across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
-        if across is None or lanes > min(MOST_TURNED, across.extent, inner.extent):
+        if across is None or lanes > min(MOST_TURNED, 2 * across.extent - 1, inner.extent):
             return None
-        return Squares(place, self, across, inner, lanes)
+        beyond = None
+        if across.extent < lanes:
+            loops = [one for one in outer if one not in (across, cut)]
+            beyond = self._beyond(loops, lanes - across.extent)
+            if beyond is None:
+                return None
+        return Squares(place, self, across, inner, lanes, beyond)
+
+    def _beyond(self, loops: Sequence[Group], count: int) -> Group | None:
+        """The longest loop that has so many elements of the source behind all but its last step."""
+        fit = [one for one in loops if (self.source_form.stride(one.last) or 0) >= count]
+        return max(fit, key=lambda one: one.extent, default=None)
 
 
 @dataclass(frozen=True)
@@ -64,27 +78,57 @@ class Squares:
     inner: Group
     """The same of the target."""
     lanes: int
+    beyond: Group | None
+    """
+    Where rows of a square are shorter than vectors, which read on then: the loop that has memory
+    behind them, but in its last step. Of it and the inner one, that of neighbours is inside.
+    """
 
     def write(self, runs: Sequence[Run]) -> None:
         """Writes the loops; the last one is the inner one."""
-        along = next(one for one in runs if one.group == self.across)
-        outer = [one for one in runs[:-1] if one is not along]
-        widths = (NEIGHBOURS * self.lanes, self.lanes, 1)
+        *outer, inner = runs
+        along = next(one for one in outer if one.group == self.across)
+        outer.remove(along)
+        if self.beyond is None:
+            widths = (NEIGHBOURS * self.lanes, self.lanes, 1)
+            self._loops(outer, replace(along, widths=widths), inner)
+            return
+        short = next(one for one in outer if one.group == self.beyond)
+        outer.remove(short)
+        whole = replace(along, widths=(self.across.extent,))
+        last = self.beyond.extent - 1
+        for part, columns in ((Span(0, last), whole), (Span(last, last + 1), along)):
+            around = replace(short, part=part)
+            if self._distance(self.beyond) < self._distance(self.inner):
+                self._loops(outer, columns, inner, [around])
+            else:
+                self._loops([*outer, around], columns, inner)
+
+    def _distance(self, group: Group) -> int:
+        return self.ends.source_form.stride(group.last) or 0
+
+    def _loops(
+        self, outer: Sequence[Run], along: Run, inner: Run, inside: Sequence[Run] = ()
+    ) -> None:
+        """All rows of squares, and those of each in turn; the loops `inside` go on where one is."""
 
         def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
             def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
-                self._block(height, width)
-                return carried
+                def block(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+                    self._block(height, width)
+                    return carried
 
-            return run(self.place, [replace(runs[-1], widths=(self.lanes, 1))], rows, carried)
+                return run(self.place, inside, block, carried)
 
-        run(self.place, [*outer, replace(along, widths=widths)], columns)
+            return run(self.place, [replace(inner, widths=(self.lanes, 1))], rows, carried)
+
+        run(self.place, [*outer, along], columns)
 
     def _block(self, height: int, width: int) -> None:
         """So many rows of so many neighbours in the source."""
-        if height < self.lanes or width < self.lanes:
+        if height < self.lanes or width < min(self.lanes, self.across.extent):
             self._one_by_one(height, width)
-        elif width == self.lanes:
+        elif width <= self.lanes:
             self._square()
         else:
             place, last = self.place, self.across.last
@@ -100,7 +144,8 @@ class Squares:
             with place.shifted(self.inner.last, step):
                 index = place.index(ends.source_form)
                 values.append(place.writer.vector_load(ends.source, index, self.lanes))
-        for step, value in enumerate(turned(place.writer, values)):
+        columns = turned(place.writer, values)[: self.across.extent]
+        for step, value in enumerate(columns):
             with place.shifted(self.across.last, step):
                 index = place.index(ends.target_form)
                 place.writer.vector_store(value, ends.target, index)
