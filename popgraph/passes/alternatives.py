@@ -18,7 +18,7 @@ from popgraph.passes.schedule_contractions import (
     candidates,
     plain_cycles,
 )
-from popgraph.passes.use_winograd import GAIN, UseWinograd
+from popgraph.passes.use_winograd import UseWinograd
 from popgraph.support.shapes import prod
 
 
@@ -54,7 +54,7 @@ def alternatives(
             pass_ = UseWinograd(vector_bytes, registers)
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
-            faster = bool(tiles) and tiles[0].cycles * GAIN <= tiles[0].direct
+            faster = bool(tiles) and pass_.pays(op, fixed, tiles[0])
             collapse(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import inf
 
 import numpy as np
 from xdsl.dialects import arith
@@ -25,7 +26,7 @@ from popgraph.passes.contraction_costs import FILL, SECOND, most_rows
 from popgraph.passes.convolutions import Convolution, convolution, weight_gradient
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
-from popgraph.passes.schedule_contractions import Constants
+from popgraph.passes.schedule_contractions import Constants, candidates
 from popgraph.passes.sharing_costs import APART, FAR
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
@@ -39,7 +40,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
 
 GAIN = 1.1
-"""So many times as fast as the sums themselves it must be, by estimate."""
+"""So many times as fast as the sums themselves it must be."""
 
 TERMS = 64
 """Longest chain of float32 additions: transforms make numbers of different size."""
@@ -68,8 +69,8 @@ FEW = 16
 FAR_FILL = 8.0
 """Bytes that come from behind the second cache in a cycle."""
 
-WEIGHT_CYCLES = 24.0
-"""What a vector of transformed weights costs, when that is done every time."""
+WEIGHT_CYCLES, TURN_CYCLES = 24.0, 3.0
+"""What a vector of transformed weights costs, and a weight before, when that is done every time."""
 
 
 @dataclass(frozen=True)
@@ -126,13 +127,21 @@ class UseWinograd(Pass):
                 return fits[0]
             ways = [str(choice.way) for choice in found] or ["estimate"]
             asked.refuse(op, "the convolution cannot be computed like this", ways)
-        best = found[0] if found else None
-        if best is None or best.cycles * GAIN > best.direct:
+        if not found or not self.pays(op, fixed, found[0]):
             return None
+        best = found[0]
         if self.threads < 2 or not isinstance(best, Choice):
             return best
         same = [one for one in found if isinstance(one, Choice) and one.size == best.size]
         return min(same, key=lambda one: one.slowest(self.threads))
+
+    def pays(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool], choice: Choice | GradientChoice
+    ) -> bool:
+        """Whether a choice is faster than the best schedule of the sums, both by estimate."""
+        sums = candidates(op, fixed, self.vector_bytes, self.registers)
+        direct = min((schedule.cycles for schedule in sums), default=inf)
+        return choice.cycles * GAIN <= direct
 
     def choices(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
@@ -141,7 +150,8 @@ class UseWinograd(Pass):
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
-                return gradient_choices(slope, self.vector_bytes, self.registers)
+                width = self.vector_bytes // lane_bytes(slope.kind)
+                return gradient_choices(slope, width)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
@@ -189,13 +199,6 @@ class Choice:
         return way.size == self.size and way.tiles in (0, self.tiles)
 
     @property
-    def direct(self) -> float:
-        """Cycles of the convolution as it is."""
-        sizes = self.found.op.sizes
-        work = prod(sizes[:3]) * TAPS**2 * self.found.channels * self._lanes
-        return work / (2 * self.width * BUSY) + self._weights(TAPS**2) / FAR_FILL
-
-    @property
     def scratch(self) -> int:
         """Bytes of memory that one thread needs."""
         return self._room(0 if self.at_once else self.found.channels)
@@ -234,6 +237,7 @@ class Choice:
         if not self.found.fixed:
             taps, channels = (self.size + 2) ** 2, self.found.channels
             cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
+            cycles += TURN_CYCLES * TAPS**2 * channels * self._lanes
         return cycles
 
     def slowest(self, threads: int) -> float:

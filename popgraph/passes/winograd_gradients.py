@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -22,7 +21,6 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import SECOND
 from popgraph.passes.convolutions import WeightGradient
 from popgraph.passes.readings import put_in_place, retype
-from popgraph.passes.schedule_contractions import candidates
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import apart
 
@@ -52,8 +50,7 @@ class GradientChoice:
 
     found: WeightGradient
     size: int
-    vector_bytes: int
-    registers: int
+    width: int
 
     @property
     def way(self) -> Way:
@@ -63,16 +60,10 @@ class GradientChoice:
     def fits(self, way: Way) -> bool:
         return way.size == self.size and way.tiles == 0
 
-    @cached_property
-    def direct(self) -> float:
-        """Cycles of the sums as they are."""
-        ways = candidates(self.found.op, (False, False), self.vector_bytes, self.registers)
-        return min(choice.cycles for choice in ways)
-
     @property
     def cycles(self) -> float:
         size, taps, total = self.size, self._taps, self.found.tiles(self.size)
-        width = self.vector_bytes // lane_bytes(self.found.kind)
+        width = self.width
         before, behind = self.found.channels
         vectors = -(-before // width) + -(-behind // width)
         pairs = before * behind
@@ -167,10 +158,8 @@ class GradientChoice:
         return new
 
 
-def gradient_choices(
-    found: WeightGradient, vector_bytes: int, registers: int
-) -> list[GradientChoice]:
+def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
     """All sizes of tiles, the cheapest by estimate first."""
     sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
-    choices = [GradientChoice(found, size, vector_bytes, registers) for size in sizes]
+    choices = [GradientChoice(found, size, width) for size in sizes]
     return sorted(choices, key=lambda choice: choice.cycles)
