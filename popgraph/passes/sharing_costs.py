@@ -124,10 +124,13 @@ class _Costs:
         Bytes that every chunk reads again, though the whole loop would read them once.
 
         That is what only loops outside of a cut one go over (loops are outermost first). It stays
-        near if the second cache holds all that a chunk touches.
+        near if half of the second cache holds all that a chunk touches.
         """
         touched, inner = self.what.touched, max(part.loop for part in parts)
-        if sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched) <= SECOND:
+        if (
+            sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
+            <= SECOND // 2
+        ):
             return 0.0
         outside = [each for each in touched if each.along and max(each.along) < inner]
         return sum(
