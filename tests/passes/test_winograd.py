@@ -213,7 +213,7 @@ def test_kernels_know_where_the_convolution_stood() -> None:
     assert len(found) == 2 and {op.location for op in found} == {here}
 
 
-@pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (6, 48)])
+@pytest.mark.parametrize(("size", "channels"), [(13, 64), (14, 128), (28, 16), (8, 48)])
 def test_rounding_stays_small(size: int, channels: int) -> None:
     """At most 1.3e-6 of the largest result, with every number of threads the same."""
     rng = np.random.default_rng(channels)
