@@ -127,10 +127,8 @@ class _Costs:
         near if half of the second cache holds all that a chunk touches.
         """
         touched, inner = self.what.touched, max(part.loop for part in parts)
-        if (
-            sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
-            <= SECOND // 2
-        ):
+        one = sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
+        if one <= SECOND // 2:
             return 0.0
         outside = [each for each in touched if each.along and max(each.along) < inner]
         return sum(

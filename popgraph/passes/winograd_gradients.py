@@ -62,8 +62,8 @@ class GradientChoice:
 
     @property
     def cycles(self) -> float:
-        size, taps, total = self.size, self._taps, self.found.tiles(self.size)
-        width = self.width
+        size, taps, width = self.size, self._taps, self.width
+        total = self.found.tiles(size)
         before, behind = self.found.channels
         vectors = -(-before // width) + -(-behind // width)
         pairs = before * behind

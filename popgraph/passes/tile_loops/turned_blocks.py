@@ -105,6 +105,7 @@ class Squares:
                 self._loops([*outer, around], columns, inner)
 
     def _distance(self, group: Group) -> int:
+        """How far apart neighbours along a loop are in the source."""
         return self.ends.source_form.stride(group.last) or 0
 
     def _loops(
