@@ -18,7 +18,7 @@ from popgraph.passes.schedule_contractions import (
     candidates,
     plain_cycles,
 )
-from popgraph.passes.use_winograd import UseWinograd
+from popgraph.passes.use_winograd import Sums, UseWinograd
 from popgraph.support.shapes import prod
 
 
@@ -46,6 +46,7 @@ def alternatives(
     """
     found: dict[str, Alternatives] = {}
     constants = Constants()
+    sums = Sums(vector_bytes, registers)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
@@ -54,12 +55,12 @@ def alternatives(
             pass_ = UseWinograd(vector_bytes, registers)
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
-            faster = bool(tiles) and pass_.pays(op, fixed, tiles[0])
+            faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
             collapse(op)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
-                sums = list(_sums(op, fixed, vector_bytes, registers))
-                ways = transforms + sums if faster else sums + transforms
+                others = list(_sums(op, fixed, vector_bytes, registers))
+                ways = transforms + others if faster else others + transforms
                 found[text] = Alternatives(text, ways=ways)
             if text in found:
                 found[text].places.append(place)

@@ -130,10 +130,15 @@ class _Costs:
         one = sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
         if one <= SECOND // 2:
             return 0.0
-        outside = [each for each in touched if each.along and max(each.along) < inner]
         return sum(
-            each.size * self._part_of(parts, [chunk], each) for each in outside for chunk in chunks
-        ) - sum(each.size * self._part_of(parts, chunks, each) for each in outside)
+            each.size
+            * (
+                sum(self._part_of(parts, [chunk], each) for chunk in chunks)
+                - self._part_of(parts, chunks, each)
+            )
+            for each in touched
+            if each.along and max(each.along) < inner
+        )
 
     def _per_byte(self, each: Touched, parts: Parts, number: int) -> float:
         """The cycles in which a byte of a value comes to a thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import inf
@@ -28,6 +28,7 @@ from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
 from popgraph.passes.schedule_contractions import Constants, candidates
 from popgraph.passes.sharing_costs import APART, FAR
+from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.winograd_tiles import Scratch, apart
 from popgraph.passes.winograd_gradients import (
@@ -73,6 +74,25 @@ WEIGHT_CYCLES, TURN_CYCLES = 24.0, 3.0
 """What a vector of transformed weights costs, and a weight before, when that is done every time."""
 
 
+class Sums:
+    """Contractions as their best schedules compute them; those that are alike are asked once."""
+
+    def __init__(self, vector_bytes: int, registers: int) -> None:
+        self._target = vector_bytes, registers
+        self._structures = Structures()
+        self._cycles: dict[Hashable, float] = {}
+
+    def slower_than(
+        self, choice: Choice | GradientChoice, op: tile.ContractOp, fixed: tuple[bool, bool]
+    ) -> bool:
+        """Whether transforms pay, by estimate."""
+        key = self._structures.of(op), fixed
+        if key not in self._cycles:
+            ways = candidates(op, fixed, *self._target)
+            self._cycles[key] = min((way.cycles for way in ways), default=inf)
+        return choice.cycles * GAIN <= self._cycles[key]
+
+
 @dataclass(frozen=True)
 class UseWinograd(Pass):
     """
@@ -102,10 +122,11 @@ class UseWinograd(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         decisions = Decisions(self.schedules, self.measured)
+        sums = Sums(self.vector_bytes, self.registers)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                choice = self._choice(op, fixed, decisions)
+                choice = self._choice(op, fixed, decisions, sums)
                 if choice is not None:
                     choice.replace(compilation)
             for result in op.results:
@@ -113,7 +134,7 @@ class UseWinograd(Pass):
         decisions.check(winograd=True)
 
     def _choice(
-        self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions
+        self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions, sums: Sums
     ) -> Choice | GradientChoice | None:
         """What was decided, else what is cheapest by estimate; None for a sum."""
         found = self.choices(op, fixed)
@@ -127,21 +148,13 @@ class UseWinograd(Pass):
                 return fits[0]
             ways = [str(choice.way) for choice in found] or ["estimate"]
             asked.refuse(op, "the convolution cannot be computed like this", ways)
-        if not found or not self.pays(op, fixed, found[0]):
+        if not found or not sums.slower_than(found[0], op, fixed):
             return None
         best = found[0]
         if self.threads < 2 or not isinstance(best, Choice):
             return best
         same = [one for one in found if isinstance(one, Choice) and one.size == best.size]
         return min(same, key=lambda one: one.slowest(self.threads))
-
-    def pays(
-        self, op: tile.ContractOp, fixed: tuple[bool, bool], choice: Choice | GradientChoice
-    ) -> bool:
-        """Whether a choice is faster than the best schedule of the sums, both by estimate."""
-        sums = candidates(op, fixed, self.vector_bytes, self.registers)
-        direct = min((schedule.cycles for schedule in sums), default=inf)
-        return choice.cycles * GAIN <= direct
 
     def choices(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
