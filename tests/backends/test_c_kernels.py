@@ -253,6 +253,7 @@ def test_a_prefetch_changes_nothing_even_behind_the_end() -> None:
     def body(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
         for place in (0, 2, 10**9):
             PrefetchOp(x, index(place))
+            PrefetchOp(y, index(place), written=True)
         memref.StoreOp.get(memref.LoadOp.get(x, [index(1)]), y, [index(0)])
 
     x = np.array([1, 2], np.float32)

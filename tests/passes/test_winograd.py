@@ -201,6 +201,20 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
         np.testing.assert_allclose(result, expected, atol=1e-12 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("side", "asks"), [(8, False), (64, True)])
+def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
+    """Lines of every tap, some channels before they are written; small tiles need nothing."""
+    type_ = TensorType(f64, (36, (side // 4) ** 2, 32))
+
+    def build(values: Sequence[SSAValue]) -> list[Operation]:
+        return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, type_)]
+
+    module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
+    TileLoops(8 * WIDTH).run(Compilation(), module)
+    asked = [op for op in module.walk() if isinstance(op, tile.PrefetchOp)]
+    assert len(asked) == (36 if asks else 0) and all(op.written for op in asked)
+
+
 def test_kernels_know_where_the_convolution_stood() -> None:
     """Profiles and errors name the user's operator, also for what prepares its tiles."""
     builder = convolution(np.ones((1, 128, 14, 14), "f"), np.ones((128, 128, 3, 3), "f"))

@@ -264,7 +264,7 @@ def _prefetch(body: Body, op: Operation) -> None:
     assert isinstance(op, PrefetchOp) and isinstance(op.memory.type, MemRefType)
     base, index = body.name(op.memory), body.name(op.index)
     address = f"(uintptr_t){base} + (uintptr_t)({index}) * sizeof *{base}"
-    body.line(f"__builtin_prefetch((const void *)({address}), 0, 2);")
+    body.line(f"__builtin_prefetch((const void *)({address}), {int(bool(op.written))}, 2);")
 
 
 _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     StringAttr,
+    UnitAttr,
     VectorType,
     i1,
     i64,
@@ -21,6 +22,7 @@ from xdsl.irdl import (
     VarConstraint,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -122,7 +124,7 @@ class ConvertOp(IRDLOperation):
 @irdl_op_definition
 class PrefetchOp(IRDLOperation):
     """
-    Asks for an element of a memory that will be read later. It changes nothing.
+    Asks for an element of a memory that will be read later, or `written`. It changes nothing.
 
     The element may be behind the end of the memory: then nothing has to come.
     """
@@ -130,7 +132,10 @@ class PrefetchOp(IRDLOperation):
     name = "tile.prefetch"
     memory = operand_def(MemRefType)
     index = operand_def(IndexType)
-    assembly_format = "$memory `[` $index `]` attr-dict `:` type($memory)"
+    written = opt_prop_def(UnitAttr)
+    assembly_format = "$memory `[` $index `]` (`written` $written^)? attr-dict `:` type($memory)"
 
-    def __init__(self, memory: SSAValue, index: SSAValue) -> None:
-        super().__init__(operands=[memory, index])
+    def __init__(self, memory: SSAValue, index: SSAValue, *, written: bool = False) -> None:
+        super().__init__(
+            operands=[memory, index], properties={"written": UnitAttr() if written else None}
+        )

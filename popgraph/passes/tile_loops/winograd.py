@@ -145,7 +145,7 @@ class WinogradLoops:
 
     def _blocks_in(self, chunk: SSAValue, x: SSAValue) -> None:
         """For each block, its tiles come in; then all panels of it."""
-        loops = TilesIn(self.tiling, self.op, x, self.width)
+        loops = TilesIn(self.tiling, self.op, x, self.width, near=True)
         (part,) = spans(self.writer, [self.blocks], self.cut, chunk)
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)

@@ -16,7 +16,7 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
-from popgraph.passes.tile_loops.access import Access, Group, Place, spans, tensor
+from popgraph.passes.tile_loops.access import Access, Group, Place, element_bytes, spans, tensor
 from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.shareable import Loop, Shareable
@@ -26,6 +26,12 @@ from popgraph.passes.tile_loops.writer import Bound, Writer
 
 LINE = 16
 """Elements of a cache line."""
+
+MUCH = 1 << 20
+"""Bytes of transformed tiles that no second cache holds."""
+
+AHEAD = 2 * LINE
+"""Elements of each tap that a core transforms while memory answers."""
 
 N, Y, X, R, S, C = range(6)
 """The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""
@@ -163,11 +169,16 @@ class TilesIn:
     """
     Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
 
-    For gradients, A dy A^T; there, elements that another tile has count as zero.
+    For gradients, A dy A^T; there, elements that another tile has count as zero. A tile goes to
+    as many places far apart as there are taps, which no core foresees: where they are not `near`,
+    their lines are asked for.
     """
 
-    def __init__(self, tiling: Tiling, op: Tiled, image: SSAValue, width: int) -> None:
+    def __init__(
+        self, tiling: Tiling, op: Tiled, image: SSAValue, width: int, *, near: bool
+    ) -> None:
         self.tiling, self.writer, self.width = tiling, tiling.writer, width
+        self.near = near
         self.once = isinstance(op, tile.TransformGradientTilesOp)
         self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
         self.side = len(self.matrix[0])
@@ -199,7 +210,10 @@ class TilesIn:
         found = from_both_sides(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
             place.where[TAP] = Index(tap)
-            self.writer.put(value, *place.of(into))
+            memory, index = place.of(into)
+            self.writer.put(value, memory, index)
+            if not self.near:
+                self.writer.prefetch(memory, index + AHEAD, written=True)
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
@@ -221,7 +235,8 @@ def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     chunk, x, y = kernel.body.block.args
     clear_gaps(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
-    loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)))
+    near = taps * total * channels * element_bytes(op.output) <= MUCH
+    loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)), near=near)
     sizes = (taps, total, 1, 1, channels)
     place = Place(writer, sizes)
     into = Access(

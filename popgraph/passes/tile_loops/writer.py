@@ -202,8 +202,8 @@ class Writer:
             lambda: made(vector.LoadOp, memory, place, types=(type_,)),
         )
 
-    def prefetch(self, memory: SSAValue, index: Index) -> None:
-        self.do(tile.PrefetchOp(memory, self.value(index)))
+    def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
+        self.do(tile.PrefetchOp(memory, self.value(index), written=written))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         self.do(made(memref.StoreOp, value, memory, self.value(index)))
