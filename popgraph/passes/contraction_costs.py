@@ -89,6 +89,11 @@ class Choice:
     def schedule(self) -> ScheduleAttr:
         return ScheduleAttr.of(**self.numbers)
 
+    @property
+    def rank(self) -> tuple[float, int]:
+        """The cheapest first; of equals, the one whose rows are the nearest neighbours."""
+        return self.cycles, -self.numbers["rows"]
+
 
 def most_rows(registers: int, vectors: int) -> int:
     """How many rows of so many vectors fit into registers, beside what they are made of."""
@@ -140,7 +145,7 @@ class Estimate:
             forms.append(form)
         groups = group_loops(dims, self.reads.sizes, forms)
         groups = [group for group in groups if self._joined(group, form)]
-        for group in [None, *reversed(groups)]:  # Of equals, the one with the nearest neighbours.
+        for group in [None, *groups]:
             yield self._choice(group)
             if self.terms > TERMS and self._late(group, self._block(group)):
                 yield self._choice(group, sweep=TERMS)

@@ -59,7 +59,7 @@ def varied(found: Iterable[Choice]) -> list[Choice]:
     """The cheapest first; of those that differ in vectors and blocks only, not all."""
     kept: list[Choice] = []
     seen: dict[Hashable, int] = {}
-    for choice in sorted(found, key=lambda choice: choice.cycles):
+    for choice in sorted(found, key=lambda choice: choice.rank):
         family = _family(choice)
         seen[family] = seen.get(family, 0) + 1
         if seen[family] <= ALIKE:

@@ -120,7 +120,7 @@ def choose(
     if prod(op.sizes) < FEWEST:
         return None
     found = candidates(op, fixed, vector_bytes, registers)
-    best = min(found, key=lambda choice: choice.cycles, default=None)
+    best = min(found, key=lambda choice: choice.rank, default=None)
     if best is None or best.cycles > plain_cycles(op, vector_bytes):
         return None
     return best
