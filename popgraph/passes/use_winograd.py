@@ -22,7 +22,7 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.contraction_costs import FILL, SECOND, most_rows
+from popgraph.passes.contraction_costs import SECOND, most_rows
 from popgraph.passes.convolutions import Convolution, convolution, weight_gradient
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
@@ -67,8 +67,14 @@ SHARED = 4
 FEW = 16
 """So many blocks may read a panel of weights one after the other."""
 
-FAR_FILL = 8.0
-"""Bytes that come from behind the second cache in a cycle."""
+THIRD = 16 * 1024 * 1024
+"""Bytes of weights that the third cache keeps from one block of tiles to the next."""
+
+FAR_FILL, THIRD_FILL = 8.0, 20.0
+"""Bytes that come from memory in a cycle, and from the third cache, beside the products."""
+
+CROWDED = 0.5
+"""Cycles for each byte of a block beyond half of the second cache, as weights go by beside it."""
 
 WEIGHT_CYCLES, TURN_CYCLES = 24.0, 3.0
 """What a vector of transformed weights costs, and a weight before, when that is done every time."""
@@ -214,11 +220,8 @@ class Choice:
     @property
     def scratch(self) -> int:
         """Bytes of memory that one thread needs."""
-        return self._room(0 if self.at_once else self.found.channels)
-
-    def _room(self, channels: int) -> int:
-        """The bytes of so many transformed channels of a block of tiles, and of its sums."""
         taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
+        channels = 0 if self.at_once else self.found.channels
         return Scratch(self.tiles, taps, channels, lanes).size * lane_bytes(self.found.kind)
 
     @property
@@ -232,13 +235,14 @@ class Choice:
 
     def _fetches(self, blocks: int) -> float:
         """
-        Cycles in which weights arrive: from afar for the first block of tiles, and again for each.
+        Cycles in which weights arrive: from memory for the first block, then for each again.
 
-        They stay near where the second cache holds them beside the tiles that they meet.
+        With those in which tiles come back that had to make room for them.
         """
         size = self._weights((self.size + 2) ** 2)
-        near = size + self._room(self.found.channels) <= SECOND
-        return size / FAR_FILL + (blocks - 1) * size / (FILL if near else FAR_FILL)
+        again = THIRD_FILL if size <= THIRD else FAR_FILL
+        crowd = 0 if self.at_once else max(0, self.scratch - SECOND // 2)
+        return size / FAR_FILL + (blocks - 1) * size / again + CROWDED * blocks * crowd
 
     @property
     def cycles(self) -> float:
