@@ -12,6 +12,7 @@ from xdsl.ir import Attribute
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.passes.caches import SECOND
 from popgraph.passes.contraction_reads import LINE_BYTES, Reads
 from popgraph.passes.reduction_order import Order
 from popgraph.passes.sliding_windows import Window
@@ -40,9 +41,6 @@ STREAMS = 16
 
 NEAR = 32 * 1024
 """So many bytes of a panel stay in the first cache while all rows go by."""
-
-SECOND = 1024 * 1024
-"""Bytes of the second cache."""
 
 FILL = 28
 """Bytes that come from the second cache in a cycle."""

@@ -10,7 +10,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.cut import Part
-from popgraph.passes.contraction_costs import SECOND
+from popgraph.passes.caches import SECOND
 from popgraph.passes.tile_loops.shareable import Loop, Shareable, Touched
 
 GRAIN = 16 * 1024

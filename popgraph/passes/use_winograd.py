@@ -22,7 +22,8 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.contraction_costs import SECOND, most_rows
+from popgraph.passes.caches import SECOND, THIRD
+from popgraph.passes.contraction_costs import most_rows
 from popgraph.passes.convolutions import Convolution, convolution, weight_gradient
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.readings import put_in_place
@@ -67,13 +68,10 @@ SHARED = 4
 FEW = 16
 """So many blocks may read a panel of weights one after the other."""
 
-THIRD = 16 * 1024 * 1024
-"""Bytes of weights that the third cache keeps from one block of tiles to the next."""
-
 FAR_FILL, THIRD_FILL = 8.0, 20.0
 """Bytes that come from memory in a cycle, and from the third cache, beside the products."""
 
-CROWDED = 0.5
+CROWD_CYCLES = 0.5
 """Cycles for each byte of a block beyond half of the second cache, as weights go by beside it."""
 
 WEIGHT_CYCLES, TURN_CYCLES = 24.0, 3.0
@@ -242,7 +240,7 @@ class Choice:
         size = self._weights((self.size + 2) ** 2)
         again = THIRD_FILL if size <= THIRD else FAR_FILL
         crowd = 0 if self.at_once else max(0, self.scratch - SECOND // 2)
-        return size / FAR_FILL + (blocks - 1) * size / again + CROWDED * blocks * crowd
+        return size / FAR_FILL + (blocks - 1) * size / again + CROWD_CYCLES * blocks * crowd
 
     @property
     def cycles(self) -> float:

@@ -18,7 +18,7 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.base import Compilation
-from popgraph.passes.contraction_costs import SECOND
+from popgraph.passes.caches import SECOND
 from popgraph.passes.convolutions import WeightGradient
 from popgraph.passes.readings import put_in_place, retype
 from popgraph.passes.tile_loops.access import tensor

@@ -16,6 +16,7 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import element
+from popgraph.passes.caches import SECOND
 from popgraph.passes.tile_loops.access import Access, Group, Place, element_bytes, spans, tensor
 from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
@@ -26,9 +27,6 @@ from popgraph.passes.tile_loops.writer import Bound, Writer
 
 LINE = 16
 """Elements of a cache line."""
-
-MUCH = 1 << 20
-"""Bytes of transformed tiles that no second cache holds."""
 
 AHEAD = 2 * LINE
 """Elements of each tap that a core transforms while memory answers."""
@@ -235,7 +233,7 @@ def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
     chunk, x, y = kernel.body.block.args
     clear_gaps(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
-    near = taps * total * channels * element_bytes(op.output) <= MUCH
+    near = taps * total * channels * element_bytes(op.output) <= SECOND
     loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)), near=near)
     sizes = (taps, total, 1, 1, channels)
     place = Place(writer, sizes)
