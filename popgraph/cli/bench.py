@@ -110,9 +110,7 @@ def command(
         known = ", ".join(PEERS)
         raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
     pin(threads)
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    models.check_static(module)
+    module, compilation, _ = models.opened(model, dim)
     made = options(winograd, schedule, tuned)
     bench = Bench(str(model), module, compilation, threads, made)
     for name in names:

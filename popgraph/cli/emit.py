@@ -43,9 +43,7 @@ def command(
     from popgraph import compiler
     from popgraph.cli import models
 
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    models.check_static(module)
+    module, compilation, _ = models.opened(model, dim)
     compiler.lower(module, compilation, options_here(winograd, schedule, tuned, threads))
     output.mkdir(parents=True, exist_ok=True)
     for name, text in c_files(module).items():

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from popgraph.passes.base import Compilation
+    from popgraph.passes.pipeline import Training
     from popgraph.support.arrays import Array
     from popgraph.support.dtypes import DType
 
@@ -39,6 +40,45 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
     from popgraph import compiler
 
     return compiler.load(path)
+
+
+def opened(
+    path: Path, dim: Iterable[str] | None, *, train: bool = False, static: bool = True
+) -> tuple[ModuleOp, Compilation, Training | None]:
+    """
+    The model of a file, its symbolic dimensions as `dim` says; with `train`, a step of training.
+
+    ModelError if an input's shape stays unknown and it is to be `static`.
+    """
+    module, compilation, training = _step(path) if train else (*load(path), None)
+    specialise(module, compilation, sizes(dim or ()))
+    if static:
+        check_static(module)
+    return module, compilation, training
+
+
+def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
+    """A model with its loss, and how it is trained, as the `train` section of its file says."""
+    from popgraph.builder.dsl import load as load_text
+    from popgraph.passes.base import Compilation
+    from popgraph.passes.pipeline import Training
+    from popgraph.session.optimizer_text import optimizer_of
+
+    section = None
+    if path.suffix == ".pgraph" and path.is_file():
+        document = load_text(path)
+        section = document.training
+    else:
+        load(path)  # Whatever is wrong with the file itself is told first.
+    if section is None or section.optimizer is None:
+        missing = "optimizer" if section else "`train` section"
+        raise ModelError(
+            f"the file does not say how the model is trained: it has no {missing}",
+            str(path),
+            "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
+        )
+    training = Training(section.loss, optimizer_of(section.optimizer))
+    return section.module, Compilation(document.weights), training
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -40,6 +41,11 @@ ScheduleFile = Annotated[
     typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
 ]
 Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
+
+Train = Annotated[
+    bool,
+    typer.Option("--train", help="A step of training, as the `train` section of the file says."),
+]
 
 Tuned = Annotated[
     Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
@@ -79,6 +85,7 @@ def command(
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     threads: Threads = 1,
+    train: Train = False,
 ) -> None:
     """
     Print a model as IR of any level, or as C.
@@ -88,7 +95,8 @@ def command(
     popgraph print model.onnx --at graphcore --dim N=4  what is computed
     popgraph print model.onnx --at tile --dim N=4       how: kernels, buffers
     popgraph print model.onnx --at c --dim N=4          the C
-    popgraph print model.onnx --stop-after autodiff     in the middle
+    popgraph print model.onnx --stop-after normalize    in the middle
+    popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     """
     from popgraph import compiler
     from popgraph.cli import models
@@ -96,12 +104,11 @@ def command(
     from popgraph.passes.observer import Observer
     from popgraph.support.debug import Settings
 
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    made = options_here(winograd, schedule, tuned, threads)
     level = "tile" if at == Level.C or stop_after else at.value
-    if level != "onnx" or stop_after:
-        models.check_static(module)
+    lowered = level != "onnx" or bool(stop_after)
+    module, compilation, training = models.opened(model, dim, train=train, static=lowered)
+    made = replace(options_here(winograd, schedule, tuned, threads), training=training)
+    if lowered:
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )

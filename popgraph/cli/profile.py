@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
+from popgraph.cli.print import ScheduleFile, Switch, Threads, Train, Tuned, Winograd, options
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -79,6 +79,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    train: Train = False,
 ) -> None:
     """
     Show which kernels a model spends its time in, and how much memory is in use when.
@@ -87,6 +88,7 @@ def command(
     popgraph profile model.onnx
     popgraph profile model.onnx --dim N=1 --threads 2 --rows 50
     popgraph profile model.onnx --json profile.json --html profile.html
+    popgraph profile net.pgraph --train --dim N=32
 
     Every call of a kernel is timed alone, in its order and on the memory that the call before it
     left. Times are the fastest of all rounds: of the thread's own clock for one thread, of the
@@ -99,10 +101,8 @@ def command(
         if file is not None:
             models.check_place(file, option)
     pin(threads)
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    models.check_static(module)
-    made = options(winograd, schedule, tuned)
+    module, compilation, training = models.opened(model, dim, train=train)
+    made = replace(options(winograd, schedule, tuned), training=training)
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
     if json_file is not None:

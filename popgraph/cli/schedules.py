@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import Switch, Tuned, Winograd, options_here
+from popgraph.cli.print import Switch, Train, Tuned, Winograd, options_here
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -28,6 +29,7 @@ def command(
     ] = None,
     winograd: Winograd = Switch.ON,
     tuned: Tuned = Switch.ON,
+    train: Train = False,
 ) -> None:
     """
     Print how every kind of contraction of a model runs, and the next best ways by estimate.
@@ -46,10 +48,8 @@ def command(
 
     if output is not None:
         models.check_place(output, "--output")
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    models.check_static(module)
-    made = options_here(winograd, None, tuned)
+    module, compilation, training = models.opened(model, dim, train=train)
+    made = replace(options_here(winograd, None, tuned), training=training)
     module = undecided(module, compilation, made)
     text = text_of([row(each, few) for each in alternatives_of(module, made)])
     if output is None:

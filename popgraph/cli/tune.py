@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Switch, Threads, Winograd
+from popgraph.cli.print import Switch, Threads, Train, Winograd
 
 if TYPE_CHECKING:
     from popgraph.cli.tuning import Tuning
@@ -26,6 +26,7 @@ def command(
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
     winograd: Winograd = Switch.ON,
+    train: Train = False,
 ) -> None:
     """
     Measure the ways that the cost model likes best, and keep the fastest for this machine.
@@ -33,6 +34,7 @@ def command(
     \b
     popgraph tune model.onnx
     popgraph tune model.onnx --dim N=1 --seconds 60 --threads 2 -o schedules.json
+    popgraph tune net.pgraph --train --dim N=32
 
     Whatever is compiled on this machine later takes what was measured, if it has the same
     contractions; --tuned off leaves it. The model is compiled once per way that is tried; these
@@ -50,10 +52,9 @@ def command(
     if output is not None:
         models.check_place(output, "--output")
     pin(threads)
-    module, compilation = models.load(model)
-    models.specialise(module, compilation, models.sizes(dim or ()))
-    models.check_static(module)
-    options = for_this_machine(Options(winograd=winograd == Switch.ON, measured=()), threads)
+    module, compilation, training = models.opened(model, dim, train=train)
+    wanted = Options(training=training, winograd=winograd == Switch.ON, measured=())
+    options = for_this_machine(wanted, threads)
     tuning = Tuning(module, compilation, options, threads, few)
     tuning.measure(seconds)
     tuning.decide(seconds / 2)

@@ -61,6 +61,44 @@ def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
     assert page.tags.count("svg") == 2 and page.tags.count("tr") == len(calls) + 1
 
 
+def test_a_step_of_training(tmp_path: Path) -> None:
+    """Backward, too: every weight of the four layers is read and written."""
+    names = "forward", "step"
+    for name, option in zip(names, ([], ["--train"]), strict=True):
+        file = str(tmp_path / f"{name}.json")
+        arguments = ["profile", LENET, *option, "--dim", "N=2", "--rounds", "1", "--json", file]
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, result.output
+    forward, step = (json.loads((tmp_path / f"{name}.json").read_text()) for name in names)
+    done = [sum(call["flops"] for call in found["calls"]) for found in (forward, step)]
+    assert done[1] > 2 * done[0]
+    convolutions = [call for call in step["calls"] if "lenet.pgraph:8" in call["source"]]
+    assert len(convolutions) > sum("lenet.pgraph:8" in call["source"] for call in forward["calls"])
+
+
+UNTRAINED = {
+    "net.pgraph": "it has no `train` section",
+    "rule.pgraph": "it has no optimizer",
+    "net.onnx": "it has no `train` section",
+    "nothing.pgraph": "there is no such file",
+}
+
+
+@pytest.mark.parametrize("name", UNTRAINED)
+@pytest.mark.parametrize("command", ["print", "profile", "schedules", "tune"])
+def test_files_that_do_not_say_how_they_are_trained(
+    name: str, command: str, tmp_path: Path
+) -> None:
+    text = "opset 21\ngraph net(x: f32[2, 4]) -> (y: f32[2, 4]) {\n  y = Softmax(x, axis=-1)\n}\n"
+    (tmp_path / "net.pgraph").write_text(text)
+    section = "train (labels: i32[2]) {\n  loss = nll(y, labels)\n}\n"
+    (tmp_path / "rule.pgraph").write_text(text + section)
+    convert = ["convert", str(tmp_path / "net.pgraph"), str(tmp_path / "net.onnx")]
+    assert CliRunner().invoke(app, convert).exit_code == 0
+    result = CliRunner().invoke(app, [command, str(tmp_path / name), "--train"])
+    assert result.exit_code == 1 and UNTRAINED[name] in result.output
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_profiled_program_computes_the_same(threads: int) -> None:
     module, compilation = load(LENET)

@@ -154,6 +154,22 @@ def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
     assert listed["contraction"] == row["contraction"]
 
 
+def test_a_step_of_training_is_measured(tmp_path: Path) -> None:
+    """Contractions of both directions; whoever trains the model follows what was found."""
+    mlp = str(Path(__file__).parents[2] / "examples" / "mlp.pgraph")
+    here = [mlp, "--train", "--dim", "N=4"]
+    forward = rows(call("schedules", mlp, "--dim", "N=4"))
+    listed = rows(call("schedules", *here))
+    assert len(listed) > len(forward)
+    call("tune", *here, "--seconds", "0.2", "--few", "2")
+    known = {text.split(" -> ")[0] for text in measured()}
+    assert known and known <= {row["contraction"] for row in listed}
+    keep_measured([row | {"schedule": odd(row["schedule"])} for row in listed[:1]])
+    assert in_ir(odd(listed[0]["schedule"])) in call(
+        "print", *here, "--stop-after", "schedule-contractions"
+    )
+
+
 def keys(path: Path) -> Callable[[], tuple[str, str]]:
     """What programs and shortcuts to them are found by."""
 
