@@ -62,7 +62,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     from popgraph.builder.dsl import load as load_text
     from popgraph.passes.base import Compilation
     from popgraph.passes.pipeline import Training
-    from popgraph.session.optimizer_text import optimizer_of
+    from popgraph.session.optimizer_text import rule_of
 
     section = None
     if path.suffix == ".pgraph" and path.is_file():
@@ -77,7 +77,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
             str(path),
             "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
         )
-    training = Training(section.loss, optimizer_of(section.optimizer))
+    training = Training(section.loss, rule_of(section.optimizer, section.schedule))
     return section.module, Compilation(document.weights), training
 
 

@@ -103,10 +103,9 @@ class Task:
     @property
     def rule(self) -> OptimizerSpec:
         """The optimizer as the compiler knows it."""
-        from popgraph.session.optimizer_text import optimizer_of, with_rate
+        from popgraph.session.optimizer_text import rule_of
 
-        spec = optimizer_of(self.optimizer)
-        return spec if self.schedule is None else with_rate(spec, 1.0)
+        return rule_of(self.optimizer, self.schedule)
 
     def follow_schedule(self, executable: Executable, step: int) -> None:
         """Sends the learning rate of a step."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from popgraph.builder.dsl import OptimizerCall
+from popgraph.builder.dsl import OptimizerCall, Schedule
 from popgraph.builder.enums import SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.passes import optimizer_spec as ours
 from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
@@ -44,6 +44,12 @@ def optimizer_of(call: OptimizerCall) -> OptimizerSpec:
     if mode:
         given.setdefault("mode", mode)
     return kind(**given)  # type: ignore[arg-type]
+
+
+def rule_of(call: OptimizerCall, schedule: Schedule | None) -> OptimizerSpec:
+    """The optimizer; what follows a schedule is told its rate in every step."""
+    spec = optimizer_of(call)
+    return spec if schedule is None else with_rate(spec, 1.0)
 
 
 def with_rate(spec: OptimizerSpec, factor: float) -> OptimizerSpec:

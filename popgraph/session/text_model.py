@@ -9,7 +9,7 @@ from typing import Any
 from popgraph.builder.dsl import Schedule, load
 from popgraph.builder.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.onnx_export import export_model
-from popgraph.session.optimizer_text import optimizer_of, popart_optimizer, with_rate
+from popgraph.session.optimizer_text import popart_optimizer, rule_of
 from popgraph.session.optimizers import Optimizer
 
 
@@ -49,6 +49,5 @@ def training_of_text(source: str | Path) -> TextTraining:
         model = export_model(section.module, document.weights).SerializeToString()
         optimizer = None
         if section.optimizer is not None:
-            spec = optimizer_of(section.optimizer)
-            optimizer = popart_optimizer(with_rate(spec, 1.0) if section.schedule else spec)
+            optimizer = popart_optimizer(rule_of(section.optimizer, section.schedule))
     return TextTraining(model, section.loss, optimizer, section.schedule)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from popgraph.backends.c.profile import Profile
-from popgraph.cli import app, timing
+from popgraph.cli import app, models, timing
 from popgraph.cli.print import options
 from popgraph.compiler import compile, load, lower
 from popgraph.passes.infer_shapes import specialise
@@ -62,7 +62,7 @@ def test_all_three_forms_tell_the_same(tmp_path: Path) -> None:
 
 
 def test_a_step_of_training(tmp_path: Path) -> None:
-    """Backward, too: every weight of the four layers is read and written."""
+    """Backward, too: more than twice the products, and more kernels for one line of the text."""
     names = "forward", "step"
     for name, option in zip(names, ([], ["--train"]), strict=True):
         file = str(tmp_path / f"{name}.json")
@@ -74,6 +74,12 @@ def test_a_step_of_training(tmp_path: Path) -> None:
     assert done[1] > 2 * done[0]
     convolutions = [call for call in step["calls"] if "lenet.pgraph:8" in call["source"]]
     assert len(convolutions) > sum("lenet.pgraph:8" in call["source"] for call in forward["calls"])
+
+
+def test_a_rate_that_changes_is_told_in_every_step() -> None:
+    """The program is the one that `popgraph train` runs."""
+    _, _, training = models.opened(EXAMPLES / "vae.pgraph", ["N=2"], train=True)
+    assert training is not None and not training.optimizer.learning_rate.constant
 
 
 UNTRAINED = {

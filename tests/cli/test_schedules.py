@@ -154,7 +154,7 @@ def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
     assert listed["contraction"] == row["contraction"]
 
 
-def test_a_step_of_training_is_measured(tmp_path: Path) -> None:
+def test_a_step_of_training_is_measured() -> None:
     """Contractions of both directions; whoever trains the model follows what was found."""
     mlp = str(Path(__file__).parents[2] / "examples" / "mlp.pgraph")
     here = [mlp, "--train", "--dim", "N=4"]
