@@ -332,6 +332,21 @@ def test_micro_kernel_with_28_accumulators() -> None:
     assert np.abs(found - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
+def test_what_several_products_take_is_kept_in_a_register() -> None:
+    """What one product takes is not: it comes with the product."""
+    lanes = VectorType(f32, [4])
+
+    def sums_of_products(_: SSAValue, x: SSAValue, y: SSAValue) -> None:
+        shared, once = (vector.LoadOp(x, [index(place)], lanes).result for place in (0, 4))
+        first = vector.FMAOp(shared, once, shared)
+        vector.StoreOp(vector.FMAOp(shared, first, first), y, [index(0)])
+
+    function = kernels.function("sums", [MemRefType(f32, [8])] * 2, sums_of_products)
+    text = print_kernel(function).text
+    assert text.count("= POPGRAPH_KEPT(") == 1
+    assert "v0 = POPGRAPH_KEPT(f32x4, *" in text
+
+
 @pytest.mark.parametrize("name", [row.name for row in dtypes.DTYPES])
 def test_every_element_type_can_be_moved(name: str) -> None:
     """Also those without arithmetic in C; by the kernel that plan-memory copies with."""

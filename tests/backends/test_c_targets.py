@@ -152,16 +152,61 @@ f32x8 tanh_of_lanes(f32x8 x) {
 """
 
 
-def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
-    """Halves wait for one another in memory: a function of all lanes takes 1.5 times as long."""
-    zen = Compiler(("cc", "-mtune=znver1"), "tuned for 16 bytes", "avx2")
+def tuned(machine: str, text: str) -> str:
+    """The instructions of a text that is compiled as for this machine."""
+    zen = Compiler(("cc", f"-mtune={machine}"), f"tuned for {machine}", "avx2")
     asked = probe(zen)
     if asked.reason:
-        pytest.skip(f"cc makes no code for Zen: {asked.reason}")
+        pytest.skip(f"cc makes no code for {machine}: {asked.reason}")
     options = [*asked.flags, *FLAGS, f"-I{HERE}", "-S", "-o", "-", "-x", "c", "-"]
-    code = zen.run(options, LANES).output
+    done = zen.run(options, text)
+    if "unrecognized" in done.output or "bad value" in done.output:
+        pytest.skip(f"this cc does not know {machine}")
+    return done.output
+
+
+def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
+    """Halves wait for one another in memory: a function of all lanes takes 1.5 times as long."""
+    code = tuned("znver1", LANES)
     assert re.search(r"mul\w*ps.*%ymm", code)
     assert not re.search(r"mul\w*ps.*%xmm", code)
+
+
+PRODUCTS = """
+#include "runtime.h"
+typedef f32 f32x8 __attribute__((vector_size(32)));
+void rows(i64 terms, const f32 *a, const f32x8 *b, f32x8 *sums) {
+    f32x8 s0 = sums[0], s1 = sums[1], s2 = sums[2];
+    for (i64 n = 0; n < terms; n++) {
+        const f32x8 v = POPGRAPH_KEPT(f32x8, b[n]);
+        s0 += a[n] * v;
+        s1 += a[n + 1024] * v;
+        s2 += a[n + 2048] * v;
+    }
+    sums[0] = s0;
+    sums[1] = s1;
+    sums[2] = s2;
+}
+void window(i64 terms, const f32x8 *w, const f32x8 *x, f32x8 *sum) {
+    f32x8 s = sum[0];
+    for (i64 n = 0; n < terms; n++) {
+        s += w[0] * x[n];
+        s += w[1] * x[n + 1];
+        s += w[2] * x[n + 2];
+    }
+    sum[0] = s;
+}
+"""
+
+
+@pytest.mark.parametrize("machine", ["generic", "haswell", "znver3"])
+def test_products_are_fused_and_read_vectors_once_for_any_machine(machine: str) -> None:
+    """As Zen was described to GCC 12, sums of 4 x 3 vectors took 1.4 times as long."""
+    rows, window = tuned(machine, PRODUCTS).split("window:")
+    assert len(re.findall(r"vfmadd\w+\s+%ymm\d+, %ymm", rows)) == 3
+    assert not re.search(r"vfmadd\w+\s+\S*\(", rows)
+    assert len(re.findall("vfmadd", window)) == 3
+    assert "vaddps" not in window
 
 
 def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,26 @@ typedef struct __attribute__((may_alias)) { f64 real, imaginary; } c128;
 #endif
 
 /*
+ * A vector in memory that several products take, in a register. GCC would load it again for each of
+ * them where it takes that for cheap; but a core that multiplies two vectors in a cycle loads two.
+ */
+#if defined(__clang__) || !(defined(__x86_64__) || defined(__i386__))
+#define POPGRAPH_KEPT(T, value) (value)
+#elif defined(__AVX512F__)
+#define POPGRAPH_KEPT(T, value) POPGRAPH_IN_REGISTER(T, value, "+v", 64)
+#elif defined(__AVX__)
+#define POPGRAPH_KEPT(T, value) POPGRAPH_IN_REGISTER(T, value, "+x", 32)
+#else
+#define POPGRAPH_KEPT(T, value) POPGRAPH_IN_REGISTER(T, value, "+x", 16)
+#endif
+#define POPGRAPH_IN_REGISTER(T, value, kind, bytes)         \
+    ({                                                      \
+        T kept = (value);                                   \
+        if (sizeof kept <= bytes) __asm__("" : kind(kept)); \
+        kept;                                               \
+    })
+
+/*
  * Halves to f32 and back, for one element or for all lanes: F is f32 or a vector of it, U the
  * unsigned type of the same shape, and halves stand in the low bits of a U. Rounds to the nearest,
  * ties to even; a NaN keeps what fits of its payload and is quiet, as machines have it. POPGRAPH_IF

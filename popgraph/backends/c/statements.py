@@ -248,6 +248,8 @@ def _vector_load(body: Body, op: Operation) -> None:
     if types.element(result.type).kind == "bool":
         count = types.lanes(result.type)
         text = cast(f"((i8x{count})({text} != 0))", "i8", "i32", count)
+    if sum(isinstance(use.operation, vector.FMAOp) for use in result.uses) > 1:
+        text = f"POPGRAPH_KEPT({types.value(result.type)}, {text})"
     body.define(result, text)
 
 
