@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.decisions import Way
-from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_ways import turned, varied, way_of
 from popgraph.passes.decisions import contraction_text, name_of
 from popgraph.passes.schedule_contractions import (
@@ -18,6 +17,7 @@ from popgraph.passes.schedule_contractions import (
     candidates,
     plain_cycles,
 )
+from popgraph.passes.streams import settle_loops
 from popgraph.passes.use_winograd import Sums, UseWinograd
 from popgraph.support.shapes import prod
 
@@ -42,7 +42,7 @@ def alternatives(
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
-    Changes the module: loops that are one loop in disguise are joined.
+    Changes the module: contractions get the loops that they are scheduled with.
     """
     found: dict[str, Alternatives] = {}
     constants = Constants()
@@ -56,7 +56,7 @@ def alternatives(
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
             faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
-            collapse(op)
+            settle_loops(op, fixed)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_sums(op, fixed, vector_bytes, registers))

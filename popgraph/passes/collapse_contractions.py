@@ -57,8 +57,8 @@ def _dim(result: AffineExpr) -> int | None:
 
 
 @dataclass(frozen=True)
-class Joined:
-    """The loops of a contraction that are left, and its operands and results as these go on."""
+class Reshaped:
+    """Other loops for a contraction, and its operands and results as these go over them."""
 
     sizes: Shape
     parallel: int
@@ -73,7 +73,7 @@ def _joined(
     sizes: Shape,
     parallel: int,
     first: int,
-) -> Joined:
+) -> Reshaped:
     """
     Joins what can be joined from loop `first` on.
 
@@ -92,7 +92,7 @@ def _joined(
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         parallel -= dim + 1 < parallel
     left = [len(sizes)] * 2 + [parallel] * (len(maps) - 2)
-    return Joined(
+    return Reshaped(
         sizes,
         parallel,
         tuple(operand.shape for operand in operands),
@@ -117,20 +117,21 @@ def collapse(op: tile.ContractOp) -> None:
     maps = (*op.input_maps, *extra_maps, *results)
     joined = _joined(types, maps, op.sizes, parallel, parallel if laid_out else 0)
     if joined.sizes != op.sizes:
-        _put_into_effect(op, joined)
+        reshape(op, joined)
 
 
-def _put_into_effect(op: tile.ContractOp, joined: Joined) -> None:
+def reshape(op: tile.ContractOp, new: Reshaped) -> None:
+    """Gives a contraction these loops, by views of operands and results."""
     inputs = len(op.operands)
     for number, value in enumerate(op.operands):
-        if tensor(value).get_shape() != joined.shapes[number]:
-            view = tile.ViewOp(value, joined.shapes[number])
+        if tensor(value).get_shape() != new.shapes[number]:
+            view = tile.ViewOp(value, new.shapes[number])
             _insert(view, op, InsertPoint.before(op))
             op.operands[number] = view.output
-    op.properties["domain"] = IntsAttr.of(joined.sizes)
-    op.properties["parallel"] = whole(joined.parallel)
-    op.properties["maps"] = maps_attribute(joined.maps[:2])
-    op.properties["extra_maps"] = maps_attribute(joined.maps[2:inputs])
+    op.properties["domain"] = IntsAttr.of(new.sizes)
+    op.properties["parallel"] = whole(new.parallel)
+    op.properties["maps"] = maps_attribute(new.maps[:2])
+    op.properties["extra_maps"] = maps_attribute(new.maps[2:inputs])
     for result in reversed(op.outputs):
         type_, readers = tensor(result), tuple(result.uses)
         view = tile.ViewOp(result, type_.get_shape())
@@ -141,7 +142,7 @@ def _put_into_effect(op: tile.ContractOp, joined: Joined) -> None:
         if layout_of(type_):  # Its dimensions are as they were.
             retype(view.output, type_)
         else:
-            retype(result, tensor_type(type_.element_type, joined.sizes[: joined.parallel]))
+            retype(result, tensor_type(type_.element_type, new.sizes[: new.parallel]))
 
 
 def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:

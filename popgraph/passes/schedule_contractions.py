@@ -17,12 +17,12 @@ from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.collapse_contractions import collapse
 from popgraph.passes.contraction_costs import TERMS, Choice, Estimate
 from popgraph.passes.contraction_reads import Reads
 from popgraph.passes.contraction_ways import fitting, varied, way_of
 from popgraph.passes.decisions import Decisions
 from popgraph.passes.reduction_order import Order, orders
+from popgraph.passes.streams import settle_loops
 from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.access import tensor
 from popgraph.passes.tile_loops.bodies import indexed_dims, lane_type
@@ -65,8 +65,8 @@ class ScheduleContractions(Pass):
         structures = Structures()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                collapse(op)
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                settle_loops(op, fixed)
                 key = structures.of(op), fixed
                 choice = self._decided(op, key, decisions, possible, chosen)
                 if choice is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
@@ -401,6 +401,21 @@ def first_twin(original: Any) -> Any:
 def nothing_around_nothing(original: Any) -> Any:
     """What has no elements has no halo to be cleared."""
     return lambda type_: () if 0 in type_.get_shape() else original(type_)
+
+
+def the_first_stream(original: Any) -> Any:
+    """What is added to results is that of the first stream everywhere."""
+
+    def split(shape: Any, map_: AffineMap, dim: int, extent: int) -> Any:
+        found = original(shape, map_, dim, extent)
+        if found is None or len(map_.results) > 1:
+            return found
+        same = {AffineExpr.dimension(dim): AffineExpr.constant(0)}
+        dims = [AffineExpr.dimension(at) for at in range(found[1].num_dims)]
+        dims = [same.get(one, one) for one in dims]
+        return found[0], found[1].replace_dims_and_symbols(dims, (), len(dims), 0)
+
+    return split
 
 
 def lanes_of_other(original: Any) -> Any:
@@ -806,6 +821,13 @@ MUTANTS: tuple[Mutant, ...] = (
         rows_for_columns,
         training=True,
         needs=frozenset({"Conv"}),
+    ),
+    Mutant(
+        "schedule-contractions",
+        "all streams take the addends of the first",
+        f"{PASSES}.streams:_split",
+        the_first_stream,
+        needs=frozenset({"Gemm"}),
     ),
     Mutant(
         "schedule-contractions",

@@ -20,6 +20,7 @@ from popgraph.passes import (
     fuse_rows,
     pipeline,
     schedule_contractions,
+    streams,
     use_winograd,
 )
 from popgraph.passes.base import Compilation, Pass
@@ -93,6 +94,8 @@ TRUSTED = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks are worth scheduling, fusing, and sharing between threads."""
     monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
+    monkeypatch.setattr(streams, "MUCH", 64)
+    monkeypatch.setattr(streams, "FEWEST", 1)
     monkeypatch.setattr(contraction_costs, "TERMS", 8)
     monkeypatch.setattr(contraction_costs, "IN_ONE_GO", ())
     monkeypatch.setattr(contraction_costs.Estimate, "_late", late)

@@ -45,7 +45,8 @@ class Ahead:
     Asks for panels of a factor, a little in every step of the reduction.
 
     `inner` are the dimensions of the reduction, `users` the loops that read a panel again and
-    again, `blocks` is how often they do.
+    again, `blocks` is how often they do. A tile reads so many panels side by side, as `streams`:
+    one at each step along dimension `row`.
     """
 
     place: Place
@@ -54,6 +55,8 @@ class Ahead:
     inner: Sequence[int]
     users: Sequence[Group]
     blocks: int
+    row: int
+    streams: int
     _section: Section | None = field(default=None, init=False)
 
     def ask(self) -> None:
@@ -70,9 +73,12 @@ class Ahead:
         size = element_types.from_ir(kind.element_type).numpy.itemsize
         if prod(kind.get_shape()) * size < MUCH:
             return
-        memory, index = self.place.of(self.panel)
-        for line in range(0, self.lanes * size, LINE):
-            self.place.writer.prefetch(memory, index + (DISTANCE + line) // size)
+        for stream in range(self.streams):
+            with self.place.shifted(self.row, stream):
+                memory, index = self.place.of(self.panel)
+            for line in range(0, self.lanes * size, LINE):
+                ahead = DISTANCE // self.streams + line
+                self.place.writer.prefetch(memory, index + ahead // size)
 
     def _for_next_section(self) -> None:
         """A line of the next section; each block of rows asks for its share."""

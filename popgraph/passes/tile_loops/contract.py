@@ -238,6 +238,8 @@ class ContractLoops:
         if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
             return None
         blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
+        rows = self.loops.rows
+        own = rows is not None and panel.form.uses(rows.last)
         return Ahead(
             self.place,
             panel,
@@ -245,6 +247,8 @@ class ContractLoops:
             range(self.parallel, len(self.sizes)),
             self.loops.beside,
             blocks * rows_of(self.loops.after),
+            rows.last if rows else 0,
+            self.schedule.block.data if own else 1,
         )
 
     def _may_read_on(self) -> bool:

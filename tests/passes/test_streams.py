@@ -1,0 +1,95 @@
+"""Are large constants that a product reads once read in several places at a time, and rightly?"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph.compiler import load, lower
+from popgraph.dialects.tile import ContractOp, PrefetchOp
+from popgraph.passes.pipeline import Options
+from popgraph.passes.streams import STREAMS
+
+TERMS, RESULTS = 600, 1000
+
+
+def dense(
+    rows: int = 1, terms: int = TERMS, results: int = RESULTS, *, constant: bool = True
+) -> onnx.ModelProto:
+    """y = Relu(x w + b)."""
+    generator = np.random.default_rng(0)
+    arrays = {
+        "w": generator.standard_normal((terms, results)).astype(np.float32),
+        "b": generator.standard_normal(results).astype(np.float32),
+    }
+    shapes = {"x": (rows, terms)} | ({} if constant else {"w": (terms, results)})
+    nodes = [helper.make_node("Gemm", ["x", "w", "b"], ["z"], alpha=0.5)]
+    nodes.append(helper.make_node("Relu", ["z"], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "dense",
+        [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (rows, results))],
+        [numpy_helper.from_array(arrays[name], name) for name in arrays if name not in shapes],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+def lowered(model: onnx.ModelProto, last: str) -> ModuleOp:
+    module, compilation = load(model)
+    lower(module, compilation, Options(vector_bytes=32, registers=16), until=last)
+    return module
+
+
+def product(model: onnx.ModelProto) -> ContractOp:
+    """The product after it was scheduled."""
+    found = lowered(model, "schedule-contractions").walk()
+    (op,) = (op for op in found if isinstance(op, ContractOp))
+    return op
+
+
+def test_results_are_rows_of_streams() -> None:
+    op = product(dense())
+    assert op.sizes == (1, STREAMS, RESULTS // STREAMS, TERMS)
+    assert op.schedule is not None
+    numbers = op.schedule.numbers
+    assert (numbers["vector"], numbers["rows"], numbers["block"]) == (2, 1, STREAMS)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        pytest.param(dense(rows=2), id="weights that are read by two rows"),
+        pytest.param(dense(results=1002), id="parts of different sizes"),
+        pytest.param(dense(terms=500), id="weights that a cache may keep"),
+        pytest.param(dense(terms=10_000, results=100), id="few results"),
+        pytest.param(dense(constant=False), id="weights that are not packed"),
+    ],
+)
+def test_others_keep_their_loops(model: onnx.ModelProto) -> None:
+    assert STREAMS not in product(model).sizes
+
+
+def test_each_stream_asks_for_what_follows() -> None:
+    """One micro-kernel, for full panels, which asks for every line of a step in every stream."""
+    model = dense(results=STREAMS * 12 * 24)
+    schedule = product(model).schedule
+    assert schedule is not None and schedule.lanes in (8, 16, 24, 32)
+    asked = [op for op in lowered(model, "tile-loops").walk() if isinstance(op, PrefetchOp)]
+    assert len(asked) == STREAMS * -(-schedule.lanes // 16)
+
+
+@pytest.mark.parametrize("results", [1000, 1024])
+def test_streams_compute_the_same(results: int) -> None:
+    """Also where the last panel of every stream is not full."""
+    model = dense(results=results)
+    w, b = (numpy_helper.to_array(array) for array in model.graph.initializer)
+    x = np.random.default_rng(1).standard_normal((1, TERMS)).astype(np.float32)
+    wanted = np.maximum(0.5 * (x.astype(np.float64) @ w) + b, 0)
+    found = [popgraph.compile(model, threads=threads)({"x": x})["y"] for threads in (1, 2, 3)]
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5)
+    assert all(np.array_equal(found[0], other) for other in found[1:])
