@@ -934,12 +934,6 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "tile-loops",
-        "vectors read beyond the end of a factor",
-        f"{PASSES}.tile_loops.contract:ContractLoops._may_read_on",
-        always,
-    ),
-    Mutant(
-        "tile-loops",
         "in place though read elsewhere",
         f"{PASSES}.tile_loops.access:is_identity",
         always,

@@ -22,6 +22,7 @@ from popgraph.passes import (
     schedule_contractions,
     streams,
     use_winograd,
+    winograd_convolutions,
 )
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.fuse_channels import FuseChannels
@@ -101,8 +102,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contraction_costs.Estimate, "_late", late)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)
     monkeypatch.setattr(use_winograd, "GAIN", 0)
-    monkeypatch.setattr(use_winograd, "SHARED", 3)
-    monkeypatch.setattr(use_winograd, "PIXELS", 2)
+    monkeypatch.setattr(winograd_convolutions, "SHARED", 3)
+    monkeypatch.setattr(winograd_convolutions, "PIXELS", 2)
     share_all(monkeypatch, 32)
     monkeypatch.setitem(pipeline.MAKERS, FuseChannels, lambda _: FuseChannels())
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)

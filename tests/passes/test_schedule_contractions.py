@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,7 @@ from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.passes.sharing import THREADS, share_all
 
@@ -120,6 +122,21 @@ def test_rows_apart_take_in_a_packed_factor(
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
         check_kernels(before, after, 16)
+
+
+@pytest.mark.parametrize("careless", [False, True])
+def test_vectors_end_where_a_factor_ends(careless: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the results of the last row is the end of the memory: nothing may be read there."""
+    lhs, rhs = Operand(((1, 0, 0), (0, 0, 1))), Operand(((0, 0, 1), (0, 1, 0)))
+    before = ContractSpec("f32", (3, 11, 5), 2, lhs, rhs).module()
+    after = before.clone()
+    contraction(after).properties["schedule"] = ScheduleAttr.of(
+        vector=1, vectors=2, rows=0, block=3, chunk=256, width=8
+    )
+    if careless:
+        monkeypatch.setattr(ContractLoops, "_may_read_on", lambda _: True)
+    with pytest.raises(AssertionError) if careless else nullcontext():
+        check_kernels(before, after, 32)
 
 
 @given(floats, st.sampled_from([16, 64]))
