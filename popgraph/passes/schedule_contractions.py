@@ -45,8 +45,10 @@ class ScheduleContractions(Pass):
     """
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
-    `vector_bytes` is the size of a vector register, `registers` how many there are. `schedules` are
-    the user's decisions, `measured` those that were found by measuring (see `Decisions`).
+    Before that, loops that are one in disguise are joined, and one is split where memory is better
+    read in several places at a time (see `settle_loops`). `vector_bytes` is the size of a vector
+    register, `registers` how many there are. `schedules` are the user's decisions, `measured` those
+    that were found by measuring (see `Decisions`).
     """
 
     name = "schedule-contractions"
