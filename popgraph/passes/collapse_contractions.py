@@ -110,11 +110,9 @@ def collapse(op: tile.ContractOp) -> None:
     A 1x1 convolution over 56 rows of 56 pixels becomes a product over 3136 pixels.
     """
     parallel = op.parallel_rank
-    extra_maps = [attribute.data for attribute in op.extra_maps]
-    results = [AffineMap.identity(parallel)] * len(op.outputs)
-    types = tuple(tensor(value) for value in (*op.operands, *op.outputs))
+    types = tuple(tensor(value) for value, _ in op.mapped)
+    maps = tuple(map_ for _, map_ in op.mapped)
     laid_out = any(layout_of(tensor(value)) for value in op.outputs)
-    maps = (*op.input_maps, *extra_maps, *results)
     joined = _joined(types, maps, op.sizes, parallel, parallel if laid_out else 0)
     if joined.sizes != op.sizes:
         reshape(op, joined)

@@ -121,10 +121,6 @@ class Reads:
         self.element_bytes = lane_bytes(types[0].element_type)
         self.terms = prod(op.sizes[op.parallel_rank :])
         self.stored = [4 * prod(physical_shape(type_)) for type_ in self.types]
-        beside = [*op.extras, *op.outputs]
-        identity = AffineMap.identity(op.parallel_rank)
-        maps = [*[map_.data for map_ in op.extra_maps], *[identity] * len(op.outputs)]
-        self.others = [
-            offset(tensor(value), map_, op.sizes) for value, map_ in zip(beside, maps, strict=True)
-        ]
-        self.results = sum(prod(physical_shape(tensor(value))) for value in beside)
+        beside = op.mapped[2:]
+        self.others = [offset(tensor(value), map_, op.sizes) for value, map_ in beside]
+        self.results = sum(prod(physical_shape(tensor(value))) for value, _ in beside)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import NameLoc
 from xdsl.ir import Operation
-from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
@@ -29,13 +28,10 @@ def contraction_text(op: tile.ContractOp, fixed: Sequence[bool]) -> str:
     sizes, rank = op.sizes, op.parallel_rank
     factors = zip(fixed, ("lhs", "rhs"), strict=True)
     names = [f"{'constant ' * is_fixed}{name}" for is_fixed, name in factors]
-    maps = [*op.input_maps, *(attribute.data for attribute in op.extra_maps)]
-    maps += [AffineMap.identity(rank)] * len(op.outputs)
-    values = [op.lhs, op.rhs, *op.extras, *op.outputs]
     names += ["extra"] * len(op.extras) + ["result"] * len(op.outputs)
     places = [
         f"{name} {_sum(offset(tensor(value), map_, sizes[: map_.num_dims]))}"
-        for name, value, map_ in zip(names, values, maps, strict=True)
+        for name, (value, map_) in zip(names, op.mapped, strict=True)
     ]
     loops = [f"d{dim}: {size}" for dim, size in enumerate(sizes)]
     outer, inner = ", ".join(loops[:rank]), ", ".join(loops[rank:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -108,6 +108,9 @@ class UseWinograd(Pass):
 
     def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Sequence[Choice]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
+        return sorted(self._possible(op, fixed), key=lambda choice: choice.cycles)
+
+    def _possible(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Iterable[Choice]:
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
@@ -117,6 +120,5 @@ class UseWinograd(Pass):
             found = convolution(op, number)
             if found is not None:
                 found = replace(found, fixed=fixed[number])
-                machine = self.vector_bytes, self.registers, self.threads
-                return sorted(convolution_choices(found, *machine), key=lambda one: one.cycles)
-        return []
+                return convolution_choices(found, self.vector_bytes, self.registers, self.threads)
+        return ()

@@ -159,7 +159,6 @@ class GradientChoice:
 
 
 def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
-    """All sizes of tiles, the cheapest by estimate first."""
+    """All sizes of tiles."""
     sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
-    choices = [GradientChoice(found, size, width) for size in sizes]
-    return sorted(choices, key=lambda choice: choice.cycles)
+    return [GradientChoice(found, size, width) for size in sizes]

@@ -410,9 +410,8 @@ def the_first_stream(original: Any) -> Any:
         found = original(shape, map_, dim, extent)
         if found is None or len(map_.results) > 1:
             return found
-        same = {AffineExpr.dimension(dim): AffineExpr.constant(0)}
         dims = [AffineExpr.dimension(at) for at in range(found[1].num_dims)]
-        dims = [same.get(one, one) for one in dims]
+        dims[dim] = AffineExpr.constant(0)
         return found[0], found[1].replace_dims_and_symbols(dims, (), len(dims), 0)
 
     return split

@@ -55,10 +55,7 @@ By the first macro that a compiler has: loops over the lanes of a vector use all
 halves for some machines, which wait for one another in memory.
 """
 
-GCC_FLAGS = (
-    *("-fno-tree-pre", "-fno-predictive-commoning"),
-    "--param=avoid-fma-max-bits=0",
-)
+GCC_FLAGS = ("-fno-tree-pre", "-fno-predictive-commoning", "--param=avoid-fma-max-bits=0")
 """
 Where a loop slides over its input, GCC would keep this turn's values for the next turn: in
 registers that micro-kernels need for sums. A convolution ran 1.4 times as long. For some machines,

@@ -335,6 +335,17 @@ class ContractOp(Structured):
     def parallel_rank(self) -> int:
         return self.parallel.value.data
 
+    @property
+    def mapped(self) -> list[tuple[SSAValue, AffineMap]]:
+        """
+        Every operand and result, with where the element of a domain index stands in it.
+
+        What is not a factor depends on parallel indices only.
+        """
+        maps = [*self.input_maps, *(attribute.data for attribute in self.extra_maps)]
+        maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
+        return list(zip((*self.operands, *self.outputs), maps, strict=True))
+
     def verify_(self) -> None:
         self.check_maps([self.lhs, self.rhs], self.input_maps, len(self.domain))
         extra_maps = [attribute.data for attribute in self.extra_maps]

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from popgraph.dialects import element_types
 from popgraph.passes.tile_loops.access import Access, Group, Place
 from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.tiles import Grid
 from popgraph.passes.tile_loops.vectors import Run
 from popgraph.support.shapes import prod
 
@@ -45,19 +46,22 @@ class Ahead:
     Asks for panels of a factor, a little in every step of the reduction.
 
     `inner` are the dimensions of the reduction, `users` the loops that read a panel again and
-    again, `blocks` is how often they do. A tile reads so many panels side by side, as `streams`:
-    one at each step along dimension `row`.
+    again, `blocks` is how often they do. The first so many rows of a tile have panels of their own,
+    which are read side by side as `streams`; with one, all share a panel.
     """
 
-    place: Place
+    grid: Grid
     panel: Access
     lanes: int
     inner: Sequence[int]
     users: Sequence[Group]
     blocks: int
-    row: int
     streams: int
     _section: Section | None = field(default=None, init=False)
+
+    @property
+    def place(self) -> Place:
+        return self.grid.place
 
     def ask(self) -> None:
         """What one step of the reduction asks for."""
@@ -74,7 +78,7 @@ class Ahead:
         if prod(kind.get_shape()) * size < MUCH:
             return
         for stream in range(self.streams):
-            with self.place.shifted(self.row, stream):
+            with self.grid.at(stream, 0):
                 memory, index = self.place.of(self.panel)
             for line in range(0, self.lanes * size, LINE):
                 ahead = DISTANCE // self.streams + line

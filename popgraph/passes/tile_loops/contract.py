@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 
 from xdsl.ir import SSAValue
-from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
@@ -61,16 +60,12 @@ class ContractLoops:
         self.extent = op.sizes[dim]
         self.sizes = split_sizes(op.sizes, dim, lanes)
         self.parallel = op.parallel_rank + 1
-        identity = AffineMap.identity(op.parallel_rank)
-        extra_maps = [attribute.data for attribute in op.extra_maps]
-        maps = [*op.input_maps, *extra_maps, *[identity] * len(op.outputs)]
-        values = [op.lhs, op.rhs, *op.extras, *op.outputs]
         self.forms = [
             offset(tensor(value), split_map(map_, dim, lanes), self.sizes)
-            for value, map_ in zip(values, maps, strict=True)
+            for value, map_ in op.mapped
         ]
         self.kind = element(op.lhs)
-        kinds = [element(value) for value in values]
+        kinds = [element(value) for value, _ in op.mapped]
         self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
         self._check()
         assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
@@ -120,7 +115,7 @@ class ContractLoops:
         ]
         if loops.rows and not loops.lines and not window:
             shared.append(Loop(loops.rows.extent, least=schedule.block.data, even=True))
-        values = [op.lhs, op.rhs, *op.extras, *op.outputs]
+        values = [value for value, _ in op.mapped]
         moved = touched(values, self.forms, loops.all, len(op.outputs))
         return Shareable(tuple(shared), prod(op.sizes) // LANE_WORK, moved, together=2)
 
@@ -169,7 +164,7 @@ class ContractLoops:
         last = 2 + len(self.op.extras)
         factors, extras, targets = found[:2], found[2:last], found[last:]
         grid = self._grid()
-        self.ahead = self._ahead(factors)
+        self.ahead = self._ahead(grid, factors)
         self.micro = MicroKernel(
             grid,
             factors,
@@ -231,23 +226,21 @@ class ContractLoops:
         sums = rows * self.schedule.lanes * element_bytes(self.op.lhs)
         return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
 
-    def _ahead(self, factors: Sequence[Access]) -> Ahead | None:
+    def _ahead(self, grid: Grid, factors: Sequence[Access]) -> Ahead | None:
         """What asks for panels that stand one after the other, if they are read in that order."""
         panel = next((access for access in factors if self._is_packed(access.form)), None)
         numbers = self.schedule.numbers
         if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
             return None
         blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
-        rows = self.loops.rows
-        own = rows is not None and panel.form.uses(rows.last)
+        own = grid.row is not None and panel.form.uses(grid.row)
         return Ahead(
-            self.place,
+            grid,
             panel,
             self.schedule.lanes,
             range(self.parallel, len(self.sizes)),
             self.loops.beside,
             blocks * rows_of(self.loops.after),
-            rows.last if rows else 0,
             self.schedule.block.data if own else 1,
         )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir.affine import AffineMap
-
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import Linear, offset
@@ -24,14 +22,8 @@ class ContractPart:
     """
 
     def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, window: Shape) -> None:
-        identity = AffineMap.identity(op.parallel_rank)
-        extra_maps = [attribute.data for attribute in op.extra_maps]
-        maps = [*op.input_maps, *extra_maps, *[identity] * len(op.outputs)]
-        self.values = [op.lhs, op.rhs, *op.extras, *op.outputs]
-        self.forms = [
-            offset(tensor(value), map_, op.sizes)
-            for value, map_ in zip(self.values, maps, strict=True)
-        ]
+        self.values = [value for value, _ in op.mapped]
+        self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]
         self.partial = [dim for dim, size in enumerate(window) if size < op.sizes[dim]]
         self._op, self._schedule, self._window = op, schedule, window
 
