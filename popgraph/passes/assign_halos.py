@@ -16,7 +16,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
-from popgraph.dialects.tile.attributes import LayoutAttr, halo_of, layout_of
+from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
 from popgraph.dialects.tile.structured import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.joins import is_given, is_run_of, moves_into
@@ -321,20 +321,33 @@ def share_memory(op: tile.AssembleOp) -> None:
 
 
 def shared_axis(op: tile.AssembleOp) -> int | None:
-    """The axis along which the pieces of a concatenation can share memory."""
+    """
+    The axis along which the pieces of a concatenation can share memory.
+
+    Neither the whole nor a piece may have a halo along it: beside a piece stand its neighbours,
+    where a halo of its own would have to be zero, and no piece reaches beyond its end, where one
+    of the whole would.
+    """
     axis = _axis(op)
     whole = halo_of(tensor(op.output))
     if axis is None or whole is None or whole.part not in (-1, axis) or is_given(op.output):
         return None
-    if len(set(op.pieces)) != len(op.pieces):
+    if len(set(op.pieces)) != len(op.pieces) or not _ends_with(whole, axis):
         return None
     for piece in op.pieces:
         maker, halo = piece.owner, halo_of(tensor(piece))
         if not can_have_halo(piece) or not moves_into(piece, op) or halo is None or halo.part >= 0:
             return None
+        if not _ends_with(halo, axis):
+            return None
         if isinstance(maker, tile.AssembleOp) and shared_axis(maker) != axis:
             return None
     return axis
+
+
+def _ends_with(halo: Halo, axis: int) -> bool:
+    """Whether there is nothing beyond the elements along an axis that has to be zero."""
+    return halo.part == axis or not (halo.low[axis] or halo.high[axis])
 
 
 def _make_room(op: tile.AssembleOp) -> None:

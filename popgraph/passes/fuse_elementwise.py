@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import composed, is_identity, linear
+from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.readings import (
@@ -222,14 +222,16 @@ def _finishes_a_sum(producer: tile.MapOp) -> bool:
     """Whether the work is better done where a contraction leaves its sums: see fuse-epilogue."""
     for value, map_ in zip(producer.inputs, producer.input_maps, strict=True):
         source = value.owner.source if isinstance(value.owner, tile.ViewOp) else value
-        if isinstance(source.owner, tile.ContractOp) and is_identity(map_, producer.sizes):
+        whole = reads_whole(tensor(value), map_, producer.sizes)
+        if isinstance(source.owner, tile.ContractOp) and whole:
             return source.has_one_use()
     return False
 
 
 def _may_finish_it(consumer: Consumer, reading: Reading, number: int) -> bool:
     """Whether what is made of sums here can be made where they are left, too."""
-    return isinstance(consumer, tile.MapOp) and is_identity(reading.maps[number], reading.sizes)
+    type_, map_ = tensor(reading.values[number]), reading.maps[number]
+    return isinstance(consumer, tile.MapOp) and reads_whole(type_, map_, reading.sizes)
 
 
 def _keeps_order(producer: tile.MapOp) -> bool:

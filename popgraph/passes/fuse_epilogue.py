@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import is_identity, offset, row_major, simplified
+from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.base import Compilation, Pass
@@ -105,7 +105,7 @@ def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
         if shape is None:
             values.append(value)
             maps.append(map_)
-        elif is_identity(map_, op.sizes) and layout_of(tensor(value)) is None:
+        elif reads_whole(tensor(value), map_, op.sizes) and layout_of(tensor(value)) is None:
             views.append(tile.ViewOp(value, shape))
             values.append(views[-1].output)
             maps.append(AffineMap.identity(len(shape)))

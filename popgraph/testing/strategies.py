@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from operator import gt
+from operator import ge, gt
 from typing import TypeAlias
 
 from hypothesis import strategies as st
@@ -297,6 +297,26 @@ def window_slice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> 
     return Node("Slice", operands), (*shape[:axis], size, *shape[axis + 1 :])
 
 
+def part_of_another(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """As many elements of another, larger value as this one has, along every axis."""
+    shape = shapes[source]
+    larger = [
+        other
+        for other, whole in enumerate(shapes)
+        if len(whole) == len(shape) and whole != shape and all(map(ge, whole, shape))
+    ]
+    if not larger:
+        return None
+    other = draw(st.sampled_from(larger))
+    starts = [
+        draw(st.just(0) | st.integers(0, whole - size))
+        for whole, size in zip(shapes[other], shape, strict=True)
+    ]
+    ends = [start + size for start, size in zip(starts, shape, strict=True)]
+    operands = (other, vector(*starts), vector(*ends), vector(*range(len(shape))))
+    return Node("Slice", operands), shape
+
+
 def pad(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     pads = [draw(st.integers(0, 1)) for _ in range(2 * len(shape))]
@@ -322,22 +342,28 @@ def concat(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
 
 
 def join(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
-    """Channels beside those of another image, as Inception and DenseNet put them."""
-    images = [
-        (other, shape)
+    """Beside another value along some axis: channels as in Inception, rows, steps of time."""
+    first = shapes[source]
+    if not first:
+        return None
+    axis = draw(st.sampled_from([min(1, len(first) - 1), *range(len(first))]))
+    others = [
+        other
         for other, shape in enumerate(shapes)
-        if len(shape) == len(shapes[source]) == 4
-        and (shape[0], *shape[2:]) == (shapes[source][0], *shapes[source][2:])
+        if other != source and _without(shape, axis) == _without(first, axis)
     ]
-    others = [image for image in images if image[0] != source]
     if not others:
         return None
-    first = shapes[source]
-    other, second = draw(st.sampled_from(others))
-    result = (first[0], first[1] + second[1], *first[2:])
+    pieces = draw(st.permutations([source, draw(st.sampled_from(others))]))
+    result = (*first[:axis], sum(shapes[piece][axis] for piece in pieces), *first[axis + 1 :])
     if prod(result) > LIMIT:
         return None
-    return Node("Concat", (source, other), (("axis", 1),)), result
+    return Node("Concat", tuple(pieces), (("axis", axis),)), result
+
+
+def _without(shape: Shape, axis: int) -> tuple[Shape, Shape]:
+    """The sizes before an axis, and those behind it."""
+    return shape[:axis], shape[axis + 1 :]
 
 
 def softmax(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -397,6 +423,8 @@ TEMPLATES: tuple[Template, ...] = (
     window_slice,
     pad,
     concat,
+    join,
+    part_of_another,
     softmax,
     gather,
     batch_norm,
@@ -418,6 +446,10 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (average, square_convolution, square_convolution),
     (square_convolution, reshape, residual),
     (square_convolution, activation, square_convolution, join, activation),
+    (unary, square_convolution, join, activation),
+    (unary, concat, square_convolution, activation),
+    (unary, concat, pool, activation),
+    (unary, concat, pad, unary),
 )
 CHAINS: tuple[Chain, ...] = (
     (gemm, activation),
@@ -444,6 +476,8 @@ CHAINS: tuple[Chain, ...] = (
     (literal, matmul, bias),
     (softmax, reduction),
     (unary, reduction, unary),
+    (gemm, reduction, part_of_another, residual),
+    (matmul, window_slice, binary, binary),
 )
 """What stands behind each other in real models, and what passes look for."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import TensorType
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import graphcore as gc
@@ -376,6 +377,16 @@ def maps_forgotten(original: Any) -> Any:
     return without_repeats
 
 
+def whole_by_its_map(original: Any) -> Any:
+    """What else an operand has is forgotten."""
+
+    def reads_whole(type_: Any, map_: AffineMap, sizes: Any) -> bool:
+        like_domain = TensorType(type_.element_type, sizes)
+        return len(map_.results) == len(sizes) and original(like_domain, map_, sizes)
+
+    return reads_whole
+
+
 def total_first(original: Any) -> Any:
     """The sum becomes the first operand of the map, whichever it was."""
     return lambda old, op, number: original(old, op, 0)
@@ -716,6 +727,12 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "fuse-epilogue",
+        "the first element of every row is taken for the row",
+        f"{PASSES}.fuse_epilogue:reads_whole",
+        whole_by_its_map,
+    ),
+    Mutant(
+        "fuse-epilogue",
         "loops change places, maps do not",
         f"{PASSES}.turned_contractions:renumbered",
         maps_kept,
@@ -785,6 +802,13 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.assign_halos:_make_room",
         nothing,
         needs=frozenset({"Conv", "Concat"}),
+    ),
+    Mutant(
+        "assign-halos",
+        "pieces are read past their ends, where their neighbours stand",
+        f"{PASSES}.assign_halos:_ends_with",
+        always,
+        needs=frozenset({"Concat"}),
     ),
     Mutant(
         "assign-halos",

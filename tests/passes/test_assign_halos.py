@@ -9,13 +9,17 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of
+from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options
-from popgraph.testing import assert_same_meaning
+from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
+from popgraph.testing.strategies import vector
 from tests.passes.sharing import share_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
@@ -177,3 +181,83 @@ def test_halos_of_nothing(width: int, threads: int) -> None:
     original = module.clone()
     lower(module, compilation, Options(threads=threads))
     assert_same_meaning(original, module, compilation.weights)
+
+
+IMAGE = (1, 3, 5, 6)
+WINDOW = (("kernel_shape", (3, 3)), ("pads", (1, 1, 1, 1)))
+
+
+def weights_of(*shape: int) -> Constant:
+    return Constant(shape, "f64", seed=1)
+
+
+def reader(name: str, source: int) -> Node:
+    """Something that reads past the edges of an image of three channels."""
+    match name:
+        case "Conv":
+            return Node("Conv", (source, weights_of(4, 3, 3, 3)), (("pads", (1, 1, 1, 1)),))
+        case "depthwise":
+            flags = (("pads", (1, 1, 1, 1)), ("group", 3))
+            return Node("Conv", (source, weights_of(3, 1, 3, 3)), flags)
+        case "AveragePool":
+            return Node(name, (source,), (*WINDOW, ("count_include_pad", 1)))
+        case "MaxPool":
+            return Node(name, (source,), WINDOW)
+    return Node("Pad", (source, vector(0, 0, 1, 2, 0, 0, 2, 1), Constant((), "f64", fill=0.0)))
+
+
+@pytest.mark.parametrize("name", ["Conv", "depthwise", "AveragePool", "MaxPool", "Pad"])
+@pytest.mark.parametrize("axis", [2, 3])
+def test_what_is_joined_along_an_image_is_read_past_its_ends(name: str, axis: int) -> None:
+    nodes = [
+        Node("Exp", (0,)),
+        Node("Relu", (0,)),
+        Node("Concat", (1, 2), (("axis", axis),)),
+        reader(name, 3),
+        Node("Tanh", (4,)),
+    ]
+    assert_compiles_to_the_same(Network((IMAGE,), tuple(nodes), "f64", (5,)))
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["window-first", "image-first"])
+@pytest.mark.parametrize("axis", [2, 3])
+@pytest.mark.parametrize("name", ["depthwise", "AveragePool", "MaxPool"])
+def test_a_piece_that_is_read_past_its_ends(name: str, axis: int, first: int) -> None:
+    pieces = (2, 1) if first == 0 else (1, 2)
+    nodes = [
+        Node("Relu", (0,)),
+        reader(name, 1),
+        Node("Concat", pieces, (("axis", axis),)),
+        Node("Tanh", (3,)),
+    ]
+    assert_compiles_to_the_same(Network((IMAGE,), tuple(nodes), "f64", (4,)))
+
+
+def assert_compiles_to_the_same(network: Network) -> None:
+    """The program, whose memory begins with rubbish, computes what the network means."""
+    compilation = Compilation()
+    module = build_network(network, compilation.weights)
+    original = module.clone()
+    lower(module, compilation)
+    assert_same_meaning(original, module, compilation.weights, tolerance=1e-9)
+
+
+def test_nobody_may_read_a_neighbour() -> None:
+    """The verifier knows what a tensor has around it, and that a part has nothing of its own."""
+    text = """
+        builtin.module {{
+          pg.graph @main inputs [#pg.bytes<"x">] {{
+          ^bb0(%0: tensor<4x3xf64, #tile.layout<affine_map<(d0, d1) -> (d0, d1 + 1)>, \
+#pg.ints[4, 5]{part}>>):
+            %1 = tile.map ins(%0 : tensor<4x3xf64, #tile.layout<affine_map<(d0, d1) -> \
+(d0, d1 + 1)>, #pg.ints[4, 5]{part}>>) domain [4, 5] maps \
+[affine_map<(d0, d1) -> (d0, d1 - 1)>] {{
+            ^bb0(%2: f64):
+              tile.yield %2 : f64
+            }} -> tensor<4x5xf64>
+            pg.return [#pg.bytes<"y">], %1 : tensor<4x5xf64>
+          }}
+        }}"""
+    Parser(Compilation(), text.format(part="")).parse_module().verify()
+    with pytest.raises(VerifyException, match="leaves"):
+        Parser(Compilation(), text.format(part=", part 1")).parse_module().verify()

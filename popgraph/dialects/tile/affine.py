@@ -18,7 +18,7 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects.tile.attributes import layout_of, memory_span, physical_shape
+from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.support.shapes import Shape
 
 remembered = lru_cache(maxsize=1 << 12)
@@ -269,12 +269,35 @@ def simplified(map_: AffineMap, sizes: Shape) -> AffineMap:
 
 
 @remembered
-def is_identity(map_: AffineMap, sizes: Shape) -> bool:
-    """Whether the map takes each index of the domain to itself."""
-    return len(map_.results) == map_.num_dims and all(
+def reads_whole(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> bool:
+    """
+    Whether each index of the domain reads the element of that index, and all elements are read.
+
+    Over a domain of one row, `(d0, d1) -> (0, d1)` is an identity, but of a larger tensor it reads
+    only the first row.
+    """
+    return type_.get_shape() == sizes and all(
         linear(result, sizes) == linear(AffineExpr.dimension(dim), sizes)
         for dim, result in enumerate(map_.results)
     )
+
+
+@remembered
+def leaves(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> bool:
+    """Whether a map surely reads what a tensor has neither among its elements nor in its halo."""
+    if 0 in sizes:
+        return False
+    halo = halo_of(type_)
+    for dim, (result, size) in enumerate(zip(map_.results, type_.get_shape(), strict=True)):
+        form = linear(result, sizes)
+        if not all(isinstance(atom, AffineDimExpr) for atom in form.terms):
+            continue
+        least, most = form.bounds(sizes)
+        around = halo is not None and dim != halo.part
+        low, high = (halo.low[dim], halo.high[dim]) if halo and around else (0, 0)
+        if least < -low or most >= size + high:
+            return True
+    return False
 
 
 def row_major(shape: Sequence[int]) -> Shape:

@@ -37,7 +37,8 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.shared import operand_groups, tensor_type, whole
-from popgraph.dialects.tile.attributes import ScheduleAttr, physical_shape
+from popgraph.dialects.tile.affine import leaves
+from popgraph.dialects.tile.attributes import ScheduleAttr, halo_of, physical_shape
 from popgraph.support.shapes import Shape, prod
 
 
@@ -119,15 +120,17 @@ class Structured(IRDLOperation):
         return tuple(attribute.data for attribute in self.maps)  # type: ignore[attr-defined]
 
     def check_maps(
-        self, operands: Sequence[SSAValue], maps: Sequence[AffineMap], dims: int
+        self, operands: Sequence[SSAValue], maps: Sequence[AffineMap], sizes: Shape
     ) -> None:
-        """Each operand has a map of `dims` dimensions with one result per operand dimension."""
+        """Each operand has a map of the domain `sizes` that stays inside of it and its halo."""
         if len(operands) != len(maps):
             raise VerifyException("one map per input")
         for operand, map_ in zip(operands, maps, strict=True):
             assert isinstance(operand.type, TensorType)
-            if map_.num_dims != dims or len(map_.results) != operand.type.get_num_dims():
+            if map_.num_dims != len(sizes) or len(map_.results) != operand.type.get_num_dims():
                 raise VerifyException(f"map {map_} does not fit {operand.type}")
+            if leaves(operand.type, map_, sizes):
+                raise VerifyException(f"map {map_} leaves {operand.type} over {list(sizes)}")
 
     def check_results(self) -> None:
         """Results have the shape of the parallel dimensions."""
@@ -195,7 +198,7 @@ class MapOp(Structured):
         return len(self.domain)
 
     def verify_(self) -> None:
-        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        self.check_maps(self.inputs, self.input_maps, self.sizes)
         self.check_results()
         expected = [*map(element, self.inputs), *(table.type for table in self.tables)]
         check_block("body", self.body.block, expected)
@@ -264,9 +267,9 @@ class ReduceOp(Structured):
         return self.parallel.value.data
 
     def verify_(self) -> None:
-        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        self.check_maps(self.inputs, self.input_maps, self.sizes)
         extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_maps(self.extras, extra_maps, self.sizes[: self.parallel_rank])
         self.check_results()
         accumulators = [attribute.type for attribute in self.initial]
         check_block("body", self.body.block, [*map(element, self.inputs), *accumulators])
@@ -347,9 +350,9 @@ class ContractOp(Structured):
         return list(zip((*self.operands, *self.outputs), maps, strict=True))
 
     def verify_(self) -> None:
-        self.check_maps([self.lhs, self.rhs], self.input_maps, len(self.domain))
+        self.check_maps([self.lhs, self.rhs], self.input_maps, self.sizes)
         extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_maps(self.extras, extra_maps, self.sizes[: self.parallel_rank])
         self.check_results()
         if element(self.lhs) != element(self.rhs):
             raise VerifyException("both factors have one element type")
@@ -406,7 +409,7 @@ class ScatterOp(Structured):
         return self.parallel.value.data
 
     def verify_(self) -> None:
-        self.check_maps(self.inputs, self.input_maps, len(self.domain))
+        self.check_maps(self.inputs, self.input_maps, self.sizes)
         check_block("body", self.body.block, [*map(element, self.inputs)])
 
 
@@ -477,6 +480,16 @@ class AssembleOp(IRDLOperation):
             ):
                 if offset < 0 or step < 1 or (size and offset + (size - 1) * step >= limit):
                     raise VerifyException(f"a piece of {piece.type} leaves the result")
+            self._check_ends(piece.type)
+
+    def _check_ends(self, piece: TensorType[Attribute]) -> None:
+        """Beyond the pieces of a shared memory nobody would zero a halo."""
+        assert isinstance(self.output.type, TensorType)
+        own, halo = halo_of(piece), halo_of(self.output.type)
+        if own is None or halo is None or own.part in (-1, halo.part):
+            return
+        if halo.low[own.part] or halo.high[own.part]:
+            raise VerifyException(f"nobody zeroes the halo along dimension {own.part}")
 
 
 @irdl_op_definition
@@ -495,6 +508,8 @@ class ViewOp(IRDLOperation):
 
     def __init__(self, source: SSAValue | Operation, shape: Sequence[int]) -> None:
         value = SSAValue.get(source)
+        assert isinstance(value.type, TensorType)
+        assert prod(value.type.get_shape()) == prod(shape), "a view keeps the number of elements"
         Operation.__init__(
             self, operands=[value], result_types=[tensor_type(element(value), shape)]
         )

@@ -299,7 +299,7 @@ class WinogradOp(Tiled):
         if x[: len(first)] != first or u != expected:
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.parallel_rank)
+        self.check_maps(self.extras, extra_maps, self.sizes)
         self.check_results()
         if element(self.x) != element(self.u):
             raise VerifyException("both factors have one element type")

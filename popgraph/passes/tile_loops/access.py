@@ -19,7 +19,7 @@ from xdsl.ir.affine import (
 )
 
 from popgraph.dialects import element_types
-from popgraph.dialects.tile.affine import Linear, is_identity, linear, offset
+from popgraph.dialects.tile.affine import Linear, linear, offset, reads_whole
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.tile_loops.index import Index
@@ -267,7 +267,7 @@ def in_place(
     """
     pairs = []
     for value, map_ in read:
-        if operands.count(value) == 1 and is_identity(map_, sizes):
+        if operands.count(value) == 1 and reads_whole(tensor(value), map_, sizes):
             pairs += [
                 (operands.index(value), number)
                 for number, result in enumerate(results)

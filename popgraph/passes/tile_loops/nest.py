@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import Linear, is_identity
+from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.nest import keeps_shared, readings
 from popgraph.passes.tile_loops.access import (
@@ -121,7 +121,7 @@ class NestLoops:
                     continue
                 if at > last or not keeps_shared(map_, inner.sizes, self.rank):
                     return False
-                aligned = map_ is not None and is_identity(map_, inner.sizes)
+                aligned = map_ is not None and reads_whole(tensor(value), map_, inner.sizes)
                 if at == last and not (isinstance(inner, tile.MapOp) and aligned):
                     return False
         return True
