@@ -75,9 +75,11 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
 
 
 def _is_channels_last(image: SSAValue, map_: AffineMap, sizes: Sequence[int], channel: int) -> bool:
+    """Whether channels are neighbours in memory, and all of them are read: tiles have them all."""
     form = offset(tensor(image), map_, sizes)
     strides = [form.stride(dim) for dim in range(len(sizes))]
-    return None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
+    whole = tensor(image).get_shape()[-1] == sizes[channel]
+    return whole and None not in strides and (sizes[channel] == 1 or strides[channel] == 1)
 
 
 @dataclass(frozen=True)

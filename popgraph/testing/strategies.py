@@ -350,7 +350,9 @@ def join(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
     others = [
         other
         for other, shape in enumerate(shapes)
-        if other != source and _without(shape, axis) == _without(first, axis)
+        if other != source
+        and len(shape) == len(first)
+        and _without(shape, axis) == _without(first, axis)
     ]
     if not others:
         return None
@@ -361,9 +363,8 @@ def join(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
     return Node("Concat", tuple(pieces), (("axis", axis),)), result
 
 
-def _without(shape: Shape, axis: int) -> tuple[Shape, Shape]:
-    """The sizes before an axis, and those behind it."""
-    return shape[:axis], shape[axis + 1 :]
+def _without(shape: Shape, axis: int) -> Shape:
+    return (*shape[:axis], *shape[axis + 1 :])
 
 
 def softmax(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -450,6 +451,8 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (unary, concat, square_convolution, activation),
     (unary, concat, pool, activation),
     (unary, concat, pad, unary),
+    (unary, window_slice, convolution),
+    (pool, activation),
 )
 CHAINS: tuple[Chain, ...] = (
     (gemm, activation),

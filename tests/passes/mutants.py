@@ -958,7 +958,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tile-loops",
         "in place though read elsewhere",
-        f"{PASSES}.tile_loops.access:is_identity",
+        f"{PASSES}.tile_loops.access:reads_whole",
         always,
     ),
     Mutant(

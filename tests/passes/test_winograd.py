@@ -245,3 +245,25 @@ def test_rounding_stays_small(size: int, channels: int) -> None:
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[2], found[3])
     assert np.any(found[0] != found[2]), "this convolution was to go by Winograd's transforms"
     assert np.abs(found[0] - expected).max() <= 1.3e-6 * np.abs(expected).max()
+
+
+def test_tiles_have_all_channels_of_the_image() -> None:
+    """A convolution of the first channels of a larger tensor is none of its tiles."""
+    builder = Builder()
+    generator = np.random.default_rng(0)
+    before = generator.standard_normal((64, 64, 1, 1)).astype(np.float32)
+    weight = generator.standard_normal((64, 32, 3, 3)).astype(np.float32) / 17
+    x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [1, 64, 28, 28]), "x")
+    both = builder.aiOnnx.conv([x, builder.addInitializedInputTensor(before)])
+    starts, ends, axes = (builder.aiOnnx.constant(np.array([at])) for at in (0, 32, 1))
+    half = builder.aiOnnx.slice([both, starts, ends, axes])
+    y = builder.aiOnnx.conv([half, builder.addInitializedInputTensor(weight)])
+    builder.addOutputTensor(y)
+    builder.addOutputTensor(builder.aiOnnx.tanh([both]))
+    image = {"x": generator.standard_normal((1, 64, 28, 28)).astype(np.float32)}
+    module, compilation = load(builder)
+    lower(module, compilation, until="use-winograd")
+    check_ir(module, text=False)
+    expected = popgraph.compile(builder, options=Options(winograd=False))(image)[y]
+    found = popgraph.compile(builder)(image)[y]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

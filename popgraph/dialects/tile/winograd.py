@@ -10,7 +10,7 @@ from math import sqrt
 
 from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr, IntegerAttr, TensorType
 from xdsl.ir import Attribute, Operation, Region, SSAValue
-from xdsl.ir.affine import AffineMap
+from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     base,
@@ -27,6 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.shared import operand_groups, whole
+from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured import Structured, check_block, element, maps_attribute
 from popgraph.support.shapes import prod
@@ -136,6 +137,15 @@ class Tiled(Structured):
         if min(self.sizes[1:3]) < size:
             raise VerifyException(f"a tile of {size}x{size} is larger than the image")
 
+    def check_image(self, image: TensorType[Attribute], window: int) -> None:
+        """What windows read is in the image, or in its halo."""
+        n, y, x, row, column, channel = (AffineExpr.dimension(dim) for dim in range(6))
+        down, right = self.offset.data  # type: ignore[attr-defined]
+        map_ = AffineMap(6, 0, (n, y + row + down, x + column + right, channel))
+        sizes = (*self.sizes[:3], window, window, image.get_shape()[-1])
+        if leaves(image, map_, sizes):
+            raise VerifyException(f"windows leave {image} over {list(self.sizes[:3])}")
+
 
 class TransformedTiles(Tiled):
     """
@@ -186,6 +196,7 @@ class TransformedTiles(Tiled):
         shape = (self.transforms.side**2, self.tile_count, self.x.type.get_shape()[-1])
         if self.output.type.get_shape() != shape:
             raise VerifyException(f"the result's shape must be {shape}")
+        self.check_image(self.x.type, len(self.matrix[0]) - self.size.value.data + 1)
 
 
 @irdl_op_definition
@@ -298,6 +309,8 @@ class WinogradOp(Tiled):
             expected = (-(-self.sizes[3] // lanes), taps, x[-1], lanes)
         if x[: len(first)] != first or u != expected:
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
+        if not self.is_transformed:
+            self.check_image(self.x.type, TAPS)
         extra_maps = [attribute.data for attribute in self.extra_maps]
         self.check_maps(self.extras, extra_maps, self.sizes)
         self.check_results()
