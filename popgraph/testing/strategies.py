@@ -101,7 +101,7 @@ def trimmed(shape: Shape, drop: int) -> Shape:
 def bias(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     """One number per channel (of images the second axis, else the last), added, say."""
     shape = shapes[source]
-    axis = 1 if len(shape) == 4 else len(shape) - 1
+    axis = 1 if is_image(shape) else len(shape) - 1
     kept = tuple(size if at == axis else 1 for at, size in enumerate(shape))
     op = draw(st.sampled_from(["Add", "Mul", "Sub", "PRelu"]))
     return Node(op, (source, draw(constants(kept, dtype)))), shape
@@ -183,19 +183,24 @@ def gemm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
 def square_convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     """The one that most networks of today are made of: 3 x 3, and the image keeps its size."""
     shape = shapes[source]
-    if len(shape) != 4:
+    if not is_image(shape):
         return None
-    outputs = draw(st.integers(1, 5))
-    weight = Constant((outputs, shape[1], 3, 3), dtype, seed=draw(st.integers(0, 3)))
+    outputs, axes = draw(st.integers(1, 5)), len(shape) - 2
+    weight = Constant((outputs, shape[1], *[3] * axes), dtype, seed=draw(st.integers(0, 3)))
     result = (shape[0], outputs, *shape[2:])
     if prod(result) > LIMIT:
         return None
-    return Node("Conv", (source, weight), (("pads", (1, 1, 1, 1)),)), result
+    return Node("Conv", (source, weight), (("pads", (1,) * 2 * axes),)), result
+
+
+def is_image(shape: Shape) -> bool:
+    """Whether there may be a batch, channels, and axes along which a window slides."""
+    return len(shape) in (3, 4, 5)
 
 
 def convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
-    if len(shape) != 4:
+    if not is_image(shape):
         return None
     channels = shape[1]
     groups = draw(st.sampled_from([g for g in (1, 2, channels) if channels % g == 0]))
@@ -215,7 +220,7 @@ def convolution(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> S
 
 def pool(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
-    if len(shape) != 4:
+    if not is_image(shape):
         return None
     op = draw(st.sampled_from(["MaxPool", "AveragePool"]))
     window = draw(windows(shape, padding_below_kernel=True, dilation=op == "MaxPool"))
@@ -229,7 +234,7 @@ def pool(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | N
 def windows(
     draw: DrawFn, shape: Shape, *, padding_below_kernel: bool = False, dilation: bool = True
 ) -> tuple[Shape, tuple[tuple[str, object], ...], Shape] | None:
-    """Kernel, strides, dilations and pads along two axes, and the size of what comes out."""
+    """Kernel, strides, dilations and pads along all axes, and the size of what comes out."""
     axes = shape[2:]
     kernel = tuple(draw(st.integers(1, 3)) for _ in axes)
     strides = [draw(st.integers(1, 2)) for _ in axes]
@@ -252,9 +257,9 @@ def windows(
 def average(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     """One pixel per channel, of which there may be one."""
     shape = shapes[source]
-    if len(shape) != 4:
+    if not is_image(shape):
         return None
-    return Node("GlobalAveragePool", (source,)), (*shape[:2], 1, 1)
+    return Node("GlobalAveragePool", (source,)), (*shape[:2], *[1] * (len(shape) - 2))
 
 
 def earlier_sums(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
@@ -390,7 +395,7 @@ def gather(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
 
 def batch_norm(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
-    if len(shape) != 4:
+    if not is_image(shape):
         return None
     channel = (shape[1],)
     seeds = [draw(st.integers(0, 3)) for _ in range(3)]
@@ -490,7 +495,7 @@ def chains(shape: Shape) -> SearchStrategy[Chain]:
     one = st.sampled_from(TEMPLATES).map(lambda template: (template,))
     several = st.sampled_from(CHAINS)
     images = st.sampled_from(IMAGE_CHAINS)
-    return st.one_of(images, one, several) if len(shape) == 4 else st.one_of(several, one)
+    return st.one_of(images, one, several) if is_image(shape) else st.one_of(several, one)
 
 
 def networks(max_nodes: int = 6, dtype: str = "f32") -> SearchStrategy[Network]:
@@ -512,6 +517,7 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
         st.integers(2, 9).map(lambda size: (size, size)),
         st.tuples(st.integers(1, 3), st.integers(2, 5), st.integers(2, 8)),
         st.just((3, 3, 3)),
+        st.tuples(st.just(1), st.integers(1, 2), *[st.integers(2, 4)] * 3),
         image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
