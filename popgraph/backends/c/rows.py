@@ -64,10 +64,20 @@ FLOAT: Mapping[str, Row] = {
     # masks that are joined GCC makes vectors first, which takes twice as many instructions.
     "arith.maximumf": Row("({a} >= {b} || {a} != {a}) ? {a} : {b}"),
     "arith.minimumf": Row("({a} <= {b} || {a} != {a}) ? {a} : {b}"),
+    "tile.remainder": Row(
+        "popgraph_remainder{f}({a}, {b})",
+        "POPGRAPH_REMAINDERS({T}, {E}, {n}, {f}, {a}, {b})",
+    ),
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
+    "math.acos": _function("popgraph_acos"),
+    "math.acosh": _function("popgraph_acosh"),
+    "math.asin": _function("popgraph_asin"),
+    "math.asinh": _function("popgraph_asinh"),
     "math.atan": _function("popgraph_atan"),
+    "math.atanh": _function("popgraph_atanh"),
     "math.ceil": _function("ceil"),
     "math.cos": _near("cos"),
+    "math.cosh": _function("popgraph_cosh"),
     "math.erf": _function("popgraph_erf"),
     "math.exp": _function("popgraph_exp"),
     "math.expm1": _function("popgraph_expm1"),
@@ -79,6 +89,7 @@ FLOAT: Mapping[str, Row] = {
     # The rounding mode is never changed, so this is to the nearest, ties to even.
     "math.roundeven": _function("rint"),
     "math.sin": _near("sin"),
+    "math.sinh": _function("popgraph_sinh"),
     "math.sqrt": _function("sqrt"),
     "math.tan": _near("tan"),
     "math.tanh": _function("popgraph_tanh"),

@@ -147,6 +147,28 @@ class DivOp(Binary):
         )
 
 
+@irdl_op_definition
+class RemOp(Binary):
+    """
+    What is left of lhs when rhs is taken away a whole number of times: C's fmod. ONNX Mod.
+
+    Exact, with the sign of lhs. Of integers that are divided by zero nothing is left.
+    """
+
+    name = "graphcore.rem"
+    SCALAR: ClassVar[str] = "rem"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.fmod, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        times = DivOp(SubOp(self.lhs, self.result), self.rhs)
+        return (
+            sum_to(dy, shape_of(self.lhs)),
+            sum_to(NegOp(MulOp(dy, times)), shape_of(self.rhs)),
+        )
+
+
 def _power(lhs: Array, rhs: Array) -> Array:
     if lhs.dtype.kind not in "iu":
         return np.asarray(np.power(lhs, rhs))
