@@ -126,6 +126,7 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "math.asin": (1, np.arcsin),
     "math.asinh": (1, np.arcsinh),
     "math.atan": (1, np.arctan),
+    "math.atan2": (2, np.arctan2),
     "math.atanh": (1, np.arctanh),
     "math.ceil": (1, np.ceil),
     "math.cos": (1, np.cos),
@@ -152,7 +153,7 @@ ULPS = {
     **dict.fromkeys(
         ("cos", "sin", "tan", "atan", "exp", "expm1", "log1p", "log", "powf", "tanh", "erf"), 4
     ),
-    **dict.fromkeys(("acos", "acosh", "asin", "asinh", "atanh", "cosh", "sinh"), 4),
+    **dict.fromkeys(("acos", "acosh", "asin", "atan2", "asinh", "atanh", "cosh", "sinh"), 4),
     "fma": 1,
 }
 """How far from NumPy's own rounding an operation may be; the others are exact."""

@@ -473,6 +473,7 @@ def table() -> Iterator[Sample]:
     far = [np.float32([1e10, -3e7, 6, 2.5e7]), np.float32([3, 7, -3, 0.3])]
     yield Sample(gc.RemOp, far, smooth=False)
     yield Sample(gc.RemOp, [whole(2, 3, dtype=np.uint8, low=0), whole(3, dtype=np.uint8, low=0)])
+    yield from filter(has_floats, binary(gc.Atan2Op))
     yield from binary(gc.PowOp, positive)
     for op in (gc.MaxOp, gc.MinOp):
         yield from extremum(op)

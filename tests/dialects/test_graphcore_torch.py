@@ -42,6 +42,7 @@ FUNCTIONS: dict[Any, Function] = {
     gc.AbsOp: torch.abs,
     gc.PowOp: torch.pow,
     gc.RemOp: torch.fmod,
+    gc.Atan2Op: torch.atan2,
     gc.MaxOp: torch.maximum,
     gc.MinOp: torch.minimum,
     gc.MatMulOp: torch.matmul,

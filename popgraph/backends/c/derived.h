@@ -14,6 +14,20 @@ static inline f64 popgraph_asin(f64 x) { return popgraph_atan(x / sqrt((1.0 - x)
 /* Twice the angle of half the chord. */
 static inline f64 popgraph_acos(f64 x) { return 2.0 * popgraph_atan(sqrt((1.0 - x) / (1.0 + x))); }
 
+/*
+ * The angle of the flatter of the two slopes, counted from the half or the quarter that it is in.
+ * Two infinities are as far as each other, and nowhere is ahead.
+ */
+static inline f64 popgraph_atan2(f64 y, f64 x) {
+    const f64 rise = fabs(y), run = fabs(x);
+    const bool steep = rise > run, behind = copysign(1.0, x) < 0.0;
+    const f64 shorter = steep ? run : rise, longer = steep ? rise : run;
+    f64 angle = popgraph_atan(shorter == longer ? (longer > 0.0 ? 1.0 : longer) : shorter / longer);
+    angle = steep ? (1.5707963267948966 - angle) + 6.123233995736766e-17 : angle;
+    angle = behind ? (3.141592653589793 - angle) + 1.2246467991473532e-16 : angle;
+    return x != x || y != y ? NAN : copysign(angle, y);
+}
+
 /* With u = (e^|x| - 1) / 2, which is finite where the result is. */
 static inline f64 popgraph_sinh(f64 x) {
     const f64 u = popgraph_expm1_times(fabs(x), -1);
@@ -52,6 +66,7 @@ static inline f64 popgraph_atanh(f64 x) {
 /* f32 by way of f64, which hides all errors but the last rounding. */
 static inline f32 popgraph_asinf(f32 x) { return (f32)popgraph_asin((f64)x); }
 static inline f32 popgraph_acosf(f32 x) { return (f32)popgraph_acos((f64)x); }
+static inline f32 popgraph_atan2f(f32 y, f32 x) { return (f32)popgraph_atan2((f64)y, (f64)x); }
 static inline f32 popgraph_sinhf(f32 x) { return (f32)popgraph_sinh((f64)x); }
 static inline f32 popgraph_coshf(f32 x) { return (f32)popgraph_cosh((f64)x); }
 static inline f32 popgraph_asinhf(f32 x) { return (f32)popgraph_asinh((f64)x); }

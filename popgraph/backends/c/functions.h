@@ -297,7 +297,9 @@ static inline f32 popgraph_near_sinf(f32 x) { return (f32)popgraph_near_sin((f64
 static inline f32 popgraph_near_cosf(f32 x) { return (f32)popgraph_near_cos((f64)x); }
 static inline f32 popgraph_near_tanf(f32 x) { return (f32)popgraph_near_tan((f64)x); }
 
+/* All from 2^53 on are whole, and even: the sum would be rounded as these are not. */
 static inline bool popgraph_is_whole(f64 x) {
+    x = x < 9007199254740992.0 ? x : 9007199254740992.0;
     return (x + 4503599627370496.0) - 4503599627370496.0 == x;
 }
 

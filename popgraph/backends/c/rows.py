@@ -74,6 +74,7 @@ FLOAT: Mapping[str, Row] = {
     "math.asin": _function("popgraph_asin"),
     "math.asinh": _function("popgraph_asinh"),
     "math.atan": _function("popgraph_atan"),
+    "math.atan2": _function("popgraph_atan2", "{a}, {b}"),
     "math.atanh": _function("popgraph_atanh"),
     "math.ceil": _function("ceil"),
     "math.cos": _near("cos"),

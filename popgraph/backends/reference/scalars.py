@@ -125,6 +125,7 @@ PLAIN: dict[type[Operation], Function] = {
     math.CosOp: np.cos,
     math.TanOp: np.tan,
     math.AtanOp: np.arctan,
+    math.Atan2Op: np.arctan2,
     math.AsinOp: np.arcsin,
     math.AcosOp: np.arccos,
     math.SinhOp: np.sinh,

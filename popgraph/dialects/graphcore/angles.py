@@ -8,10 +8,28 @@ import numpy as np
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition
 
-from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, MaxOp, MinOp, MulOp, NegOp, SubOp
-from popgraph.dialects.graphcore.base import Array, Operand, precisely
-from popgraph.dialects.graphcore.broadcasting import scalar
+from popgraph.dialects.graphcore.arithmetic import (
+    AddOp,
+    DivOp,
+    MaxOp,
+    MinOp,
+    MulOp,
+    NegOp,
+    SubOp,
+    WhereOp,
+)
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    Array,
+    Binary,
+    Elements,
+    Operand,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
 from popgraph.dialects.graphcore.functions import AbsOp, FloatUnary, SqrtOp
+from popgraph.dialects.graphcore.logic import CompareOp
 
 
 def _beside_one(x: SSAValue) -> Operand:
@@ -46,6 +64,33 @@ class AcosOp(FloatUnary):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (NegOp(DivOp(dy, SqrtOp(_beside_one(self.x)))),)
+
+
+@irdl_op_definition
+class Atan2Op(Binary):
+    """The angle at which the point (rhs, lhs) is seen from the origin. PopART atan2."""
+
+    name = "graphcore.atan2"
+    SCALAR: ClassVar[str] = "atan2"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.arctan2, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        """dy (rhs, -lhs) / (lhs^2 + rhs^2), without a square that overflows; 0 at the origin."""
+        zero, one = scalar(0, dy), scalar(1, dy)
+        larger = MaxOp(AbsOp(self.lhs), AbsOp(self.rhs))
+        somewhere = WhereOp(CompareOp(larger, zero, "eq"), one, larger).result
+        up, along = DivOp(self.lhs, somewhere), DivOp(self.rhs, somewhere)
+        squares = AddOp(MulOp(up, up), MulOp(along, along))
+        nowhere = CompareOp(squares, zero, "eq")
+        length = WhereOp(nowhere, one, squares).result
+        rising, falling = (DivOp(DivOp(part, length), somewhere) for part in (along, up))
+        return (
+            sum_to(MulOp(dy, rising), shape_of(self.lhs)),
+            sum_to(NegOp(MulOp(dy, falling)), shape_of(self.rhs)),
+        )
 
 
 @irdl_op_definition

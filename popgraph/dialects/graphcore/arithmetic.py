@@ -140,10 +140,11 @@ class DivOp(Binary):
         return (precisely(_divide, lhs, rhs),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = DivOp(dy, self.rhs)
+        # dy / rhs may be infinite where the result is 0.
+        slope = NegOp(DivOp(self.result, self.rhs))
         return (
-            sum_to(share, shape_of(self.lhs)),
-            sum_to(NegOp(MulOp(share, self.result)), shape_of(self.rhs)),
+            sum_to(DivOp(dy, self.rhs), shape_of(self.lhs)),
+            sum_to(MulOp(dy, slope), shape_of(self.rhs)),
         )
 
 

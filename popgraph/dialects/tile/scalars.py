@@ -111,6 +111,7 @@ SCALARS: Mapping[type[Operation], Scalar] = {
     math.CosOp: _COSTLY,
     math.TanOp: _COSTLY,
     math.AtanOp: _COSTLY,
+    math.Atan2Op: _COSTLY,
     math.AsinOp: _COSTLY,
     math.AcosOp: _COSTLY,
     math.SinhOp: _COSTLY,

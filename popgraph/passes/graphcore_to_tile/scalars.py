@@ -116,6 +116,7 @@ FLOAT: dict[str, Write] = {
     "cos": math.CosOp,
     "tan": math.TanOp,
     "atan": math.AtanOp,
+    "atan2": math.Atan2Op,
     "asin": math.AsinOp,
     "acos": math.AcosOp,
     "sinh": math.SinhOp,

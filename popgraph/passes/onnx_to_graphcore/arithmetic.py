@@ -99,6 +99,7 @@ for _name, _twin in {
     REGISTRY[GRAPHCORE, _name] = REGISTRY["", _twin]
 lowers("Expm1", domain=GRAPHCORE)(lambda node: gc.Expm1Op(node[0]))
 lowers("Log1p", domain=GRAPHCORE)(lambda node: gc.Log1pOp(node[0]))
+lowers("Atan2", domain=GRAPHCORE)(lambda node: gc.Atan2Op(*alike(node[0], node[1])))
 lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
 
 
