@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types fuzz bless bench docs sizes clean
+.PHONY: help demo test check lint types fuzz bless bench docs accuracy sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -52,6 +52,9 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 docs: $(READY)  ## regenerate docs/ops.md and docs/passes.md
 	$(BIN)/python -m popgraph ops --markdown > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
+
+accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md
+	$(BIN)/python -m tests.accuracy
 
 sizes:  ## the largest files and functions
 	@$(PYTHON) tests/sizes.py

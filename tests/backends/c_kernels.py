@@ -21,12 +21,14 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from popgraph.backends.c import CExecutable, build
 from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile import TILE, BufferOp, CallOp, ProgramOp
 
 INDEX = IndexType()
 
 OPERATIONS: Mapping[str, type[Operation]] = {
-    op.name: op for dialect in (arith.Arith, math.Math, vector.Vector) for op in dialect.operations
+    op.name: op
+    for dialect in (arith.Arith, math.Math, vector.Vector, TILE)
+    for op in dialect.operations
 }
 
 Compute = Callable[[Sequence[SSAValue]], SSAValue]

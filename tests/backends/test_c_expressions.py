@@ -121,9 +121,16 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "arith.maximumf": (2, np.maximum),
     "arith.minimumf": (2, np.minimum),
     "math.absf": (1, np.abs),
+    "math.acos": (1, np.arccos),
+    "math.acosh": (1, np.arccosh),
+    "math.asin": (1, np.arcsin),
+    "math.asinh": (1, np.arcsinh),
     "math.atan": (1, np.arctan),
+    "math.atan2": (2, np.arctan2),
+    "math.atanh": (1, np.arctanh),
     "math.ceil": (1, np.ceil),
     "math.cos": (1, np.cos),
+    "math.cosh": (1, np.cosh),
     "math.erf": (1, lambda x: erf(x).astype(x.dtype)),
     "math.exp": (1, np.exp),
     "math.expm1": (1, np.expm1),
@@ -134,9 +141,11 @@ FLOAT_MEANING: dict[str, tuple[int, Callable[..., np.ndarray]]] = {
     "math.powf": (2, np.power),
     "math.roundeven": (1, np.rint),
     "math.sin": (1, np.sin),
+    "math.sinh": (1, np.sinh),
     "math.sqrt": (1, np.sqrt),
     "math.tan": (1, np.tan),
     "math.tanh": (1, np.tanh),
+    "tile.remainder": (2, np.fmod),
     "vector.fma": (3, fused),
 }
 
@@ -144,6 +153,7 @@ ULPS = {
     **dict.fromkeys(
         ("cos", "sin", "tan", "atan", "exp", "expm1", "log1p", "log", "powf", "tanh", "erf"), 4
     ),
+    **dict.fromkeys(("acos", "acosh", "asin", "atan2", "asinh", "atanh", "cosh", "sinh"), 4),
     "fma": 1,
 }
 """How far from NumPy's own rounding an operation may be; the others are exact."""
@@ -563,6 +573,13 @@ ACCURACY = {
     "math.atan": (np.arctan, 100 * UNIFORM, 1, 1),
     "math.expm1": (np.expm1, 80 * UNIFORM, 1, 3),
     "math.log1p": (np.log1p, 100 * np.abs(UNIFORM), 1, 1),
+    "math.acos": (np.arccos, UNIFORM, 1, 3),
+    "math.acosh": (np.arccosh, 1 + 100 * UNIFORM**2, 1, 3),
+    "math.asin": (np.arcsin, UNIFORM, 1, 3),
+    "math.asinh": (np.arcsinh, 100 * UNIFORM, 1, 3),
+    "math.atanh": (np.arctanh, UNIFORM, 1, 3),
+    "math.cosh": (np.cosh, 90 * UNIFORM, 1, 3),
+    "math.sinh": (np.sinh, 90 * UNIFORM, 1, 3),
     "math.sqrt": (np.sqrt, np.abs(1e30 * UNIFORM), 0, 0),
 }
 """
@@ -619,6 +636,35 @@ def test_powers_are_within_one_unit_in_the_last_place(lanes: int | None) -> None
         exact = np.power(base.astype(np.longdouble), exponent.astype(np.longdouble))
         wanted = exact.astype(np.float32)
     assert_close(found, wanted, 1)
+    number = wanted == wanted
+    np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(wanted[number]))
+
+
+@pytest.mark.parametrize("lanes", [None, 16])
+@pytest.mark.parametrize("type_", [F32, F64], ids=str)
+def test_remainders_are_exact(type_: Attribute, lanes: int | None) -> None:
+    """However large the quotient is, and where it is all but whole."""
+    kinds = EVERY_KIND if type_ == F32 else DOUBLES
+    whole = np.round(1e5 * UNIFORM)
+    times = np.nextafter((whole * 3e4).astype(kinds.dtype), kinds.dtype.type(0))
+    dividends = [kinds, 1e10 * UNIFORM, times, whole]
+    divisors = [np.roll(kinds, 7), UNIFORM[::-1], whole, 1e2 * UNIFORM]
+    x, y = (
+        np.concatenate([part.astype(kinds.dtype) for part in parts])
+        for parts in (dividends, divisors)
+    )
+    count = x.size // 16 * 16
+    x, y = x[:count], y[:count]
+
+    def compute(values: list[SSAValue]) -> SSAValue:
+        return kernels.make("tile.remainder", values, values[0].type)
+
+    made = kernels.elementwise("left", [type_, type_], type_, count, compute, lanes)
+    module = kernels.program([(made, ["x", "y"], "z")])
+    found = kernels.executable(module).run({"x": x, "y": y})["z"]
+    with np.errstate(all="ignore"):
+        wanted = np.fmod(x, y)
+    np.testing.assert_array_equal(found, wanted)
     number = wanted == wanted
     np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(wanted[number]))
 

@@ -457,6 +457,11 @@ def table() -> Iterator[Sample]:
     yield from unary(gc.LogOp, positive(2, 3), positive(1))
     yield from unary(gc.Log1pOp, positive(2, 3), positive(1))
     yield from unary(gc.SqrtOp, positive(2, 3), positive(1))
+    for op in (gc.AsinOp, gc.AcosOp, gc.AtanhOp):
+        yield from unary(op, positive(2, 3) * np.float32(0.4))
+    for op in (gc.SinhOp, gc.CoshOp, gc.AsinhOp):
+        yield from unary(op)
+    yield from unary(gc.AcoshOp, positive(2, 3) + np.float32(1))
     yield from unary(gc.TanOp, positive(2, 3) * np.float32(0.5))
     yield from unary(gc.IsNanOp)
     yield from bits(gc.NotOp, 1)
@@ -464,6 +469,11 @@ def table() -> Iterator[Sample]:
         yield from bits(op, 2)
     for op in (gc.AddOp, gc.SubOp, gc.MulOp, gc.DivOp):
         yield from binary(op)
+    yield from binary(gc.RemOp, positive)
+    far = [np.float32([1e10, -3e7, 6, 2.5e7]), np.float32([3, 7, -3, 0.3])]
+    yield Sample(gc.RemOp, far, smooth=False)
+    yield Sample(gc.RemOp, [whole(2, 3, dtype=np.uint8, low=0), whole(3, dtype=np.uint8, low=0)])
+    yield from filter(has_floats, binary(gc.Atan2Op))
     yield from binary(gc.PowOp, positive)
     for op in (gc.MaxOp, gc.MinOp):
         yield from extremum(op)

@@ -1,5 +1,6 @@
 /*
- * How are the functions of scalar bodies computed? runtime.h, which has the types, includes this.
+ * The functions of scalar bodies that are computed from scratch; derived.h has those made of them.
+ * runtime.h, which has the types, includes this.
  */
 #ifndef POPGRAPH_FUNCTIONS_H
 #define POPGRAPH_FUNCTIONS_H
@@ -51,9 +52,9 @@ static inline f32 popgraph_expf_below_zero(f32 x) {
 /* ln(m 2^e) with m in [1/sqrt 2, sqrt 2); subnormals are scaled up first. */
 static inline f32 popgraph_logf(f32 x) {
     const f32 scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    union { f32 number; i32 bits; } split = {.number = scaled};
-    i32 exponent = (split.bits - 0x3f3504f3) >> 23;
-    split.bits -= exponent << 23;
+    union { f32 number; u32 bits; } split = {.number = scaled};
+    const i32 exponent = (i32)(split.bits - 0x3f3504f3) >> 23;
+    split.bits -= (u32)exponent << 23;
     const f32 e = (f32)(x < 1.17549435e-38f ? exponent - 23 : exponent);
     const f32 m = split.number - 1.0f, square = m * m;
     f32 p = 7.0376836292e-2f;
@@ -142,18 +143,22 @@ static inline f64 popgraph_exp_part(f64 r) {
 
 #define POPGRAPH_SHIFT 6755399441055744.0 /* 1.5 * 2^52: added, it leaves whole numbers */
 
-static inline f64 popgraph_exp(f64 x) {
+/* 2^shift e^x: what overflows only without the power is finite. */
+static inline f64 popgraph_exp_times(f64 x, u64 shift) {
     x = x > 746.0 ? 746.0 : x;
     x = x < -746.0 ? -746.0 : x;
     const f64 shifted = x * 1.4426950408889634 + POPGRAPH_SHIFT, n = shifted - POPGRAPH_SHIFT;
-    const u64 whole = popgraph_bits(shifted) - popgraph_bits(POPGRAPH_SHIFT);
+    const u64 whole = popgraph_bits(shifted) - popgraph_bits(POPGRAPH_SHIFT) + shift;
     const u64 half = ((whole + 4096) >> 1) - 2048;
     const f64 r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     const f64 p = popgraph_exp_part(r) + 1.0;
     return p * popgraph_power_of_two_f64(half) * popgraph_power_of_two_f64(whole - half);
 }
 
-static inline f64 popgraph_expm1(f64 x) {
+static inline f64 popgraph_exp(f64 x) { return popgraph_exp_times(x, 0); }
+
+/* 2^shift (e^x - 1), in the same way. */
+static inline f64 popgraph_expm1_times(f64 x, u64 shift) {
     f64 z = x > 746.0 ? 746.0 : x;
     z = z < -50.0 ? -50.0 : z;
     const f64 shifted = z * 1.4426950408889634 + POPGRAPH_SHIFT, n = shifted - POPGRAPH_SHIFT;
@@ -162,8 +167,10 @@ static inline f64 popgraph_expm1(f64 x) {
     const f64 r = (z - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     const f64 scale = popgraph_power_of_two_f64(half);
     const f64 p = popgraph_exp_part(r) * scale + (scale - popgraph_power_of_two_f64(-rest));
-    return x == 0.0 ? x : p * popgraph_power_of_two_f64(rest);
+    return p * popgraph_power_of_two_f64(rest + shift);
 }
+
+static inline f64 popgraph_expm1(f64 x) { return x == 0.0 ? x : popgraph_expm1_times(x, 0); }
 
 /* ln(m 2^e + c), c being what m 2^e lacks, with m in [1/sqrt 2, sqrt 2); for normal numbers. */
 static inline f64 popgraph_log_part(f64 x, f64 c, f64 scale) {
@@ -290,7 +297,9 @@ static inline f32 popgraph_near_sinf(f32 x) { return (f32)popgraph_near_sin((f64
 static inline f32 popgraph_near_cosf(f32 x) { return (f32)popgraph_near_cos((f64)x); }
 static inline f32 popgraph_near_tanf(f32 x) { return (f32)popgraph_near_tan((f64)x); }
 
+/* All from 2^53 on are whole, and even: the sum would be rounded as these are not. */
 static inline bool popgraph_is_whole(f64 x) {
+    x = x < 9007199254740992.0 ? x : 9007199254740992.0;
     return (x + 4503599627370496.0) - 4503599627370496.0 == x;
 }
 

@@ -9,6 +9,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * Functions here rely on every operation being rounded to the type that it is written in. GCC's
+ * -fexcess-precision=fast (-std=gnu11 implies it) gives that wherever the processor has such types.
+ */
+#if __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16
+#error "PopGraph needs float arithmetic that is rounded to float (x86: -msse2 -mfpmath=sse; elsewhere -std=gnu11)"
+#endif
+
 /* Element types under the names that PopGraph uses everywhere. */
 typedef float f32;
 typedef double f64;
@@ -159,6 +167,7 @@ static inline f32 f64_to_odd_f32(f64 x) {
 })
 
 #include "functions.h"
+#include "derived.h"
 
 /*
  * One memory holds elements of different types one after another, so every access may alias

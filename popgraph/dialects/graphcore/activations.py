@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, 
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import AddOp, MulOp, WhereOp
+from popgraph.dialects.graphcore.arithmetic import AddOp, MaxOp, MinOp, MulOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -23,7 +23,7 @@ from popgraph.dialects.graphcore.base import (
     tensor_of,
 )
 from popgraph.dialects.graphcore.broadcasting import same_type, scalar
-from popgraph.dialects.graphcore.functions import ErfOp, TanhOp, erf
+from popgraph.dialects.graphcore.functions import ErfOp, SigmoidOp, erf, in_single
 from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.dialects.graphcore.random import RandomUniformOp, uniform
 
@@ -55,19 +55,37 @@ class GeluOp(Composite):
         def gelu(x: Array) -> Array:
             if not flag(self.approximate):
                 return np.asarray(x * 0.5 * (1 + erf(x / math.sqrt(2))))
-            inner = math.sqrt(2 / math.pi) * (x + CUBIC * x**3)
-            return np.asarray(x * 0.5 * (1 + np.tanh(inner)))
+            inner = np.clip(x, -ENDS, ENDS)
+            twice = 2 * math.sqrt(2 / math.pi) * (inner + CUBIC * inner**3)
+            return np.asarray(np.maximum(x, -ENDS) / (1 + np.exp(-twice)))
 
         return (precisely(gelu, x),)
 
     def expand(self) -> tuple[Operand, ...]:
-        x, one = self.x, scalar(1, self.x)
-        if not flag(self.approximate):
-            probability: Operand = ErfOp(MulOp(x, scalar(math.sqrt(0.5), x)))
-        else:
-            cubic = AddOp(MulOp(MulOp(x, x), scalar(CUBIC, x)), one)
-            probability = TanhOp(MulOp(MulOp(x, cubic), scalar(math.sqrt(2 / math.pi), x)))
-        return (MulOp(MulOp(x, scalar(0.5, x)), AddOp(probability, one)),)
+        return (in_single(self.x, _by_sigmoid if flag(self.approximate) else _by_erf),)
+
+
+def _by_erf(x: SSAValue) -> Operand:
+    probability = ErfOp(MulOp(x, scalar(math.sqrt(0.5), x)))
+    return MulOp(MulOp(x, scalar(0.5, x)), AddOp(probability, scalar(1, x)))
+
+
+ENDS = 64
+"""From here on either way the probability is 1 or 0, also in f64, by tanh as by erf."""
+
+
+def _by_sigmoid(x: SSAValue) -> Operand:
+    """
+    x / (1 + e^-2z), which is x (1 + tanh z) / 2, but keeps its digits where tanh is near -1.
+
+    Between its ends the cube of x is finite, and so are the gradient's terms.
+    """
+    slope = 2 * math.sqrt(2 / math.pi)
+    above = MaxOp(x, scalar(-ENDS, x)).result
+    inner = MinOp(above, scalar(ENDS, x)).result
+    square = MulOp(inner, inner)
+    bend = AddOp(MulOp(square, scalar(CUBIC * slope, x)), scalar(slope, x))
+    return MulOp(above, SigmoidOp(MulOp(inner, bend)))
 
 
 @irdl_op_definition

@@ -140,10 +140,33 @@ class DivOp(Binary):
         return (precisely(_divide, lhs, rhs),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = DivOp(dy, self.rhs)
+        # dy / rhs may be infinite where the result is 0.
+        slope = NegOp(DivOp(self.result, self.rhs))
         return (
-            sum_to(share, shape_of(self.lhs)),
-            sum_to(NegOp(MulOp(share, self.result)), shape_of(self.rhs)),
+            sum_to(DivOp(dy, self.rhs), shape_of(self.lhs)),
+            sum_to(MulOp(dy, slope), shape_of(self.rhs)),
+        )
+
+
+@irdl_op_definition
+class RemOp(Binary):
+    """
+    What is left of lhs when rhs is taken away a whole number of times: C's fmod. ONNX Mod.
+
+    Exact, with the sign of lhs. Of integers that are divided by zero nothing is left.
+    """
+
+    name = "graphcore.rem"
+    SCALAR: ClassVar[str] = "rem"
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.fmod, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        times = DivOp(SubOp(self.lhs, self.result), self.rhs)
+        return (
+            sum_to(dy, shape_of(self.lhs)),
+            sum_to(NegOp(MulOp(dy, times)), shape_of(self.rhs)),
         )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
@@ -20,6 +21,7 @@ from popgraph.dialects.graphcore.base import (
     Elementwise,
     Operand,
     Unary,
+    dtype_of,
     is_float,
     precisely,
     shape_of,
@@ -307,3 +309,11 @@ class CastOp(Elementwise):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)
+
+
+def in_single(x: SSAValue, function: Callable[[SSAValue], Operand]) -> Operand:
+    """`function` of x, computed in f32 and rounded once where x has fewer bits."""
+    if dtype_of(x).numpy.itemsize >= f32.size:
+        return function(x)
+    result = function(CastOp(x, to=f32).result)
+    return CastOp(result, to=tensor_of(x).element_type)

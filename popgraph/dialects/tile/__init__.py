@@ -7,7 +7,7 @@ from xdsl.ir import Dialect
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.chain import ChainOp, TurnsAttr
 from popgraph.dialects.tile.cut import CutAttr
-from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, SelectOp
+from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
 from popgraph.dialects.tile.nest import Nested, NestOp
 from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
 from popgraph.dialects.tile.structured import (
@@ -50,6 +50,7 @@ TILE = Dialect(
         PackOp,
         ProgramOp,
         ReduceOp,
+        RemainderOp,
         ScatterOp,
         SelectOp,
         TransformGradientTilesOp,
@@ -84,6 +85,7 @@ __all__ = [
     "PackOp",
     "ProgramOp",
     "ReduceOp",
+    "RemainderOp",
     "ScatterOp",
     "ScheduleAttr",
     "SelectOp",

@@ -1,4 +1,4 @@
-"""What do the stock dialects lack in kernels? Lanes that decide for themselves, and prefetches."""
+"""The operations that stock dialects lack in kernels: choices per lane, remainders, prefetches."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 from typing import ClassVar
 
 from xdsl.dialects.builtin import (
+    AnyFloat,
     IndexType,
     IntegerAttr,
     MemRefType,
@@ -119,6 +120,27 @@ class ConvertOp(IRDLOperation):
             raise VerifyException(f"{self.conversion} is no conversion")
         if mask_type(self.operand) != mask_type(self.result):
             raise VerifyException("a conversion keeps the number of lanes")
+
+
+@irdl_op_definition
+class RemainderOp(IRDLOperation):
+    """What is left of lhs after division by rhs, exact: C's fmod of floats, or lane by lane."""
+
+    T: ClassVar = VarConstraint("T", AnyAttr())
+    name = "tile.remainder"
+    lhs = operand_def(T)
+    rhs = operand_def(T)
+    result = result_def(T)
+    traits = traits_def(Pure())
+    assembly_format = "$lhs `,` $rhs attr-dict `:` type($result)"
+
+    def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation) -> None:
+        super().__init__(operands=[lhs, rhs], result_types=[SSAValue.get(lhs).type])
+
+    def verify_(self) -> None:
+        type_ = self.result.type
+        if not isinstance(type_.element_type if isinstance(type_, VectorType) else type_, AnyFloat):
+            raise VerifyException(f"a remainder is one of floats, not of {type_}")
 
 
 @irdl_op_definition

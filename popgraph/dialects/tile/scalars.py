@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, SelectOp, vector_of
+from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, RemainderOp, SelectOp, vector_of
 
 OnLanes: TypeAlias = Callable[[Operation, Sequence[SSAValue], int], Operation]
 """Makes the operation that does the same to all of so many lanes."""
@@ -111,15 +111,24 @@ SCALARS: Mapping[type[Operation], Scalar] = {
     math.CosOp: _COSTLY,
     math.TanOp: _COSTLY,
     math.AtanOp: _COSTLY,
+    math.Atan2Op: _COSTLY,
+    math.AsinOp: _COSTLY,
+    math.AcosOp: _COSTLY,
+    math.SinhOp: _COSTLY,
+    math.CoshOp: _COSTLY,
+    math.AsinhOp: _COSTLY,
+    math.AcoshOp: _COSTLY,
+    math.AtanhOp: _COSTLY,
     math.TanhOp: _COSTLY,
     math.ErfOp: _COSTLY,
     math.PowFOp: _COSTLY,
+    RemainderOp: _COSTLY,
     math.FloorOp: _PLAIN,
     math.CeilOp: _PLAIN,
     math.RoundEvenOp: _PLAIN,
     math.FmaOp: _PLAIN,
 }
-"""Every operation of scalar bodies but constants and those of this dialect."""
+"""Every operation of scalar bodies but constants and what asks for an index or an element."""
 
 
 def is_costly(op: Operation) -> bool:

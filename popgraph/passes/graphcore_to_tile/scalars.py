@@ -9,6 +9,7 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.dialects import tile
 from popgraph.dialects.graphcore import CastOp, CompareOp, Elementwise
 from popgraph.dialects.graphcore.base import tensor_of
 from popgraph.passes.graphcore_to_tile.elements import (
@@ -115,6 +116,14 @@ FLOAT: dict[str, Write] = {
     "cos": math.CosOp,
     "tan": math.TanOp,
     "atan": math.AtanOp,
+    "atan2": math.Atan2Op,
+    "asin": math.AsinOp,
+    "acos": math.AcosOp,
+    "sinh": math.SinhOp,
+    "cosh": math.CoshOp,
+    "asinh": math.AsinhOp,
+    "acosh": math.AcoshOp,
+    "atanh": math.AtanhOp,
     "erf": math.ErfOp,
     "tanh": math.TanhOp,
     "sigmoid": sigmoid,
@@ -124,6 +133,7 @@ FLOAT: dict[str, Write] = {
     "sub": arith.SubfOp,
     "mul": arith.MulfOp,
     "div": arith.DivfOp,
+    "rem": tile.RemainderOp,
     "pow": math.PowFOp,
     "max": arith.MaximumfOp,
     "min": arith.MinimumfOp,
@@ -146,6 +156,7 @@ SIGNED: dict[str, Write] = {
     "sub": arith.SubiOp,
     "mul": arith.MuliOp,
     "div": arith.DivSIOp,
+    "rem": arith.RemSIOp,
     "pow": signed_power,
     "max": arith.MaxSIOp,
     "min": arith.MinSIOp,
@@ -157,6 +168,7 @@ UNSIGNED: dict[str, Write] = {
     "sign": lambda x: arith.MinUIOp(x, like(x, 1)),
     "relu": lambda x: x,
     "div": arith.DivUIOp,
+    "rem": arith.RemUIOp,
     "pow": unsigned_power,
     "max": arith.MaxUIOp,
     "min": arith.MinUIOp,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from popgraph.passes.onnx_to_graphcore import (
-    angles,
     arithmetic,
     constants,
     contractions,
@@ -20,7 +19,6 @@ from popgraph.passes.onnx_to_graphcore.lowering import SEED
 from popgraph.passes.onnx_to_graphcore.registry import supported_operators
 
 THEMES = (
-    angles,
     arithmetic,
     constants,
     contractions,

@@ -20,10 +20,16 @@ from popgraph.support.errors import TypeMismatchError
 
 UNARY: dict[str, Callable[[SSAValue], Operand]] = {
     "Abs": gc.AbsOp,
+    "Acos": gc.AcosOp,
+    "Acosh": gc.AcoshOp,
+    "Asin": gc.AsinOp,
+    "Asinh": gc.AsinhOp,
     "Atan": gc.AtanOp,
+    "Atanh": gc.AtanhOp,
     "BitwiseNot": gc.NotOp,
     "Ceil": gc.CeilOp,
     "Cos": gc.CosOp,
+    "Cosh": gc.CoshOp,
     "Erf": gc.ErfOp,
     "Exp": gc.ExpOp,
     "Floor": gc.FloorOp,
@@ -38,6 +44,7 @@ UNARY: dict[str, Callable[[SSAValue], Operand]] = {
     "Sigmoid": gc.SigmoidOp,
     "Sign": gc.SignOp,
     "Sin": gc.SinOp,
+    "Sinh": gc.SinhOp,
     "Sqrt": gc.SqrtOp,
     "Tan": gc.TanOp,
     "Tanh": gc.TanhOp,
@@ -92,6 +99,7 @@ for _name, _twin in {
     REGISTRY[GRAPHCORE, _name] = REGISTRY["", _twin]
 lowers("Expm1", domain=GRAPHCORE)(lambda node: gc.Expm1Op(node[0]))
 lowers("Log1p", domain=GRAPHCORE)(lambda node: gc.Log1pOp(node[0]))
+lowers("Atan2", domain=GRAPHCORE)(lambda node: gc.Atan2Op(*alike(node[0], node[1])))
 lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
 
 
@@ -144,15 +152,8 @@ lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=Fals
 
 def modulo(node: Node, of_dividend: bool) -> Lowered:
     """What is left over, with the sign of the dividend or that of the divisor."""
-    left, right = node[0], node[1]
-    if not node.dtype.is_float:
-        rest: Operand = gc.SubOp(left, gc.MulOp(gc.DivOp(left, right), right))
-    else:
-        whole = gc.DivOp(left, right)
-        toward_zero = gc.MulOp(gc.SignOp(whole), gc.FloorOp(gc.AbsOp(whole)))
-        rest = gc.SubOp(left, gc.MulOp(toward_zero, right))
-        endless = gc.CompareOp(gc.AbsOp(right), node.scalar(math.inf), predicate="eq")
-        rest = gc.WhereOp(gc.AndOp(endless, _is_finite(node, left)), left, rest)
+    right = node[1]
+    rest = gc.RemOp(node[0], right)
     if of_dividend:
         return rest
     zero = node.scalar(0)
@@ -161,10 +162,6 @@ def modulo(node: Node, of_dividend: bool) -> Lowered:
     )
     inexact = gc.CompareOp(rest, zero, predicate="ne")
     return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
-
-
-def _is_finite(node: Node, value: Operand) -> Operand:
-    return gc.CompareOp(gc.AbsOp(value), node.scalar(math.inf), predicate="lt")
 
 
 @lowers("PRelu")
@@ -188,7 +185,7 @@ def scaled_add(node: Node) -> Lowered:
 @lowers("Softplus")
 def softplus(node: Node) -> Lowered:
     """log(1 + e^x), as max(x, 0) + log(1 + e^-|x|): the exponential cannot overflow."""
-    tail = gc.LogOp(gc.AddOp(gc.ExpOp(gc.NegOp(gc.AbsOp(node[0]))), node.scalar(1.0)))
+    tail = gc.Log1pOp(gc.ExpOp(gc.NegOp(gc.AbsOp(node[0]))))
     return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
 
 

@@ -1,0 +1,170 @@
+"""The inverses of sine and cosine, and the hyperbolic functions with theirs."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition
+
+from popgraph.dialects.graphcore.arithmetic import (
+    AddOp,
+    DivOp,
+    MaxOp,
+    MinOp,
+    MulOp,
+    NegOp,
+    SubOp,
+    WhereOp,
+)
+from popgraph.dialects.graphcore.base import (
+    FLOATS,
+    Array,
+    Binary,
+    Elements,
+    Operand,
+    precisely,
+    shape_of,
+)
+from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
+from popgraph.dialects.graphcore.functions import AbsOp, FloatUnary, SqrtOp
+from popgraph.dialects.graphcore.logic import CompareOp
+
+
+def _beside_one(x: SSAValue) -> Operand:
+    """1 - x^2, whose bits survive where x is near 1."""
+    one = scalar(1, x)
+    return MulOp(SubOp(one, x), AddOp(one, x))
+
+
+@irdl_op_definition
+class AsinOp(FloatUnary):
+    """The angle whose sine it is. ONNX Asin."""
+
+    name = "graphcore.asin"
+    SCALAR: ClassVar[str] = "asin"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arcsin, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(dy, SqrtOp(_beside_one(self.x))),)
+
+
+@irdl_op_definition
+class AcosOp(FloatUnary):
+    """The angle whose cosine it is. ONNX Acos."""
+
+    name = "graphcore.acos"
+    SCALAR: ClassVar[str] = "acos"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arccos, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (NegOp(DivOp(dy, SqrtOp(_beside_one(self.x)))),)
+
+
+@irdl_op_definition
+class Atan2Op(Binary):
+    """The angle at which the point (rhs, lhs) is seen from the origin. PopART atan2."""
+
+    name = "graphcore.atan2"
+    SCALAR: ClassVar[str] = "atan2"
+    ELEMENTS: ClassVar[Elements] = FLOATS
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (precisely(np.arctan2, lhs, rhs),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        """dy (rhs, -lhs) / (lhs^2 + rhs^2), without a square that overflows; 0 at the origin."""
+        zero, one = scalar(0, dy), scalar(1, dy)
+        larger = MaxOp(AbsOp(self.lhs), AbsOp(self.rhs))
+        somewhere = WhereOp(CompareOp(larger, zero, "eq"), one, larger).result
+        up, along = DivOp(self.lhs, somewhere), DivOp(self.rhs, somewhere)
+        squares = AddOp(MulOp(up, up), MulOp(along, along))
+        nowhere = CompareOp(squares, zero, "eq")
+        length = WhereOp(nowhere, one, squares).result
+        rising, falling = (DivOp(DivOp(part, length), somewhere) for part in (along, up))
+        return (
+            sum_to(MulOp(dy, rising), shape_of(self.lhs)),
+            sum_to(NegOp(MulOp(dy, falling)), shape_of(self.rhs)),
+        )
+
+
+@irdl_op_definition
+class SinhOp(FloatUnary):
+    """(e^x - e^-x) / 2. ONNX Sinh."""
+
+    name = "graphcore.sinh"
+    SCALAR: ClassVar[str] = "sinh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.sinh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, CoshOp(self.x)),)
+
+
+@irdl_op_definition
+class CoshOp(FloatUnary):
+    """(e^x + e^-x) / 2. ONNX Cosh."""
+
+    name = "graphcore.cosh"
+    SCALAR: ClassVar[str] = "cosh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.cosh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (MulOp(dy, SinhOp(self.x)),)
+
+
+@irdl_op_definition
+class AsinhOp(FloatUnary):
+    """The number whose hyperbolic sine it is. ONNX Asinh."""
+
+    name = "graphcore.asinh"
+    SCALAR: ClassVar[str] = "asinh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arcsinh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        """dy / sqrt(1 + x^2), with the larger of the two before the root: no square overflows."""
+        one, size = scalar(1, dy), AbsOp(self.x)
+        larger = MaxOp(size, one)
+        ratio = DivOp(MinOp(size, one), larger)
+        return (DivOp(DivOp(dy, larger), SqrtOp(AddOp(one, MulOp(ratio, ratio)))),)
+
+
+@irdl_op_definition
+class AcoshOp(FloatUnary):
+    """The number from 0 up whose hyperbolic cosine it is; NaN below 1. ONNX Acosh."""
+
+    name = "graphcore.acosh"
+    SCALAR: ClassVar[str] = "acosh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arccosh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        """dy / sqrt(x^2 - 1), by two roots: no square overflows."""
+        one = scalar(1, dy)
+        below, above = SqrtOp(SubOp(self.x, one)), SqrtOp(AddOp(self.x, one))
+        return (DivOp(DivOp(dy, above), below),)
+
+
+@irdl_op_definition
+class AtanhOp(FloatUnary):
+    """The number whose hyperbolic tangent it is. ONNX Atanh."""
+
+    name = "graphcore.atanh"
+    SCALAR: ClassVar[str] = "atanh"
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (precisely(np.arctanh, x),)
+
+    def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
+        return (DivOp(dy, _beside_one(self.x)),)

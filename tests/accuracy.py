@@ -1,0 +1,235 @@
+"""Measurement of errors in units in the last place, and the page of docs that states them."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+import popgraph
+from popgraph.compiler import build, load, lower
+from popgraph.dialects.graphcore.base import Array
+from popgraph.passes.autodiff import Autodiff
+from popgraph.support import dtypes
+from tests.scalar_functions import FUNCTIONS, TYPES, Function, admits, model, spread
+
+
+class Error(NamedTuple):
+    """The largest error of a function, and for which operands."""
+
+    ulps: float
+    operands: tuple[Any, ...]
+    found: Any
+    exact: Any
+
+
+def wider(dtype: str) -> Any:
+    """A type in which functions are exact enough to judge those of `dtype`."""
+    return np.longdouble if dtype == "f64" else np.float64
+
+
+def ulps(found: Array, exact: Array, scale: Array) -> Array:
+    """
+    How far `found` is from `exact`, in units in the last place of it or of `scale`, if larger.
+
+    Infinity counts as what follows the largest number. What is NaN on one side is infinitely far.
+    """
+    info = ml_dtypes.finfo(found.dtype)
+    wide = exact.dtype.type
+    end = wide(2) ** info.maxexp
+    mine, other = (np.clip(each.astype(wide), -end, end) for each in (found, exact))
+    size = np.clip(np.maximum(np.abs(other), scale), wide(info.tiny), end / 2)
+    unit = np.ldexp(wide(1), np.frexp(size)[1] - 1 - info.nmant)
+    nan = np.isnan(mine) | np.isnan(other)
+    both = np.isnan(mine) & np.isnan(other)
+    return np.where(nan, np.where(both, 0, np.inf), np.abs(mine - other) / unit)
+
+
+def worst(function: Function, dtype: str, operands: tuple[Array, ...], found: Array) -> Error:
+    """The largest error among results."""
+    numpy = dtypes.BY_NAME[dtype].numpy
+    wide = [each.astype(wider(dtype)) for each in operands]
+    exact = np.asarray(function.exact(*wide)).astype(wider(dtype))
+    scale = np.zeros_like(exact) if function.scale is None else function.scale(*wide)
+    errors = ulps(found, exact, scale)
+    if function.vanishes:
+        least = np.maximum(np.abs(wide[0]), 1) * wider(dtype)(ml_dtypes.finfo(numpy).tiny)
+        errors = np.where((np.abs(exact) < least) & (np.abs(found) < least), 0, errors)
+    at = int(np.argmax(errors))
+    return Error(float(errors[at]), tuple(each[at] for each in operands), found[at], exact[at])
+
+
+def samples(dtype: str, kinds: int) -> tuple[Array, Array]:
+    """First and second operands: special numbers with each other, others in random pairs."""
+    numpy = dtypes.BY_NAME[dtype].numpy
+    x, y = spread(numpy, kinds), spread(numpy, kinds, 2)
+    y = np.random.default_rng(1).permutation(y)
+    special = np.array([0, -0.0, 1, -1, 0.5, 2, -3, 1e4, np.inf, -np.inf, np.nan]).astype(numpy)
+    pairs = np.array(list(product(special, repeat=2)), numpy).T
+    return np.concatenate([x, pairs[0]]), np.concatenate([y, pairs[1]])
+
+
+def functions_of(dtype: str) -> list[Function]:
+    return [each for each in FUNCTIONS if admits(each, dtype)]
+
+
+def inputs_of(functions: Sequence[Function], operands: tuple[Array, Array]) -> dict[str, Array]:
+    """What `model` takes: the same operands for every function."""
+    names = [(at, name) for at, each in enumerate(functions) for name in ("x", "y")[: each.arity]]
+    return {f"{name}{at}": operands[name == "y"] for at, name in names}
+
+
+def measure(dtype: str, kinds: int) -> dict[str, Error]:
+    """The largest error of each function in one type."""
+    functions, operands = functions_of(dtype), samples(dtype, kinds)
+    program = popgraph.compile(model(functions, dtype, operands[0].size))
+    with np.errstate(all="ignore"):
+        found = program(**inputs_of(functions, operands))
+        return {
+            each.name: worst(each, dtype, operands[: each.arity], found[f"z{at}"])
+            for at, each in enumerate(functions)
+        }
+
+
+class Slope(NamedTuple):
+    """A gradient that is not finite though the exact one is, and where."""
+
+    function: str
+    operands: tuple[Any, ...]
+    found: Any
+
+
+def slope(function: Function, operands: Sequence[Array], at: int) -> Array:
+    """The exact slope along one operand, or what the function is close to it on both sides."""
+    if function.slopes:
+        return np.asarray(function.slopes[at](*operands))
+    least = np.finfo(np.longdouble).tiny * 2.0**100
+    step = 2.0**-40 * np.maximum(np.abs(operands[at]), least)
+    ends = []
+    for moved in (operands[at] + step, operands[at] - step):
+        ends.append(function.exact(*operands[:at], moved, *operands[at + 1 :]))
+    return np.asarray((ends[0] - ends[1]) / (2 * step))
+
+
+def gradients(dtype: str, kinds: int) -> dict[tuple[str, str], Array]:
+    """The gradient of each function by each operand, on `samples`."""
+    functions, operands = functions_of(dtype), samples(dtype, kinds)
+    inputs = inputs_of(functions, operands)
+    module, compilation = load(model(functions, dtype, operands[0].size))
+    lower(module, compilation, until="onnx-to-graphcore")
+    Autodiff("loss", gradients=tuple(inputs)).run(compilation, module)
+    with np.errstate(all="ignore"):
+        found = build(module, compilation).run(inputs)
+    return {
+        (each.name, name): found[f"Gradient___{name}{at}"]
+        for at, each in enumerate(functions)
+        for name in ("x", "y")[: each.arity]
+    }
+
+
+def endless_slopes(dtype: str, kinds: int) -> list[Slope]:
+    """
+    The first gradient of each function, if there is one, that is not finite but should be.
+
+    That is, where the operands, the function and the exact slope are finite. Subnormal bases of
+    powers are left out: x^(y - 1) is infinite there, even if y makes a number of it.
+    """
+    operands, found = samples(dtype, kinds), gradients(dtype, kinds)
+    wrong = []
+    for function in functions_of(dtype):
+        for at, name in enumerate(("x", "y")[: function.arity]):
+            mine, slopes = operands[: function.arity], found[function.name, name]
+            with np.errstate(all="ignore"):
+                bad = ~np.isfinite(slopes) & has_slope(function, mine, at)
+            for first in np.flatnonzero(bad)[:1]:
+                values = tuple(each[first] for each in mine)
+                wrong.append(Slope(f"{function.name} by {name}", values, slopes[first]))
+    return wrong
+
+
+def has_slope(function: Function, operands: Sequence[Array], at: int) -> Array:
+    """Where the gradient along one operand must be finite."""
+    info = ml_dtypes.finfo(operands[0].dtype)
+    wide = [each.astype(np.longdouble) for each in operands]
+    exact, value = slope(function, wide, at), np.asarray(function.exact(*wide))
+    there = np.abs(exact) < float(info.max) / 8
+    there &= np.isfinite(wide[0]) & np.isfinite(wide[-1]) & (np.abs(value) <= float(info.max))
+    if function.op == "Pow":
+        there &= np.abs(wide[0]) >= float(info.tiny)
+    return there
+
+
+PAGE = Path(__file__).parent.parent / "docs" / "accuracy.md"
+TEXT = """# Accuracy of functions
+
+How far results may be from the exact ones, in units in the last place (ulp) of the result: a result
+that is rounded correctly is at most 0.5 away. In brackets is the largest that was found ({how}).
+Types of 16 bits were tried with every number that they have, the others with {kinds} numbers
+from all of their range, infinities, subnormals and NaN among them, and more where functions bend;
+functions of two numbers with as many pairs. `make accuracy` writes this page; the tests hold every
+function to its bound.
+
+Functions of f16 and bf16 are computed in f32 and rounded once; those that ONNX defines by other
+functions are rounded after each of them. `erf` and `pow` of f64, and sines of arguments beyond a
+million, are those of the C library.
+
+| function | f16 | bf16 | f32 | f64 |
+| --- | --- | --- | --- | --- |
+{rows}
+
+{notes}
+
+A gradient is finite wherever the exact slope is, at every finite operand at which the function
+itself does not overflow; but the slope of a power by its base may be infinite where the base is
+subnormal. At infinities, functions are what their limits are, but for what ONNX defines as a
+product or a quotient in which infinity meets zero or infinity: that is NaN (`Mish`, `Swish`,
+`HardSwish` and `Gelu` by erf of minus infinity, `Softsign` of both).
+"""
+
+
+def notes(functions: Sequence[Function]) -> list[str]:
+    """What the table cannot say: the lines under it, numbered from 1."""
+    found = [note(each) for each in functions]
+    return [text for text in dict.fromkeys(found) if text]
+
+
+def note(function: Function) -> str:
+    if function.vanishes:
+        return "Results below the least normal number (times x, if that is above 1) may be 0."
+    if function.of:
+        return f"In units in the last place of the larger of the result and {function.of}."
+    return ""
+
+
+def row(function: Function, found: Mapping[str, Mapping[str, Error]]) -> str:
+    """One line of the table: bounds, and in brackets what was found."""
+    texts = notes(FUNCTIONS)
+    mark = f" [{texts.index(note(function)) + 1}]" if note(function) else ""
+    cells = [
+        f"{function.bound(dtype):g} ({errors[function.name].ulps:.3g})"
+        if function.name in errors
+        else ""
+        for dtype, errors in found.items()
+    ]
+    return f"| {function.name}{mark} | {' | '.join(cells)} |"
+
+
+def page(kinds: int) -> str:
+    found = {dtype: measure(dtype, kinds) for dtype in TYPES}
+    count = samples("f32", kinds)[0].size
+    numbered = (f"[{at}] {text}" for at, text in enumerate(notes(FUNCTIONS), 1))
+    return TEXT.format(
+        how=platform.machine(),
+        kinds=f"{count / 1e6:.1f} million",
+        rows="\n".join(row(each, found) for each in FUNCTIONS),
+        notes="\n\n".join(numbered),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(1 << 18))

@@ -1,0 +1,283 @@
+"""The functions of one or two numbers that models are made of, and the error allowed to each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from popgraph.dialects.graphcore.base import Array
+
+Exact: TypeAlias = Callable[..., Any]
+"""The function in a type of numbers that is wider than the one that is judged."""
+
+TYPES: Mapping[str, int] = {
+    "f16": TensorProto.FLOAT16,
+    "bf16": TensorProto.BFLOAT16,
+    "f32": TensorProto.FLOAT,
+    "f64": TensorProto.DOUBLE,
+}
+OPSET = 28
+POPART = "ai.graphcore"
+
+
+@dataclass(frozen=True)
+class Function:
+    """
+    An operator of ONNX or PopART, what it means, and the largest error in each type.
+
+    Errors are in units in the last place of the exact result: 0.5 is what rounding alone makes.
+    Where `scale` is given, they are in those of the larger of the result and of `scale(x)`: digits
+    go where a formula adds what cancels.
+    """
+
+    op: str
+    exact: Exact
+    f16: float = 0.5
+    """And bf16."""
+    f32: float = 0.5
+    f64: float = 0.5
+    arity: int = 1
+    domain: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    scale: Exact | None = None
+    of: str = ""
+    """What `scale` is, in words."""
+    vanishes: bool = False
+    """Below the least normal number, times x if that is above 1, its results may be 0."""
+    slopes: tuple[Exact, ...] = ()
+    """Its slope along each operand, where differences would miss it."""
+
+    @property
+    def name(self) -> str:
+        text = ", ".join(f"{key}={value}" for key, value in self.attributes.items())
+        return f"{self.op} ({text})" if text else self.op
+
+    def bound(self, dtype: str) -> float:
+        return float(getattr(self, "f16" if dtype == "bf16" else dtype))
+
+
+def erf(x: Any) -> Any:
+    """2/sqrt(pi) e^-x^2 (x + 2 x^3/3 + 4 x^5/15 + ...), whose terms have one sign."""
+    x = np.asarray(x)
+    size = np.minimum(np.abs(x), 7)
+    term = total = size
+    for count in range(1, 160):
+        term = term * (2 * size * size) / (2 * count + 1)
+        total = total + term
+    wide = x.dtype.type
+    found = np.where(np.abs(x) >= 7, wide(1), total * np.exp(-size * size) * 2 / np.sqrt(_pi(wide)))
+    return np.where(np.isnan(x), x, np.copysign(found, x))
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), from 2 on by its continued fraction."""
+    x = np.asarray(x)
+    size = np.maximum(x, 2)
+    rest = size
+    for count in range(120, 0, -1):
+        rest = size + (count / x.dtype.type(2)) / rest
+    tail = np.exp(-size * size) / np.sqrt(_pi(x.dtype.type)) / rest
+    return np.where(x > 2, tail, 1 - erf(np.minimum(x, 2)))
+
+
+def _pi(wide: Any) -> Any:
+    return wide(4) * np.arctan(wide(1))
+
+
+def single(value: float) -> np.float32:
+    """An attribute of ONNX is an f32, whatever the type of the elements."""
+    return np.float32(value)
+
+
+def sigmoid(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
+
+
+def softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def mish(x: Any) -> Any:
+    """x tanh(ln(1 + e^x)), as a quotient in which nothing cancels."""
+    small = np.exp(-np.abs(x))
+    above = (1 + 2 * small) / (1 + 2 * small + 2 * small * small)
+    below = small * (small + 2) / (small * (small + 2) + 2)
+    return x * np.where(x >= 0, above, below)
+
+
+def gelu_by_tanh(x: Any) -> Any:
+    wide = np.asarray(x).dtype.type
+    x = np.maximum(x, -64)
+    return x * sigmoid(2 * np.sqrt(2 / _pi(wide)) * x * (1 + wide(0.044715) * x * x))
+
+
+def exponential_unit(alpha: Any, pace: Any = 1, gain: Any = 1) -> Exact:
+    return lambda x: gain * np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0) / pace))
+
+
+def remainder(x: Any, y: Any) -> Any:
+    """With the sign of the divisor."""
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((rest < 0) != (y < 0)), rest + y, rest)
+
+
+SLOPE, SIXTH = single(0.01), single(1 / 6)
+SELU = single(1.67326319), single(1.05070102)
+
+
+def hard_swish(x: Any) -> Any:
+    return x * np.clip(x * SIXTH + 0.5, 0, 1)
+
+
+def slope_of_base(x: Any, y: Any) -> Any:
+    return y * np.power(x, y - 1)
+
+
+def slope_of_exponent(x: Any, y: Any) -> Any:
+    """x^y ln x, where x is above 0."""
+    return np.where(x > 0, np.power(x, y) * np.log(x), np.nan)
+
+
+def shrink(x: Any) -> Any:
+    return np.where(x < -0.5, x + 0.25, np.where(x > 0.5, x - 0.25, 0))
+
+
+def gelu(x: Any) -> Any:
+    return x * erfc(-x / np.sqrt(x.dtype.type(2))) / 2
+
+
+FUNCTIONS: tuple[Function, ...] = (
+    Function("Exp", np.exp, 0.51, 1, 1.5),
+    Function("Expm1", np.expm1, 0.51, 0.51, 2, domain=POPART),
+    Function("Log", np.log, 0.51, 1, 1),
+    Function("Log1p", np.log1p, 0.51, 0.51, 1, domain=POPART),
+    Function("Sqrt", np.sqrt),
+    Function("Reciprocal", lambda x: 1 / x),
+    Function("Sin", np.sin, 0.51, 1, 1),
+    Function("Cos", np.cos, 0.51, 1, 1),
+    Function("Tan", np.tan, 0.51, 1, 3),
+    Function("Asin", np.arcsin, 0.51, 0.51, 3),
+    Function("Acos", np.arccos, 0.51, 0.51, 3),
+    Function("Atan", np.arctan, 0.51, 0.51, 1.5),
+    Function("Sinh", np.sinh, 0.51, 0.51, 3),
+    Function("Cosh", np.cosh, 0.51, 0.51, 2),
+    Function("Tanh", np.tanh, 0.51, 1.5, 3),
+    Function("Asinh", np.arcsinh, 0.51, 0.51, 3),
+    Function("Acosh", np.arccosh, 0.51, 0.51, 3),
+    Function("Atanh", np.arctanh, 0.51, 0.51, 3),
+    Function("Erf", erf, 0.51, 1, 1.5),
+    Function("Sigmoid", sigmoid, 0.51, 2.5, 2.5, vanishes=True),
+    Function("Softplus", softplus, 1.5, 1.5, 2),
+    Function("Softsign", lambda x: x / (1 + np.abs(x)), 1.5, 1.5, 1.5),
+    Function("Mish", mish, 3, 4, 4.5, vanishes=True),
+    Function("Swish", lambda x: x * sigmoid(x), 2, 2.5, 3, vanishes=True),
+    Function("Gelu", gelu, 0.51, 2, 2, scale=np.abs, of="x"),
+    Function(
+        *("Gelu", gelu_by_tanh, 0.51, 200, 1500),
+        attributes={"approximate": "tanh"},
+        vanishes=True,
+    ),
+    Function("Elu", exponential_unit(1), 0.51, 0.51, 2),
+    Function(
+        "Celu", exponential_unit(single(1.5), single(1.5)), 2, 2, 3, attributes={"alpha": 1.5}
+    ),
+    Function("Selu", exponential_unit(SELU[0], 1, SELU[1]), 3, 2, 3),
+    Function(
+        *("HardSigmoid", lambda x: np.clip(x * single(0.2) + single(0.5), 0, 1), 1.5, 1.5, 1.5),
+        scale=lambda x: 0.5,
+        of="0.5",
+    ),
+    Function("HardSwish", hard_swish, 2, 2, 2, scale=np.abs, of="x"),
+    Function("LeakyRelu", lambda x: np.where(x > 0, x, SLOPE * x), 1.5, 0.5, 0.5),
+    Function("ThresholdedRelu", lambda x: np.where(x > 1, x, 0 * (x == x)), 0, 0, 0),
+    Function(
+        *("Shrink", shrink, 0.5, 0.5, 0.5),
+        attributes={"bias": 0.25, "lambd": 0.5},
+    ),
+    Function("Neg", np.negative, 0, 0, 0),
+    Function("Abs", np.abs, 0, 0, 0),
+    Function("Sign", np.sign, 0, 0, 0),
+    Function("Floor", np.floor, 0, 0, 0),
+    Function("Ceil", np.ceil, 0, 0, 0),
+    Function("Round", np.rint, 0, 0, 0),
+    Function("Relu", lambda x: np.where(x < 0, 0, x), 0, 0, 0),
+    Function("Max", np.maximum, 0, 0, 0, arity=2),
+    Function("Min", np.minimum, 0, 0, 0, arity=2),
+    Function("PRelu", lambda x, y: np.where(x < 0, x * y, x), arity=2),
+    Function("Add", np.add, arity=2),
+    Function("Sub", np.subtract, arity=2),
+    Function("Mul", np.multiply, arity=2),
+    Function("Div", np.divide, arity=2),
+    Function(
+        *("Mod", np.fmod, 0, 0, 0, 2),
+        attributes={"fmod": 1},
+        slopes=(lambda x, y: 1 + 0 * x, lambda x, y: -np.trunc(x / y)),
+    ),
+    Function(
+        *("Remainder", remainder, 0.5, 0.5, 0.5, 2, POPART),
+        slopes=(lambda x, y: 1 + 0 * x, lambda x, y: -np.floor(x / y)),
+    ),
+    Function("Atan2", np.arctan2, 0.51, 0.51, 2, arity=2, domain=POPART),
+    Function("Pow", np.power, 0.51, 0.51, 1, arity=2, slopes=(slope_of_base, slope_of_exponent)),
+)
+
+
+def model(functions: Sequence[Function], dtype: str, count: int) -> onnx.ModelProto:
+    """All of them, each on inputs of its own, and the sum of all results as `loss`."""
+    kind = TYPES[dtype]
+    nodes, inputs, outputs = [], [], []
+    for at, each in enumerate(functions):
+        operands = [f"{name}{at}" for name in ("x", "y")[: each.arity]]
+        nodes += [
+            helper.make_node(each.op, operands, [f"z{at}"], domain=each.domain, **each.attributes),
+            helper.make_node("ReduceSum", [f"z{at}"], [f"sum{at}"], keepdims=0),
+        ]
+        inputs += [helper.make_tensor_value_info(name, kind, [count]) for name in operands]
+        outputs.append(helper.make_tensor_value_info(f"z{at}", kind, [count]))
+    nodes.append(helper.make_node("Sum", [f"sum{at}" for at in range(len(functions))], ["loss"]))
+    outputs.append(helper.make_tensor_value_info("loss", kind, []))
+    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(POPART, 1)]
+    graph = helper.make_graph(nodes, "functions", inputs, outputs)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=11)
+
+
+def admits(function: Function, dtype: str) -> bool:
+    """Whether ONNX has the operator for this type."""
+    if function.domain == POPART:
+        return True
+    schema = onnx.defs.get_schema(function.op, OPSET)
+    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float", "f64": "double"}[dtype]
+    return f"tensor({name})" in schema.type_constraints[0].allowed_type_strs
+
+
+RANGES = (1e-30, 1e-6, 1.0, 5.0, 20.0, 120.0, 750.0)
+NEAR = (0.5, 1.0, 2.0, 3.0, math.pi / 2, math.pi)
+
+
+def spread(numpy: Any, kinds: int, seed: int = 0) -> Array:
+    """Numbers of a type from all of it, subnormals and NaN too; more where functions bend."""
+    bits = numpy.itemsize * 8
+    if bits == 16:
+        return np.arange(1 << 16, dtype=np.uint16).view(numpy)
+    random = np.random.default_rng(seed)
+    step = (1 << bits) // kinds
+    every = (np.arange(kinds, dtype=np.uint64) * np.uint64(step)).astype(f"u{bits // 8}")
+    every += random.integers(0, step, kinds, np.uint64).astype(every.dtype)
+    uniform = random.uniform(-1, 1, kinds // 16)
+    near = [
+        sign * at * (1 + uniform * 2.0**-power)
+        for at in NEAR
+        for sign in (1, -1)
+        for power in (3, 20, 40)
+    ]
+    parts = [each.astype(numpy) for each in (*(size * uniform for size in RANGES), *near)]
+    info = np.finfo(numpy)
+    ends = np.array([0, info.smallest_subnormal, info.tiny, 1, info.max, np.inf, np.nan], numpy)
+    return np.concatenate([every.view(numpy), *parts, ends, -ends])
