@@ -19,9 +19,9 @@ from popgraph.support.shapes import Shape
 
 @lowers("Dropout")
 def dropout(node: Node) -> Lowered:
-    """Operators of opset 12 and later say themselves whether they train."""
+    """Operators of opset 12 and later say themselves whether they train, the first that not."""
     ratio = node.real("ratio", 0.5)
-    training = node.lowering.training
+    training = node.lowering.training and not node.integer("is_test")
     if node.version >= 12:
         ratio = 0.5 if node.optional(1) is None else float(node.array(1, "the ratio").item())
         given = node.optional(2)
