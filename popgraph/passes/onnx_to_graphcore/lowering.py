@@ -39,7 +39,7 @@ from popgraph.support.errors import (
 from popgraph.support.shapes import prod
 
 SEED = "randomSeed___fromHost"
-"""The variable from which all random operations draw; it advances by one each step."""
+"""The variable from which all random operations draw: the seed, and the steps taken with it."""
 
 
 @dataclass
@@ -73,9 +73,9 @@ class Lowering:
         return ConstantOp(self.weights.attribute(array)).result
 
     def seed(self) -> SSAValue:
-        """The seed of this step."""
+        """The seed, and the number of this step."""
         if self._seed is None:
-            start = VariableOp(SEED, self.weights.attribute(np.array(0, np.int64)))
+            start = VariableOp(SEED, self.weights.attribute(np.zeros(2, np.int64)))
             self._seed = start.result
         return self._seed
 
@@ -243,7 +243,7 @@ class Lowering:
         return self.names[name]
 
     def _advance_seed(self, seed: SSAValue) -> None:
-        self.updates[SEED] = AddOp(seed, self.literal(np.array(1, np.int64))).result
+        self.updates[SEED] = AddOp(seed, self.literal(np.array([0, 1], np.int64))).result
 
 
 def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
