@@ -353,6 +353,9 @@ def softmaxes(op: type[GraphcoreOp], count: int) -> Iterator[Sample]:
         yield Sample(op, [normal(*shape) for _ in range(count)], {"axis": axis})
     large = np.array([[1000, 999, -1000], [-np.inf, 0, 1], [np.nan, 0, 0]], np.float32)
     yield Sample(op, [large] * count, {"axis": 1}, smooth=False)
+    if count == 2:  # what has no probabilities, but is not read, has no slope
+        nothing = np.array([[np.nan] * 3, [np.inf, 0, 1], [0.5, 0.25, 0.25]], np.float32)
+        yield Sample(op, [nothing, np.zeros((3, 3), np.float32)], {"axis": 1}, smooth=False)
 
 
 def layer_norm() -> Iterator[Sample]:
