@@ -12,6 +12,7 @@ from popgraph.builder.builder import Builder
 from popgraph.builder.enums import ReductionType
 from popgraph.builder.exceptions import popart_exception
 from popgraph.builder.graphcore_opset import DOMAIN
+from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.shapes import prod
 
@@ -35,11 +36,16 @@ class Loss(ABC):
     def append(self, builder: Builder) -> None:
         """Adds the nodes of the loss to a graph."""
 
-    def _scaled(self, builder: Builder, id: str, factor: float) -> None:
-        """The output under its own name: `id`, times a factor, divided for a mean."""
-        shape = static_shape(builder.type_of(id))
-        if self._reduction is ReductionType.Mean:
-            factor /= prod(shape or (1,))
+    def _scaled(self, builder: Builder, id: str, factor: float, counted: str | None = None) -> None:
+        """
+        The output under its own name: `id`, times a factor, divided for a mean.
+
+        `counted` is the number of samples that a mean divides by, where not all of them count.
+        """
+        if self._reduction is ReductionType.Mean and counted is not None:
+            id = str(builder.aiOnnx.div([id, counted]))
+        elif self._reduction is ReductionType.Mean:
+            factor /= prod(static_shape(builder.type_of(id)) or (1,))
         attributes = {"scale": factor}
         types = [builder.type_of(id)]
         builder.named_node("Scale", DOMAIN, [id], attributes, [self._output], types)
@@ -70,7 +76,19 @@ class NllLoss(Loss):
     def append(self, builder: Builder) -> None:
         none = ReductionType.NoReduction
         losses = builder.aiGraphcore.nllloss(self._inputs, none, self._ignored)
-        self._scaled(builder, losses, 1.0)
+        self._scaled(builder, losses, 1.0, self._counted(builder))
+
+    def _counted(self, builder: Builder) -> str | None:
+        """How many samples are not ignored, but at least 1, as the modern loss counts them."""
+        if self._ignored is None:
+            return None
+        ops, dtype = builder.aiOnnx, builder.getTensorDtypeString(self._inputs[0])
+        ignored, one = ops.constant(np.array(self._ignored)), ops.constant(np.ones((), dtype))
+        is_ignored = ops.equal([ops.cast([self._inputs[1]], "INT64"), ignored])
+        ones = ops.cast(
+            [ops.logical_not([is_ignored])], TensorInfo(np.dtype(dtype), []).data_type()
+        )
+        return str(ops.max([ops.reducesum([ones], keepdims=0), one]))
 
 
 class L1Loss(Loss):

@@ -298,17 +298,27 @@ class Session:
     # randomness
 
     def setRandomSeed(self, seedValue: int) -> None:
-        """The seed that the next step draws from. Without it, a program starts at 0."""
+        """
+        The seed that steps draw from, from its first step on. Without it, a program has seed 0.
+
+        What `getRandomSeed` gave continues where that was: its high bits count the steps.
+        """
         executable = self._prepared_for("setRandomSeedFromHost(uint64_t)")
         if not self._program.uses_seed:
             warnings.warn("the model has no random operation to seed", stacklevel=2)
             return
-        executable.write(SEED, np.array(seedValue, np.uint64).astype(np.int64))
+        step, seed = divmod(seedValue, 2**64)
+        if not 0 <= step < 2**63:
+            raise popart_exception(f"a seed is a number from 0 to 2^64 - 1, not {seedValue}")
+        executable.write(SEED, np.array([seed, step], np.uint64).astype(np.int64))
 
     def getRandomSeed(self) -> int:
-        """The seed of the next step."""
+        """The seed, plus 2^64 times the number of steps taken with it."""
         executable = self._prepared_for("getRandomSeedToHost()")
-        return int(executable.read(SEED)) if self._program.uses_seed else 0
+        if not self._program.uses_seed:
+            return 0
+        seed, step = (int(number) for number in executable.read(SEED).astype(np.uint64))
+        return seed + step * 2**64
 
     # reports
 

@@ -9,10 +9,11 @@ from popgraph.testing.attention import attentions
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
 from popgraph.testing.separable import separable_convolutions
-from popgraph.testing.specs import Constant, Network, Node, build_network
+from popgraph.testing.specs import DISTURBANCE, Constant, Network, Node, build_network
 from popgraph.testing.strategies import networks, training_networks
 
 __all__ = [
+    "DISTURBANCE",
     "Constant",
     "Network",
     "Node",

@@ -61,12 +61,41 @@ class Network:
     dtype: str = "f32"
     outputs: tuple[int, ...] = field(default=())
     """Values that are outputs besides the last one; inputs may be among them."""
+    gradients: tuple[int, ...] = field(default=())
+    """Values of which training gives the gradients as well."""
+
+    def name(self, number: int, last: str | None = None) -> str:
+        """What a value is called; the last one may have a name of its own."""
+        if number < len(self.inputs):
+            return f"x{number}"
+        node = number - len(self.inputs)
+        return last if last and node == len(self.nodes) - 1 else f"v{node}"
+
+    def read_by_last(self) -> tuple[int, ...]:
+        """The last value and all that it is computed from."""
+        found = {len(self.inputs) + len(self.nodes) - 1}
+        for number, node in reversed(list(enumerate(self.nodes, len(self.inputs)))):
+            if number in found:
+                found |= {operand for operand in node.operands if isinstance(operand, int)}
+        return tuple(sorted(found))
 
 
-def build_network(network: Network, weights: WeightStore, last: str | None = None) -> ModuleOp:
-    """The network as a module of the onnx level; `last` names its last value."""
+DISTURBANCE = "added_to_"
+"""An input of this name and a value's is added to that value in a disturbed network."""
+STILL = "_still"
+"""What the value is called before."""
+
+
+def build_network(
+    network: Network, weights: WeightStore, last: str | None = None, *, disturbed: bool = False
+) -> ModuleOp:
+    """
+    The network as a module of the onnx level; `last` names its last value.
+
+    `disturbed`: what every node gives is moved by an input of its own before others read it.
+    """
     writer = GraphWriter(OPSETS, weights)
-    names = [f"x{number}" for number in range(len(network.inputs))]
+    names = [network.name(number) for number in range(len(network.inputs))]
     values = [
         writer.add_input(name, tensor_type(network.dtype, shape))
         for name, shape in zip(names, network.inputs, strict=True)
@@ -82,18 +111,24 @@ def build_network(network: Network, weights: WeightStore, last: str | None = Non
                 case Constant():
                     name = f"c{number}_{position}"
                     operands.append(writer.add_initializer(name, operand.array()))
-        names.append(last if last and number == len(network.nodes) - 1 else f"v{number}")
+        names.append(network.name(len(names), last))
         (result,) = writer.add_node(
             node.op,
             operands,
             dict(node.attributes),
             domain=node.domain,
-            outputs=names[-1:],
+            outputs=[names[-1] + STILL if disturbed else names[-1]],
             name=f"n{number}",
             result_types=None if node.shape is None else [tensor_type(network.dtype, node.shape)],
         )
-        values.append(result)
+        values.append(_moved(writer, result, names[-1]) if disturbed else result)
     chosen = sorted({*network.outputs, len(values) - 1})
     infos = [ValueInfoAttr.of(names[number], values[number].type) for number in chosen]
     writer.set_outputs([values[number] for number in chosen], infos)
     return writer.module()
+
+
+def _moved(writer: GraphWriter, value: SSAValue, name: str) -> SSAValue:
+    """A value and its disturbance."""
+    disturbance = writer.add_input(DISTURBANCE + name, value.type)
+    return writer.add_node("Add", [value, disturbance], outputs=[name])[0]

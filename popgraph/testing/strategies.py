@@ -10,6 +10,7 @@ from typing import TypeAlias
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
+from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, broadcast, prod, reduced, window_output
 from popgraph.testing.specs import Constant, Network, Node
@@ -289,6 +290,17 @@ def reshape(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     return Node("Reshape", (source, vector(*result))), result
 
 
+def same_again(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """The same value by another name."""
+    shape = shapes[source]
+    kinds = [
+        Node("Identity", (source,)),
+        Node("Reshape", (source, vector(*shape))),
+        Node("Cast", (source,), (("to", dtypes.BY_NAME[dtype].onnx),)),
+    ]
+    return draw(st.sampled_from(kinds)), shape
+
+
 def window_slice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     if not shape:
@@ -471,6 +483,7 @@ CHAINS: tuple[Chain, ...] = (
     (window_slice, binary),
     (transpose, residual, reduction),
     (activation, residual),
+    (same_again, residual),
     (matmul, bias, activation),
     (matmul, residual),
     (matmul, transpose, residual),
@@ -592,6 +605,7 @@ def training_networks(
     A network that ends in a number, its loss, on which a weight has an influence.
 
     `nll`: some losses are PopART's negative log-likelihood, which ONNX cannot compute.
+    Gradients are asked for at no value, at one or at all: who asks keeps values apart.
     """
     network, shapes = draw(drafts(max_nodes, dtype))
     nodes = list(network.nodes)
@@ -603,7 +617,10 @@ def training_networks(
     else:
         op = draw(st.sampled_from(["ReduceMean", "ReduceSum"]))
         _append(nodes, shapes, (Node(op, (len(shapes) - 1,), (("keepdims", 0),)), ()))
-    return replace(network, nodes=tuple(nodes))
+    whole = replace(network, nodes=tuple(nodes))
+    read = whole.read_by_last()
+    asked = draw(st.just(()) | st.sampled_from(read).map(lambda one: (one,)) | st.just(read))
+    return replace(whole, gradients=asked)
 
 
 def classification(draw: DrawFn, shape: Shape, source: int) -> list[Step]:

@@ -44,8 +44,8 @@ def probabilities(*shape: int) -> Array:
     return np.asarray(values / values.sum(-1, keepdims=True), np.float32)
 
 
-def seed(value: int) -> Array:
-    return np.asarray(value, np.int64)
+def state(seed: int, step: int = 0) -> Array:
+    return np.array([seed, step], np.int64)
 
 
 SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.5, 3e38, 1e-40], "f4")
@@ -341,8 +341,11 @@ def random_uniform() -> Iterator[Sample]:
     for dtype in (f32, f64):
         for number, stream in ((0, 0), (1, 0), (-5, 3), (2**62, 2**40)):
             properties = {"shape": (3, 5), "dtype": dtype, "stream": stream}
-            yield Sample(gc.RandomUniformOp, [seed(number)], properties)
-    yield Sample(gc.RandomUniformOp, [seed(1)], {"shape": (), "dtype": f32, "stream": 1})
+            yield Sample(gc.RandomUniformOp, [state(number, 2**33 + stream)], properties)
+        for shape in ((2, 3, 37), (130,)):
+            properties = {"shape": shape, "dtype": dtype, "stream": 1}
+            yield Sample(gc.RandomUniformOp, [state(1, 2)], properties)
+    yield Sample(gc.RandomUniformOp, [state(1)], {"shape": (), "dtype": f32, "stream": 1})
 
 
 def softmaxes(op: type[GraphcoreOp], count: int) -> Iterator[Sample]:
@@ -350,6 +353,9 @@ def softmaxes(op: type[GraphcoreOp], count: int) -> Iterator[Sample]:
         yield Sample(op, [normal(*shape) for _ in range(count)], {"axis": axis})
     large = np.array([[1000, 999, -1000], [-np.inf, 0, 1], [np.nan, 0, 0]], np.float32)
     yield Sample(op, [large] * count, {"axis": 1}, smooth=False)
+    if count == 2:  # what has no probabilities, but is not read, has no slope
+        nothing = np.array([[np.nan] * 3, [np.inf, 0, 1], [0.5, 0.25, 0.25]], np.float32)
+        yield Sample(op, [nothing, np.zeros((3, 3), np.float32)], {"axis": 1}, smooth=False)
 
 
 def layer_norm() -> Iterator[Sample]:
@@ -426,7 +432,7 @@ def simple_losses(op: type[GraphcoreOp], **more: Any) -> Iterator[Sample]:
 
 def dropout() -> Iterator[Sample]:
     for shape, ratio, stream in (((4, 5), 0.5, 0), ((3,), 0.1, 7), ((2, 2, 2), 0.0, 1)):
-        yield Sample(gc.DropoutOp, [normal(*shape), seed(3)], {"ratio": ratio, "stream": stream})
+        yield Sample(gc.DropoutOp, [normal(*shape), state(3)], {"ratio": ratio, "stream": stream})
 
 
 def simple(op: type[GraphcoreOp], operands: Operands, *choices: dict[str, Any]) -> Iterator[Sample]:

@@ -264,7 +264,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         gc.RandomUniformOp,
         [zeros(1, dtype="i64")],
         {"shape": (3,), "dtype": f32, "stream": 0},
-        "random_uniform needs an i64 scalar as its seed, not tensor<1xi64>",
+        "random_uniform needs a seed and a step, tensor<2xi64>, to draw from, not tensor<1xi64>",
     ),
     (
         gc.SoftmaxGradOp,
@@ -287,7 +287,7 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
     ),
     (
         gc.DropoutOp,
-        [zeros(2, 3), zeros(dtype="i64")],
+        [zeros(2, 3), zeros(2, dtype="i64")],
         {"ratio": 1.0, "stream": 0},
         "dropout cannot drop a share of 1.0. Please use a value in the interval [0,1)",
     ),

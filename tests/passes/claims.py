@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
+from popgraph.compiler import lower
 from popgraph.dialects.graphcore import DetachOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Initializer, model_of
@@ -16,13 +18,16 @@ from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.autodiff import PREFIX
+from popgraph.passes.base import Compilation
 from popgraph.passes.graph import only_graph
-from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.pipeline import Options, Training
 from popgraph.support.arrays import Array
-from popgraph.testing import assert_close, random_inputs
+from popgraph.testing import DISTURBANCE, Network, assert_close, build_network, random_inputs
 
 State = dict[str, Array]
 
+LOSS = "loss"
 STEP = 1e-6
 """Of central differences in float64, which then have about nine digits."""
 SLOPE_TOLERANCE = 1e-4
@@ -69,23 +74,76 @@ def assert_gradients(
     state = {name: shaken(array, generator) for name, array in first_state(before, weights).items()}
     given, _ = evaluate(after, inputs, weights, state)
 
-    def loss_at(name: str, value: Array) -> float:
-        outputs, _ = evaluate(before, inputs, weights, state | {name: value})
-        return float(outputs[loss].reshape(()))
+    def loss_at(name: str) -> Callable[[Array], float]:
+        return lambda value: _loss(evaluate(before, inputs, weights, state | {name: value}), loss)
 
     for name in sorted(set(state) - detached(before)):
         value = state[name]
         gradient = given.get(PREFIX + name, np.zeros_like(value))
         for direction in directions(value, generator):
-            ends = [loss_at(name, value + side * STEP * direction) for side in (1, -1)]
-            slope = slope_of(ends, loss_at(name, value))
-            if slope is None:
-                continue
-            found = float(np.sum(gradient * direction))
-            margin = SLOPE_TOLERANCE * max(abs(scale * slope), 1e-2, abs(ends[0]) * 1e-3)
-            assert abs(found - scale * slope) <= margin, (
-                f"the gradient of {name} is {found}, not {scale * slope}"
-            )
+            assert_slope(loss_at(name), value, direction, gradient, scale, name)
+
+
+def _loss(results: tuple[State, State], name: str) -> float:
+    return float(results[0][name].reshape(()))
+
+
+def assert_slope(
+    loss_at: Callable[[Array], float],
+    value: Array,
+    direction: Array,
+    gradient: Array,
+    scale: float,
+    name: str,
+) -> None:
+    """The gradient at `value` is `scale` times the slope there, where there is one."""
+    ends = [loss_at(value + side * STEP * direction) for side in (1, -1)]
+    slope = slope_of(ends, loss_at(value))
+    if slope is None:
+        return
+    found = float(np.sum(gradient * direction))
+    margin = SLOPE_TOLERANCE * max(abs(scale * slope), 1e-2, abs(ends[0]) * 1e-3)
+    assert abs(found - scale * slope) <= margin, (
+        f"the gradient of {name} is {found}, not {scale * slope}"
+    )
+
+
+def assert_gradients_everywhere(network: Network) -> None:
+    """
+    Training gives at every value the slope of the loss when that value alone is moved.
+
+    Two names of one value are two values: moving one of them moves its own readers only.
+    """
+    asked = tuple(map(partial(network.name, last=LOSS), network.read_by_last()))
+    optimizer = SGD(learning_rate=Scalar(0.0))
+    trained, weights = _lowered(network, Options(Training(LOSS, optimizer, asked), True, asked))
+    plain, _ = _lowered(network, Options(variables=True), disturbed=True)
+    generator = np.random.default_rng(0)
+    types = signature(plain)
+    inputs = {
+        name: array * 0 if name.startswith(DISTURBANCE) else shaken(array, generator)
+        for name, array in random_inputs(types).items()
+    }
+    state = {name: shaken(array, generator) for name, array in first_state(plain, weights).items()}
+    known = {name: inputs[name] for name in signature(trained)}
+    given, _ = evaluate(trained, known, weights, first_state(trained, weights) | state)
+
+    def loss_at(name: str) -> Callable[[Array], float]:
+        return lambda value: _loss(evaluate(plain, inputs | {name: value}, weights, state), LOSS)
+
+    for name in asked:
+        moved = name if name in known else DISTURBANCE + name
+        value = inputs[moved]
+        direction = generator.uniform(-1, 1, value.shape)
+        assert_slope(loss_at(moved), value, direction, given[PREFIX + name], 1.0, name)
+
+
+def _lowered(
+    network: Network, options: Options, disturbed: bool = False
+) -> tuple[ModuleOp, WeightStore]:
+    compilation = Compilation()
+    module = build_network(network, compilation.weights, LOSS, disturbed=disturbed)
+    return lower(module, compilation, options, level="graphcore"), compilation.weights
 
 
 def detached(module: ModuleOp) -> set[str]:

@@ -38,6 +38,8 @@ class Mutant:
     """ONNX operators without which it cannot show: networks without them are not compiled."""
     separable: bool = False
     """It shows in separable convolutions, and hardly elsewhere: only these are drawn."""
+    inner: bool = False
+    """It shows in gradients at inner values: these are compared with slopes."""
 
     def __str__(self) -> str:
         return f"{self.pass_name}: {self.bug}"
@@ -56,6 +58,11 @@ class Mutant:
 def nothing(original: Any) -> Any:
     """Forgets to do it."""
     return lambda *_: None
+
+
+def as_it_is(original: Any) -> Any:
+    """Gives back what it was to change."""
+    return lambda _, value, *__: value
 
 
 def none_of_them(original: Any) -> Any:
@@ -568,6 +575,14 @@ MUTANTS: tuple[Mutant, ...] = (
         "padding at the wrong ends",
         f"{PASSES}.onnx_to_graphcore.windows:Windows._with",
         pads_turned,
+    ),
+    Mutant(
+        "onnx-to-graphcore",
+        "two names of one value share a gradient",
+        f"{PASSES}.onnx_to_graphcore.lowering:Lowering._own",
+        as_it_is,
+        training=True,
+        inner=True,
     ),
     Mutant(
         "autodiff",

@@ -258,3 +258,23 @@ def test_constants_have_no_gradient() -> None:
 
     program = Program({}, {"b": B}, build)
     assert set(program.differentiated(Autodiff("loss"))) == {"loss", "Gradient___b"}
+
+
+@pytest.mark.parametrize("make", [gc.SoftmaxOp, gc.LogSoftmaxOp])
+def test_rows_without_probabilities_that_nobody_reads_have_no_slope(
+    make: type[gc.SoftmaxOp | gc.LogSoftmaxOp],
+) -> None:
+    """Of nothing but -inf there is no softmax; who writes 0 in its place gets the gradient 0."""
+
+    def build(values: Values) -> dict[str, Operand]:
+        zero = gc.SubOp(values["zero"], values["zero"])
+        read = gc.WhereOp(values["empty"], zero, make(values["x"], axis=1))
+        return {"loss": sum_all(gc.MulOp(read, read))}
+
+    x = np.array([[-np.inf] * 3, [0.0, 2.0, 1.0]])
+    inputs = {"x": x, "empty": np.array([[True], [False]]), "zero": np.zeros(())}
+    gradient = Program(inputs, {}, build).differentiated(Autodiff("loss", wrt=("x",)))[
+        "Gradient___x"
+    ]
+    np.testing.assert_array_equal(gradient[0], 0)
+    assert np.isfinite(gradient).all() and (gradient[1] != 0).all()

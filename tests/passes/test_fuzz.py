@@ -41,13 +41,19 @@ from popgraph.testing import (
     separable_convolutions,
     training_networks,
 )
-from tests.passes.claims import assert_all_typed, assert_gradients, assert_trains, forget_types
+from tests.passes.claims import (
+    LOSS,
+    assert_all_typed,
+    assert_gradients,
+    assert_gradients_everywhere,
+    assert_trains,
+    forget_types,
+)
 from tests.passes.mutants import MUTANTS, Mutant
 from tests.passes.sharing import THREADS, share_all
 
 TOLERANCE = 1e-8
 """For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
-LOSS = "loss"
 RULE = SGD(
     learning_rate=Scalar(0.125),
     momentum=Scalar(0.75),
@@ -153,10 +159,11 @@ class Place:
         return networks(dtype="f64")
 
 
-def options(training: bool) -> Options:
+def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
     return Options(
-        training=Training(LOSS, RULE) if training else None,
+        training=Training(LOSS, RULE, gradients) if training else None,
+        extra_outputs=gradients,
         vector_bytes=32,
         registers=16,
         threads=THREADS,
@@ -170,8 +177,9 @@ def places() -> Iterator[Place]:
                 yield Place(index, training, made.name)
 
 
-def steps(place: Place) -> list[Pass]:
-    return [made for _, made in planned(options(place.training))]
+def steps(place: Place, network: Network) -> list[Pass]:
+    names = tuple(network.name(number, LOSS) for number in network.gradients)
+    return [made for _, made in planned(options(place.training, names))]
 
 
 def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
@@ -183,7 +191,7 @@ def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
     with pytest.MonkeyPatch.context() as patch:
         if place.name == "fold-constants":  # lowering would leave it nothing to fold
             patch.setattr(lowering, "fold_small", lambda ops, weights: {})
-        for earlier in steps(place)[: place.index]:
+        for earlier in steps(place, network)[: place.index]:
             if earlier.name != place.name:
                 earlier.run(compilation, module)
     return compilation, module
@@ -192,7 +200,7 @@ def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
 def check(place: Place, network: Network, mutant: Mutant | None = None) -> None:
     """The claim about every pass; with a mutant, about the pass that has this bug."""
     compilation, module = before(place, network)
-    original, made = module.clone(), steps(place)[place.index]
+    original, made = module.clone(), steps(place, network)[place.index]
     with mutant.planted() if mutant else nullcontext():
         made.run(compilation, module)
         check_ir(module)
@@ -200,10 +208,16 @@ def check(place: Place, network: Network, mutant: Mutant | None = None) -> None:
         if made.name != "autodiff":  # whose second run would differentiate again, rightly
             made.run(compilation, module)
             assert str(module) == str(once), "a second run changes something"
-    claim(place, original, once, compilation)
+    claim(place, network, original, once, compilation)
 
 
-def claim(place: Place, original: ModuleOp, module: ModuleOp, compilation: Compilation) -> None:
+def claim(
+    place: Place,
+    network: Network,
+    original: ModuleOp,
+    module: ModuleOp,
+    compilation: Compilation,
+) -> None:
     """What is true of a module before and after a pass."""
     weights = compilation.weights
     if place.name == "add-optimizer":  # the one pass whose job is to change what happens next
@@ -215,7 +229,7 @@ def claim(place: Place, original: ModuleOp, module: ModuleOp, compilation: Compi
     if place.name == "infer-shapes":
         assert_all_typed(module)
     if place.name in TRUSTED:
-        for later in steps(place)[place.index + 1 :]:
+        for later in steps(place, network)[place.index + 1 :]:
             later.run(compilation, module)
         assert_same_meaning(original, module, weights, tolerance=TOLERANCE)
 
@@ -229,6 +243,12 @@ def test_fuzz(place: Place) -> None:
     keeps_meaning()
 
 
+@given(training_networks(dtype="f64"))
+def test_fuzz_gradients_everywhere(network: Network) -> None:
+    """At every value, not at weights only."""
+    assert_gradients_everywhere(network)
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""
@@ -240,7 +260,12 @@ def test_fuzz_kills(mutant: Mutant) -> None:
     @settings(max_examples=3000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(drawn)
     def keeps_meaning(network: Network) -> None:
-        if mutant.needs <= {node.op for node in network.nodes}:
+        if not mutant.needs <= {node.op for node in network.nodes}:
+            return
+        if mutant.inner:
+            with mutant.planted():
+                assert_gradients_everywhere(network)
+        else:
             check(place, network, mutant)
 
     with pytest.raises((AssertionError, PopgraphError)):

@@ -416,8 +416,8 @@ def test_dropout_in_training_draws_from_the_seed_of_the_step() -> None:
     check_ir(module)
     first, state = evaluate(module, {"x": x}, compilation.weights)
     second, later = evaluate(module, {"x": x}, compilation.weights, state)
-    again, _ = evaluate(module, {"x": x}, compilation.weights, {SEED: np.array(0, np.int64)})
-    assert (state[SEED], later[SEED]) == (1, 2)
+    again, _ = evaluate(module, {"x": x}, compilation.weights, {SEED: np.zeros(2, np.int64)})
+    assert (state[SEED].tolist(), later[SEED].tolist()) == ([0, 1], [0, 2])
     np.testing.assert_array_equal(first["a"], again["a"])
     assert 0.2 < (first["a"] == 0).mean() < 0.3
     np.testing.assert_allclose(first["a"][first["ma"]], 1 / 0.75, rtol=1e-6)
@@ -439,6 +439,31 @@ def test_random_operators_have_the_statistics_that_they_promise() -> None:
     assert abs(outputs["n"].mean() - 3) < 0.1 and abs(outputs["n"].std() - 2) < 0.1
     assert outputs["u"].min() < -0.99 and 2.99 < outputs["u"].max() < 3
     assert abs(outputs["b"].mean() - 0.3) < 0.02
+
+
+@pytest.mark.parametrize("op", ["RandomNormal", "RandomUniform"])
+def test_nodes_of_one_seed_draw_the_same_whatever_the_session_draws(op: str) -> None:
+    """Anew in every step; nodes without a seed follow that of the session."""
+    seeds = {"a": 1.0, "b": 1.0, "c": 1.5, "d": 0.0, "e": None, "f": None}
+    nodes = [
+        helper.make_node(op, [], [name], shape=[64], **({} if seed is None else {"seed": seed}))
+        for name, seed in seeds.items()
+    ]
+    module, compilation = lowered(model(nodes, {}, list(seeds)))
+    check_ir(module)
+    runs = [
+        evaluate(module, {}, compilation.weights, {SEED: np.array(state)})[0]
+        for state in ([0, 0], [7, 0], [0, 1])
+    ]
+    first, other_seed, next_step = runs
+    for run_ in runs:
+        np.testing.assert_array_equal(run_["a"], run_["b"])
+    for name in "acd":
+        np.testing.assert_array_equal(first[name], other_seed[name])
+        assert not np.intersect1d(first[name], next_step[name]).size
+    different = [first[name] for name in "acdef"] + [other_seed["e"], next_step["e"]]
+    assert np.unique(np.concatenate(different)).size == 64 * len(different)
+    assert 0 not in np.concatenate(different)
 
 
 # PopART's own operators

@@ -456,6 +456,78 @@ def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:
     assert session.getRandomSeed() != 2
 
 
+def normals(device: popart.DeviceInfo) -> tuple[popart.InferenceSession, Callable[[], Array]]:
+    """A session, and a function that runs one step of it: so many normal numbers."""
+    builder = popart.Builder()
+    y = builder.aiOnnx.randomnormal([2048])
+    builder.addOutputTensor(y)
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+
+    def step() -> Array:
+        session.run(popart.PyStepIO({}, anchors))
+        return anchors[y].copy()
+
+    return session, step
+
+
+def test_steps_are_not_seeds(device: popart.DeviceInfo) -> None:
+    """Seed 1 at step 0 has nothing to do with seed 0 at step 1; both are unlike any other."""
+    session, step = normals(device)
+    drawn = []
+    for seed in (0, 1, 2, 2**64 - 1):
+        session.setRandomSeed(seed)
+        drawn += [step() for _ in range(3)]
+    assert np.unique(np.concatenate(drawn)).size > 0.98 * 2048 * len(drawn)
+    assert np.abs(np.corrcoef(drawn) - np.eye(len(drawn))).max() < 7 / 2048**0.5
+    for numbers in drawn:
+        assert numbers[0] != 0
+        assert abs(numbers.mean()) < 7 / 2048**0.5 and abs(numbers.std() - 1) < 5 / 2048**0.5
+
+
+def test_a_seed_that_was_read_continues_where_that_was(device: popart.DeviceInfo) -> None:
+    session, step = normals(device)
+    session.setRandomSeed(2**64 - 2)
+    step()
+    kept = session.getRandomSeed()
+    following = [step(), step()]
+    other, step = normals(device)
+    other.setRandomSeed(kept)
+    np.testing.assert_array_equal([step(), step()], following)
+    session.setRandomSeed(3)
+    assert session.getRandomSeed() == 3
+    with pytest.raises(popart.popart_exception, match="a seed is a number from 0 to 2\\^64 - 1"):
+        session.setRandomSeed(-1)
+
+
+def test_both_backends_draw_the_same_bits() -> None:
+    """Even numbers and masks, forwards and backwards; those of a normal distribution round."""
+    found = []
+    for backend in ("reference", "c"):
+        builder = popart.Builder()
+        x = builder.addInitializedInputTensor(np.ones((3, 77), np.float32), "x")
+        dropped = builder.aiOnnx.dropout([x], 1, 0.25)[0]
+        noise = builder.aiOnnx.randomuniformlike([x], low=-1.0)
+        loss = builder.aiGraphcore.l1loss([builder.aiOnnx.mul([dropped, noise])], 1.0)
+        names = [dropped, noise, popart.reservedGradientPrefix() + x]
+        device = popart.DeviceManager().createCpuDevice(backend=backend)
+        session = popart.TrainingSession(
+            builder.getModelProto(), popart.DataFlow(2, names), loss, popart.ConstSGD(1e-6), device
+        )
+        session.prepareDevice()
+        session.setRandomSeed(5)
+        session.weightsFromHost()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({}, anchors))
+        found.append(anchors)
+    reference, compiled = found
+    assert reference[noise].tobytes() == compiled[noise].tobytes()
+    for name in (dropped, names[-1]):  # what was dropped has no gradient either
+        np.testing.assert_array_equal(reference[name] != 0, reference[dropped] != 0)
+        np.testing.assert_array_equal(compiled[name] != 0, reference[dropped] != 0)
+
+
 def test_errors_of_every_room_are_popart_exceptions() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, f32, i1, i64
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, f32, i1
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
@@ -20,12 +20,11 @@ from popgraph.dialects.graphcore.base import (
     integer,
     precisely,
     shape_of,
-    tensor_of,
 )
 from popgraph.dialects.graphcore.broadcasting import same_type, scalar
 from popgraph.dialects.graphcore.functions import ErfOp, SigmoidOp, erf, in_single
 from popgraph.dialects.graphcore.logic import CompareOp
-from popgraph.dialects.graphcore.random import RandomUniformOp, uniform
+from popgraph.dialects.graphcore.random import RandomUniformOp, check_state, uniform
 
 CUBIC = 0.044715
 """The coefficient of the approximation of GELU by tanh."""
@@ -125,25 +124,24 @@ class DropoutOp(Composite):
     """
     x with a share `ratio` of its elements set to 0 at random, the others scaled up to make good.
 
-    `mask` is true where x was kept: where `random_uniform(seed, stream)` (f32) is at least ratio.
+    `mask` is true where x was kept: where `random_uniform(state, stream)` (f32) is at least ratio.
     ONNX Dropout in training.
     """
 
     name = "graphcore.dropout"
     x = operand_def(TensorType)
-    seed = operand_def(TensorType)
+    state = operand_def(TensorType)
     ratio = prop_def(FloatAttr)
     stream = prop_def(IntegerAttr)
     result = result_def(TensorType)
     mask = result_def(TensorType)
 
-    def __init__(self, x: Operand, seed: Operand, *, ratio: float, stream: int) -> None:
-        super().__init__([x, seed], {"ratio": float(ratio), "stream": stream})
+    def __init__(self, x: Operand, state: Operand, *, ratio: float, stream: int) -> None:
+        super().__init__([x, state], {"ratio": float(ratio), "stream": stream})
 
     def infer(self) -> tuple[Tensor, ...]:
         self.common_element(FLOATS, self.x)
-        if tensor_of(self.seed) != TensorType(i64, []):
-            raise self.fail(f"needs an i64 scalar as its seed, not {tensor_of(self.seed)}")
+        check_state(self, self.state)
         if not 0 <= self.ratio.value.data < 1:
             raise self.fail(
                 f"cannot drop a share of {self.ratio.value.data}. "
@@ -155,8 +153,8 @@ class DropoutOp(Composite):
     def scale(self) -> float:
         return 1 / (1 - self.ratio.value.data)
 
-    def evaluate(self, x: Array, seed: Array) -> tuple[Array, ...]:
-        random = uniform(seed, integer(self.stream), x.shape, f32)
+    def evaluate(self, x: Array, state: Array) -> tuple[Array, ...]:
+        random = uniform(state, integer(self.stream), x.shape, f32)
         mask = np.asarray(random >= np.float32(self.ratio.value.data))
         return (precisely(lambda a: np.where(mask, a * self.scale, 0), x), mask)
 
@@ -169,6 +167,6 @@ class DropoutOp(Composite):
 
     def expand(self) -> tuple[Operand, ...]:
         stream = integer(self.stream)
-        random = RandomUniformOp(self.seed, shape=shape_of(self.x), dtype=f32, stream=stream)
+        random = RandomUniformOp(self.state, shape=shape_of(self.x), dtype=f32, stream=stream)
         mask = CompareOp(random, scalar(self.ratio.value.data, random), "ge")
         return (self.kept(self.x, mask), mask)

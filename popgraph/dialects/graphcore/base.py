@@ -274,7 +274,7 @@ class Lookup(GraphcoreOp):
 
 
 class Random(GraphcoreOp):
-    """Kind: pseudo-random elements, a function of the seed operand alone."""
+    """Kind: pseudo-random elements, a function of the operand that they draw from."""
 
 
 class Composite(GraphcoreOp):

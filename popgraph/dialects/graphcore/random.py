@@ -1,10 +1,10 @@
-"""Where do pseudo-random numbers come from? From a hash of seed, stream and element number."""
+"""Pseudo-random numbers: functions of a seed, a step, a stream and the element's number alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, f64, i64
@@ -15,6 +15,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
     Array,
     Elements,
+    GraphcoreOp,
     Operand,
     Random,
     Tensor,
@@ -25,43 +26,65 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.support import shapes
 
 Word = TypeVar("Word")
+Pair: TypeAlias = tuple[Word, Word]
+"""A number of 64 bits as two words: the low one, the high one."""
 
-GOLDEN = 0x9E3779B97F4A7C15
-"""2^64 divided by the golden ratio: multiples of it are spread evenly over the 64-bit words."""
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+PARITY = 0x1BD11BDA
+ROUNDS = 20
+
+STATE = TensorType(i64, [2])
+"""What random operations draw from: the seed, and how many steps were taken since it was set."""
 
 
 @dataclass(frozen=True)
 class Words(Generic[Word]):
-    """Arithmetic on 64-bit words, modulo 2^64, whatever stands for a word."""
+    """Arithmetic on 32-bit words, modulo 2^32, whatever stands for a word."""
 
     constant: Callable[[int], Word]
-    """The word of a number from 0 to 2^64 - 1."""
+    """The word of a number from 0 to 2^32 - 1."""
     add: Callable[[Word, Word], Word]
-    multiply: Callable[[Word, Word], Word]
     xor: Callable[[Word, Word], Word]
-    shift_right: Callable[[Word, Word], Word]
-    """Filling with zeros."""
+    rotate: Callable[[Word, int], Word]
+    """To the left, by a number of bits."""
+
+    def pair(self, number: int) -> Pair[Word]:
+        """A constant of 64 bits."""
+        return self.constant(number % 2**32), self.constant(number // 2**32 % 2**32)
 
 
-def scramble(word: Word, words: Words[Word]) -> Word:
-    """The finisher of SplitMix64: every bit of the result depends on every bit of `word`."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = words.xor(word, words.shift_right(word, words.constant(shift)))
-        word = words.multiply(word, words.constant(factor))
-    return words.xor(word, words.shift_right(word, words.constant(31)))
-
-
-def mix(seed: Word, stream: int, index: Word, words: Words[Word]) -> Word:
+def threefry(key: Pair[Word], counter: Pair[Word], words: Words[Word]) -> Pair[Word]:
     """
-    The random word of one element: two rounds of SplitMix64 in counter form.
+    Threefry-2x32 with 20 rounds: for each key, a permutation of all pairs that looks random.
 
-    `mix = scramble(scramble(seed + GOLDEN * stream) + GOLDEN * index)`, modulo 2^64. A seed or
-    stream of its own starts a sequence of its own; element `index` is found without the others.
+    Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011.
     """
-    offset = words.constant(GOLDEN * stream % 2**64)
-    start = scramble(words.add(seed, offset), words)
-    step = words.multiply(index, words.constant(GOLDEN))
-    return scramble(words.add(start, step), words)
+    schedule = (*key, words.xor(words.xor(key[0], key[1]), words.constant(PARITY)))
+    left, right = words.add(counter[0], schedule[0]), words.add(counter[1], schedule[1])
+    for turn in range(ROUNDS):
+        left = words.add(left, right)
+        right = words.xor(words.rotate(right, ROTATIONS[turn % len(ROTATIONS)]), left)
+        if turn % 4 == 3:
+            number = turn // 4 + 1
+            left = words.add(left, schedule[number % 3])
+            right = words.add(right, schedule[(number + 1) % 3])
+            right = words.add(right, words.constant(number))
+    return left, right
+
+
+def drawn(
+    seed: Pair[Word], step: Pair[Word], stream: int, element: Pair[Word], words: Words[Word]
+) -> Pair[Word]:
+    """
+    The random words of one element.
+
+    The seed is the key to the steps; what it makes of this step is the key to the streams, and
+    so on to the elements: no sum of two of them, so that no sequence is another one moved.
+    """
+    key = seed
+    for counter in (step, words.pair(stream), element):
+        key = threefry(key, counter, words)
+    return key
 
 
 def kept_bits(dtype: Attribute) -> int:
@@ -69,45 +92,62 @@ def kept_bits(dtype: Attribute) -> int:
     return 53 if dtype == f64 else 24
 
 
-NUMPY_WORDS: Words[Any] = Words(np.uint64, np.add, np.multiply, np.bitwise_xor, np.right_shift)
+def _rotated(word: Any, bits: int) -> Any:
+    return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))
 
 
-def uniform(seed: Array, stream: int, shape: shapes.Shape, dtype: Attribute) -> Array:
+NUMPY_WORDS: Words[Any] = Words(np.uint32, np.add, np.bitwise_xor, _rotated)
+
+
+def _pair(number: Array) -> Pair[Any]:
+    whole = number.astype(np.uint64)
+    return whole.astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
+
+
+def uniform(state: Array, stream: int, shape: shapes.Shape, dtype: Attribute) -> Array:
     """The numbers of `RandomUniformOp`."""
-    index = np.arange(shapes.prod(shape), dtype=np.uint64)
-    bits = kept_bits(dtype)
+    seed, step = (_pair(each) for each in np.asarray(state))
+    element = _pair(np.arange(shapes.prod(shape)))
     with np.errstate(over="ignore"):
-        word = mix(np.asarray(seed).astype(np.uint64), stream, index, NUMPY_WORDS)
+        first, second = drawn(seed, step, stream, element, NUMPY_WORDS)
+    word = first.astype(np.uint64) << np.uint64(32) | second
+    bits = kept_bits(dtype)
     number = (word >> np.uint64(64 - bits)).astype(np.float64) / 2.0**bits
     return np.asarray(number.reshape(shape).astype(element_types.from_ir(dtype).numpy))
+
+
+def check_state(op: GraphcoreOp, state: Operand) -> None:
+    """The operand that is drawn from holds a seed and a step."""
+    if tensor_of(state) != STATE:
+        raise op.fail(f"needs a seed and a step, {STATE}, to draw from, not {tensor_of(state)}")
 
 
 @irdl_op_definition
 class RandomUniformOp(Random):
     """
-    Numbers in [0, 1), evenly distributed: element i is the leading bits of `mix(seed, stream, i)`.
+    Numbers in [0, 1), evenly distributed: element i is the leading bits of its random words.
 
-    The top 24 bits (f64: 53) of the word, divided by 2^24 (2^53), so the numbers are exact and
-    the same wherever they are computed. Elements are numbered in row-major order.
+    `drawn(seed, step, stream, i)` by Threefry; `state` holds the seed and the step. The top 24
+    bits of the first word (f64: 53 bits of both), divided by 2^24 (2^53), so the numbers are
+    exact and the same wherever they are computed. Elements are numbered in row-major order.
     """
 
     name = "graphcore.random_uniform"
-    seed = operand_def(TensorType)
+    state = operand_def(TensorType)
     shape = prop_def(IntsAttr)
     dtype = prop_def(Attribute)
     stream = prop_def(IntegerAttr)
     result = result_def(TensorType)
 
     def __init__(
-        self, seed: Operand, *, shape: Sequence[int], dtype: Attribute, stream: int
+        self, state: Operand, *, shape: Sequence[int], dtype: Attribute, stream: int
     ) -> None:
-        super().__init__([seed], {"shape": shape, "dtype": dtype, "stream": stream})
+        super().__init__([state], {"shape": shape, "dtype": dtype, "stream": stream})
 
     def infer(self) -> tuple[Tensor, ...]:
-        if tensor_of(self.seed) != TensorType(i64, []):
-            raise self.fail(f"needs an i64 scalar as its seed, not {tensor_of(self.seed)}")
+        check_state(self, self.state)
         element = self.made_element(Elements("f32 or f64", frozenset({"f32", "f64"})), self.dtype)
         return (TensorType(element, self.shape.data),)
 
-    def evaluate(self, seed: Array) -> tuple[Array, ...]:
-        return (uniform(seed, integer(self.stream), self.shape.data, self.dtype),)
+    def evaluate(self, state: Array) -> tuple[Array, ...]:
+        return (uniform(state, integer(self.stream), self.shape.data, self.dtype),)

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, SubOp
+from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -18,8 +18,9 @@ from popgraph.dialects.graphcore.base import (
     precisely,
     shape_of,
 )
-from popgraph.dialects.graphcore.broadcasting import ReduceSumOp, same_type
+from popgraph.dialects.graphcore.broadcasting import ReduceSumOp, same_type, scalar
 from popgraph.dialects.graphcore.functions import ReciprocalOp
+from popgraph.dialects.graphcore.logic import CompareOp
 from popgraph.dialects.graphcore.reductions import ReduceMaxOp
 from popgraph.support import shapes
 
@@ -95,6 +96,17 @@ class LogSoftmaxOp(_Normalised):
         return (SubOp(shifted, LogOp(self.total(ExpOp(shifted)))),)
 
 
+def times(value: Operand, slope: Operand) -> Operand:
+    """value * slope; 0 where the slope is 0, though the value may be NaN or infinite."""
+    zero = scalar(0, slope)
+    return WhereOp(CompareOp(slope, zero, "eq"), zero, MulOp(value, slope))
+
+
+def _times(value: Array, slope: Array) -> Array:
+    """As `times`, of arrays."""
+    return np.where(slope == 0, np.zeros((), slope.dtype), value * slope)
+
+
 class _NormalisedGrad(Composite):
     """A gradient that needs the result y only, so x need not be kept."""
 
@@ -120,32 +132,41 @@ class _NormalisedGrad(Composite):
 
 @irdl_op_definition
 class SoftmaxGradOp(_NormalisedGrad):
-    """The gradient of `softmax`: y * (dy - sum(y * dy))."""
+    """
+    The gradient of `softmax`: y * (dy - sum(y * dy)), with 0 for every product by 0.
+
+    A row of nothing but -inf has no probabilities; where nobody reads them, its gradient is 0.
+    """
 
     name = "graphcore.softmax_grad"
 
     def evaluate(self, y: Array, dy: Array) -> tuple[Array, ...]:
         def slope(y: Array, dy: Array) -> Array:
-            return np.asarray(y * (dy - (y * dy).sum(integer(self.axis), keepdims=True)))
+            mean = _times(y, dy).sum(integer(self.axis), keepdims=True)
+            return _times(y, dy - mean)
 
         return (precisely(slope, y, dy),)
 
     def expand(self) -> tuple[Operand, ...]:
-        mean = self.total(MulOp(self.y, self.dy))
-        return (MulOp(self.y, SubOp(self.dy, mean)),)
+        mean = self.total(times(self.y, self.dy))
+        return (times(self.y, SubOp(self.dy, mean)),)
 
 
 @irdl_op_definition
 class LogSoftmaxGradOp(_NormalisedGrad):
-    """The gradient of `log_softmax`: dy - exp(y) * sum(dy)."""
+    """
+    The gradient of `log_softmax`: dy - exp(y) * sum(dy), with 0 for every product by 0.
+
+    As of `softmax`: a row that has no probabilities, and that nobody reads, has gradient 0.
+    """
 
     name = "graphcore.log_softmax_grad"
 
     def evaluate(self, y: Array, dy: Array) -> tuple[Array, ...]:
         def slope(y: Array, dy: Array) -> Array:
-            return np.asarray(dy - np.exp(y) * dy.sum(integer(self.axis), keepdims=True))
+            return dy - _times(np.exp(y), dy.sum(integer(self.axis), keepdims=True))
 
         return (precisely(slope, y, dy),)
 
     def expand(self) -> tuple[Operand, ...]:
-        return (SubOp(self.dy, MulOp(ExpOp(self.y), self.total(self.dy))),)
+        return (SubOp(self.dy, times(ExpOp(self.y), self.total(self.dy))),)

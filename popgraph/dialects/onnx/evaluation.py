@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from xdsl.ir import SSAValue
 
+from popgraph.dialects.onnx.older_meaning import older
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.program import WeightStore
@@ -51,7 +52,8 @@ def evaluate_node(
     versions = dict(opsets)
     if not op.regions:
         versions[op.domain] = op.since_version
-    runner = _runner(node, feeds, outputs, versions, functions)
+    own = [GlobalMaxPool, *(older(op.op_type, op.since_version) if not op.domain else ())]
+    runner = _runner(node, feeds, outputs, versions, functions, own)
     found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
     return [_as_array(found.get(name)) for name in node.output]
 
@@ -62,6 +64,7 @@ def _runner(
     outputs: list[str],
     versions: Mapping[str, int],
     functions: Iterable[FunctionProto],
+    own: list[type[OpRun]],
 ) -> ReferenceEvaluator:
     """Of a model that holds this node alone: only then does the reference heed its version."""
     graph = helper.make_graph(
@@ -72,7 +75,7 @@ def _runner(
     )
     imports = [helper.make_opsetid(*pair) for pair in versions.items()]
     model = helper.make_model(graph, opset_imports=imports, functions=list(functions))
-    return ReferenceEvaluator(model, new_ops=[GlobalMaxPool])
+    return ReferenceEvaluator(model, new_ops=own)
 
 
 def _as_array(value: Any) -> Any:

@@ -168,7 +168,17 @@ def modulo(node: Node, of_dividend: bool) -> Lowered:
 def parametric_relu(node: Node) -> Lowered:
     """The slope broadcasts to x, not x to the slope."""
     negative = gc.CompareOp(node[0], node.scalar(0), predicate="lt")
-    return gc.WhereOp(negative, gc.MulOp(node[0], node[1]), node[0])
+    return gc.WhereOp(negative, gc.MulOp(node[0], _slope(node)), node[0])
+
+
+def _slope(node: Node) -> SSAValue:
+    """The slope of PRelu; before opset 7 a list of slopes was one per channel, or one for all."""
+    shape = shape_of(node[1])
+    if node.version >= 7 or len(shape) != 1 or node.rank < 2:
+        return node[1]
+    if shape[0] not in (1, node.shape[1]):
+        raise TypeMismatchError(f"{shape[0]} slopes do not fit {node.shape[1]} channels")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=shape + (1,) * (node.rank - 2)))
 
 
 @lowers("ScaledAdd", domain=GRAPHCORE)
@@ -233,7 +243,7 @@ def clip(node: Node) -> Lowered:
     result: Operand = node[0]
     for index, (name, limit) in enumerate(bounds, 1):
         bound = node.optional(index)
-        if bound is None and name in node.op.onnx_attributes():
+        if bound is None and node.has(name):
             bound = node.scalar(node.real(name))
         if bound is not None:
             result = limit(result, cast(bound, node.dtype))

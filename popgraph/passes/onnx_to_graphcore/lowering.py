@@ -14,7 +14,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, ReshapeOp
-from popgraph.dialects.graphcore.base import shape_of
+from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.types import describe, static_shape
@@ -39,7 +39,7 @@ from popgraph.support.errors import (
 from popgraph.support.shapes import prod
 
 SEED = "randomSeed___fromHost"
-"""The variable from which all random operations draw; it advances by one each step."""
+"""The variable from which all random operations draw: the seed, and the steps taken with it."""
 
 
 @dataclass
@@ -51,6 +51,8 @@ class Lowering:
     variables: bool
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     names: dict[str, SSAValue] = field(default_factory=dict)
+    named: set[SSAValue] = field(default_factory=set)
+    """The values that carry a name already."""
     updates: dict[str, SSAValue] = field(default_factory=dict)
     streams: Iterator[int] = field(default_factory=count)
     wanted: frozenset[str] = frozenset()
@@ -71,9 +73,9 @@ class Lowering:
         return ConstantOp(self.weights.attribute(array)).result
 
     def seed(self) -> SSAValue:
-        """The seed of this step."""
+        """The seed, and the number of this step."""
         if self._seed is None:
-            start = VariableOp(SEED, self.weights.attribute(np.array(0, np.int64)))
+            start = VariableOp(SEED, self.weights.attribute(np.zeros(2, np.int64)))
             self._seed = start.result
         return self._seed
 
@@ -96,7 +98,7 @@ class Lowering:
             input_type(name, arg.type)
             for name, arg in zip(source.input_names, source.block.args, strict=True)
         ]
-        self.wanted = frozenset(extra_outputs)
+        self.wanted = frozenset([*extra_outputs, *source.output_names])
         graph = GraphOp("main", source.input_names, types)
         for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
             self._know(old, new, name)
@@ -135,11 +137,25 @@ class Lowering:
             op.output_values(), op.output_names, branch.yielded, strict=True
         ):
             if old is not None and inner in self.values:
-                self._know(old, self.values[inner], name)
+                with ImplicitBuilder(block):
+                    self._know(old, self._own(self.values[inner], name), name)
+
+    def _own(self, value: SSAValue, name: str) -> SSAValue:
+        """
+        The value that is to carry `name`; training tells names of one value apart.
+
+        `y = Identity(x)` has the value of x but a gradient of its own: that of y's readers alone.
+        """
+        told_apart = self.training and name in self.wanted and is_float(value)
+        if told_apart and value in self.named:
+            value = ReshapeOp(value, shape=shape_of(value)).result
+        self.named.add(value)
+        return value
 
     def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
         self.values[old] = new
         self.names[name] = new
+        self.named.add(new)
         if self.training and name in self.wanted:
             self.unfolded.add(new)
 
@@ -163,6 +179,10 @@ class Lowering:
                 outputs = [
                     value if value is None or old is None else in_declared_shape(value, old)
                     for value, old in zip(outputs, op.output_values(), strict=False)
+                ]
+                outputs = [
+                    value if value is None else self._own(value, name)
+                    for value, name in zip(outputs, op.output_names, strict=False)
                 ]
         except PopgraphError as error:
             raise located(error, op) from error
@@ -223,7 +243,7 @@ class Lowering:
         return self.names[name]
 
     def _advance_seed(self, seed: SSAValue) -> None:
-        self.updates[SEED] = AddOp(seed, self.literal(np.array(1, np.int64))).result
+        self.updates[SEED] = AddOp(seed, self.literal(np.array([0, 1], np.int64))).result
 
 
 def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:

@@ -90,7 +90,8 @@ def _is_training(node: Node) -> bool:
     """By the number of outputs before opset 14, by an attribute since."""
     if node.version >= 14:
         return bool(node.integer("training_mode"))
-    return node.output_count > 1 and not node.integer("is_test")
+    statistics = any(node.wants(index) for index in range(1, node.output_count))
+    return statistics and not node.integer("is_test")
 
 
 def _running_variance(node: Node, variance: Operand) -> Operand:

@@ -1,0 +1,133 @@
+"""Random numbers: the published generator, and sequences that know nothing of each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import f32, f64
+from xdsl.ir import Attribute
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.random import Pair, Words, drawn, threefry, uniform
+from popgraph.support.arrays import Array
+from tests.dialects.graphcore_run import Sample, build
+
+MASK = 2**32 - 1
+PYTHON: Words[int] = Words(
+    constant=int,
+    add=lambda a, b: (a + b) & MASK,
+    xor=lambda a, b: a ^ b,
+    rotate=lambda word, bits: (word << bits | word >> (32 - bits)) & MASK,
+)
+
+PUBLISHED = (
+    ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+    ((MASK, MASK), (MASK, MASK), (0x1CB996FC, 0xBB002BE7)),
+    ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+)
+"""Key, counter and result of threefry2x32 with 20 rounds, as its authors publish them."""
+
+COUNT = 4096
+KOLMOGOROV = 3.5
+"""Times 1 / sqrt(n): the distance that one sample in 10^10 exceeds."""
+DEVIATIONS = 7.0
+"""Of a normal distribution: one number in 10^11 is as far out, and a long fuzz draws millions."""
+LARGE = st.integers(0, 2**64 - 1)
+SMALL = st.integers(0, 3) | st.integers(0, 2**62)
+
+
+def sequence(
+    seed: int, step: int, stream: int, dtype: Attribute = f64, count: int = COUNT
+) -> Array:
+    state = np.array([seed, step], np.uint64).astype(np.int64)
+    return uniform(state, stream, (count,), dtype)
+
+
+def distance(numbers: Array) -> float:
+    """Kolmogorov's and Smirnov's, from even numbers in [0, 1), times the root of their count."""
+    ordered, ranks = np.sort(numbers), np.arange(len(numbers) + 1) / len(numbers)
+    apart = np.maximum(ranks[1:] - ordered, ordered - ranks[:-1]).max()
+    return float(apart * math.sqrt(len(numbers)))
+
+
+def correlation(one: Array, other: Array) -> float:
+    """In standard deviations of what unrelated numbers have."""
+    return float(np.corrcoef(one, other)[0, 1] * math.sqrt(len(one)))
+
+
+@pytest.mark.parametrize(("key", "counter", "expected"), PUBLISHED)
+def test_the_generator_is_the_published_one(
+    key: Pair[int], counter: Pair[int], expected: Pair[int]
+) -> None:
+    assert threefry(key, counter, PYTHON) == expected
+
+
+@given(LARGE, LARGE, st.integers(0, 2**62))
+def test_numbers_are_the_leading_bits_of_their_words(seed: int, step: int, stream: int) -> None:
+    words = [
+        drawn(PYTHON.pair(seed), PYTHON.pair(step), stream, PYTHON.pair(number), PYTHON)
+        for number in range(3)
+    ]
+    singles = sequence(seed, step, stream, f32, 3)
+    assert singles.tolist() == [(first >> 8) / 2**24 for first, _ in words]
+    doubles = sequence(seed, step, stream, f64, 3)
+    assert doubles.tolist() == [(first << 21 | second >> 11) / 2**53 for first, second in words]
+
+
+@given(LARGE, SMALL, SMALL)
+def test_fuzz_numbers_are_even(seed: int, step: int, stream: int) -> None:
+    for dtype in (f32, f64):
+        numbers = sequence(seed, step, stream, dtype).astype(np.float64)
+        assert numbers.min() >= 0 and numbers.max() < 1
+        assert distance(numbers) < KOLMOGOROV
+        for power in (1, 2, 3, 4):  # of x, the mean is 1 / (p + 1), that of its square 1 / (2p + 1)
+            spread = math.sqrt((1 / (2 * power + 1) - 1 / (power + 1) ** 2) / COUNT)
+            assert abs((numbers**power).mean() - 1 / (power + 1)) < DEVIATIONS * spread
+        for lag in (1, 2, 4, 7, 64):
+            assert abs(correlation(numbers[lag:], numbers[:-lag])) < DEVIATIONS
+        bits = (numbers * 2**24).astype(np.int64)[:, None] >> np.arange(24) & 1
+        assert np.abs(bits.mean(0) - 0.5).max() < DEVIATIONS * 0.5 / math.sqrt(COUNT)
+
+
+@given(SMALL, SMALL, SMALL)
+def test_fuzz_sequences_are_independent(seed: int, step: int, stream: int) -> None:
+    """Neighbours in any coordinate, and those that have the same sum of two of them."""
+    moves = [*itertools.product((0, 1), repeat=3), (1, -1, 0), (0, 1, -1)]
+    places = {(max(seed + a, 0), max(step + b, 0), max(stream + c, 0)) for a, b, c in moves}
+    sequences = [sequence(*place) for place in sorted(places)]
+    for one, other in itertools.combinations(sequences, 2):
+        assert len(np.intersect1d(one, other)) == 0
+        for lag in (0, 1, 2):
+            moved = other[: len(other) - lag]
+            assert abs(correlation(one[lag:], moved)) < DEVIATIONS
+            assert distance((one[lag:] - moved) % 1) < KOLMOGOROV
+
+
+def test_no_sequence_begins_with_0() -> None:
+    """Not even where all coordinates are 0."""
+    firsts = [sequence(*place, f32, 1)[0] for place in itertools.product((0, 1, 2), repeat=3)]
+    assert min(firsts) > 0 and len(set(firsts)) == 27
+
+
+@given(SMALL, SMALL)
+def test_an_element_does_not_depend_on_the_shape(seed: int, step: int) -> None:
+    state = np.array([seed, step], np.uint64).astype(np.int64)
+    flat = sequence(seed, step, 3, f32, 24)
+    np.testing.assert_array_equal(uniform(state, 3, (2, 3, 4), f32).ravel(), flat)
+    np.testing.assert_array_equal(uniform(state, 3, (5,), f32), flat[:5])
+
+
+def test_masks_of_dropout_are_unlike_in_every_coordinate() -> None:
+    masks = []
+    for seed, step, stream in itertools.product((0, 1), (0, 1), (0, 1)):
+        x = np.ones(COUNT, np.float32)
+        properties = {"ratio": 0.5, "stream": stream}
+        built = build(Sample(gc.DropoutOp, [x, np.array([seed, step])], properties))
+        masks.append(built.op.evaluate(*built.arrays)[1].astype(np.float64))
+    for one, other in itertools.combinations(masks, 2):
+        assert abs(correlation(one, other)) < DEVIATIONS
