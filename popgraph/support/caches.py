@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from popgraph.support.writing import put
 
 
 def digest(*texts: str) -> str:
@@ -22,18 +23,9 @@ def digest(*texts: str) -> str:
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """A file that others see when it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"partial-{os.urandom(8).hex()}")
-    try:
-        with partial.open("xb") as file:
-            file.writelines(parts)
-        try:
-            partial.replace(path)
-        except IsADirectoryError:
-            shutil.rmtree(path)
-            partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    if path.is_dir():
+        shutil.rmtree(path)
+    put(path, parts)
 
 
 def write_sealed(path: Path, content: bytes) -> None:

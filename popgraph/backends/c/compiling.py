@@ -24,6 +24,7 @@ from popgraph.backends.c.toolchain import (
 from popgraph.backends.c.unit import HERE, Unit
 from popgraph.support.caches import digest, write_sealed
 from popgraph.support.errors import BackendError
+from popgraph.support.writing import put
 
 
 def library(units: Sequence[Unit]) -> Path:
@@ -58,7 +59,7 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
 
         def compile_unit(number: int) -> Path:
             source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
-            source.write_text(missing[number].text)
+            put(source, [missing[number].text.encode()])
             result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
             if not result.good:
                 raise _refused(compiler, missing[number], result.reason)
