@@ -37,9 +37,9 @@ def command(
     \b
     popgraph emit model.onnx --dim N=1 -o model_c
 
-    The folder then holds program.c (`main_prepare` and `main_run`), kernels.c, their headers,
-    the constants as .bin files, and program.json: what each entry of the table of pointers that
-    both functions take must point to.
+    The folder then holds program.c (`main_prepare`, `main_run`, `main_stop`), kernels.c, their
+    headers, the constants as .bin files, and program.json: what each entry of the table of
+    pointers that the first two functions take must point to.
     """
     from popgraph import compiler
     from popgraph.cli import models
@@ -83,7 +83,7 @@ def describe(
     flags = " ".join(filter(None, (spelling, *FLAGS)))
     described = {
         "build": f"cc {flags} -shared program.c kernels.c -lm -o model.so",
-        "functions": [f"{PROGRAM}_prepare", f"{PROGRAM}_run"],
+        "functions": [f"{PROGRAM}_{ending}" for ending in printer.ENTRIES],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
         "byte order": "little",
