@@ -37,6 +37,7 @@ from popgraph.support.errors import ParseError, PassError, PopgraphError, RunErr
 from popgraph.support.garbage import without_collection
 from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
+from popgraph.support.turns import Lock
 
 Model: TypeAlias = Any
 """A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
@@ -214,17 +215,32 @@ class OpenModel:
         self._backend = backend
         self._threads = threads
         self._programs: OrderedDict[Signature, Executable] = OrderedDict()
+        self._looking, self._building = Lock(), Lock()
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for inputs of these shapes."""
         self._check_names(inputs)
         shapes = {name: as_array(name, array).shape for name, array in inputs.items()}
         signature = tuple(sorted(shapes.items()))
-        program = self._programs.pop(signature, None) or self._build(shapes)
-        self._programs[signature] = program
-        if len(self._programs) > SPECIALISATIONS:
-            self._programs.popitem(last=False)
+        program = self._known(signature)
+        if program is None:
+            with self._building:  # Who waits here may find what another thread has built.
+                program = self._known(signature) or self._build(shapes)
+                self._keep(signature, program)
         return program
+
+    def _known(self, signature: Signature) -> Executable | None:
+        with self._looking:
+            if signature in self._programs:
+                self._programs.move_to_end(signature)
+            return self._programs.get(signature)
+
+    def _keep(self, signature: Signature, program: Executable) -> None:
+        """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
+        with self._looking:
+            self._programs[signature] = program
+            while len(self._programs) > SPECIALISATIONS:
+                self._programs.popitem(last=False)
 
     def _check_names(self, inputs: Mapping[str, Array]) -> None:
         wanted = input_types(self._module)
@@ -237,10 +253,11 @@ class OpenModel:
 
     def _build(self, shapes: Mapping[str, Shape]) -> Executable:
         module = self._module.clone()
-        specialise(module, shapes, self._compilation.weights)
+        compilation = Compilation(WeightStore(self._compilation.weights))
+        specialise(module, shapes, compilation.weights)
         return build(
             module,
-            self._compilation,
+            compilation,
             self._options,
             backend=self._backend,
             threads=self._threads,

@@ -34,6 +34,7 @@ from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.writing import write_file
 
 DEFAULT_OPSET = 10
 """PopART's `defaultAiOnnxOpset`."""
@@ -456,7 +457,10 @@ class Builder(Annotations):
             return bytes(export_model(self.module(), self.weights).SerializeToString())
 
     def saveModelProto(self, filename: str | Path) -> None:
-        Path(filename).write_bytes(self.getModelProto())
+        """Writes the model so far as serialized ONNX."""
+        content = self.getModelProto()
+        with as_popart_errors():
+            write_file(filename, [content])
 
     def to_pgraph(self) -> dsl.Listing:
         """The model so far as `.pgraph` text, all weights written out."""

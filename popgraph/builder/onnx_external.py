@@ -14,6 +14,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, TensorPr
 from popgraph.dialects.onnx.tensorproto import IN_STORE, PACKED, check_tensor
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
+from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
@@ -128,6 +129,6 @@ def _mapping(
             return np.empty(shape, dtype)
         size = prod(shape) * dtype.itemsize
         mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
-        return mapped.view(dtype).reshape(shape)
+        return array_of_memory(mapped, dtype, shape)
 
     return load

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options_here
+from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -36,9 +37,9 @@ def command(
     \b
     popgraph emit model.onnx --dim N=1 -o model_c
 
-    The folder then holds program.c (`main_prepare` and `main_run`), kernels.c, their headers,
-    the constants as .bin files, and program.json: what each entry of the table of pointers that
-    both functions take must point to.
+    The folder then holds program.c (`main_prepare`, `main_run`, `main_stop`), kernels.c, their
+    headers, the constants as .bin files, and program.json: what each entry of the table of
+    pointers that the first two functions take must point to.
     """
     from popgraph import compiler
     from popgraph.cli import models
@@ -46,10 +47,10 @@ def command(
     module, compilation, _ = models.opened(model, dim)
     compiler.lower(module, compilation, options_here(winograd, schedule, tuned, threads))
     output.mkdir(parents=True, exist_ok=True)
-    for name, text in c_files(module).items():
-        (output / name).write_text(text, "utf-8")
-    described = describe(module, compilation, output)
-    (output / "program.json").write_text(json.dumps(described, indent=2) + "\n")
+    described, data = describe(module, compilation)
+    texts = c_files(module) | {"program.json": json.dumps(described, indent=2) + "\n"}
+    data |= {name: [memoryview(text.encode())] for name, text in texts.items()}
+    write_files([(output / name, parts) for name, parts in data.items()])
     files = sorted(path.name for path in output.iterdir())
     typer.echo(f"{output}: {', '.join(files[:8])}{' ...' if len(files) > 8 else ''}")
 
@@ -68,23 +69,34 @@ def c_files(module: ModuleOp) -> dict[str, str]:
     }
 
 
-def describe(module: ModuleOp, compilation: Compilation, folder: Path) -> dict[str, Any]:
-    """The table of pointers in words; writes what constants and variables begin with."""
+def describe(
+    module: ModuleOp, compilation: Compilation
+) -> tuple[dict[str, Any], dict[str, list[memoryview]]]:
+    """The table of pointers in words, and the files that constants and variables begin with."""
     from popgraph.backends.c import module as printer
-    from popgraph.backends.c.toolchain import FLAGS
+    from popgraph.backends.c.toolchain import FLAGS, TARGETS, wanted_target
 
     program = printer.find_program(module, PROGRAM)
     slots = printer.Layout(program).slots
-    return {
-        "build": f"cc {' '.join(FLAGS)} -shared program.c kernels.c -lm -o model.so",
-        "functions": [f"{PROGRAM}_prepare", f"{PROGRAM}_run"],
+    data: dict[str, list[memoryview]] = {}
+    _, (spelling, *_) = TARGETS[wanted_target()]
+    flags = " ".join(filter(None, (spelling, *FLAGS)))
+    described = {
+        "build": f"cc {flags} -shared program.c kernels.c -lm -o model.so",
+        "functions": [f"{PROGRAM}_{ending}" for ending in printer.ENTRIES],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
-        "memory": [_entry(number, slot, compilation, folder) for number, slot in enumerate(slots)],
+        "byte order": "little",
+        "memory": [_entry(number, slot, compilation, data) for number, slot in enumerate(slots)],
     }
+    return described, data
 
 
-def _entry(number: int, slot: Slot, compilation: Compilation, folder: Path) -> dict[str, Any]:
+def _entry(
+    number: int, slot: Slot, compilation: Compilation, data: dict[str, list[memoryview]]
+) -> dict[str, Any]:
+    from popgraph.support.array_bytes import memory_of
+
     entry: dict[str, Any] = {"space": slot.space}
     if slot.label:
         entry["name"] = slot.label
@@ -92,5 +104,5 @@ def _entry(number: int, slot: Slot, compilation: Compilation, folder: Path) -> d
         entry |= {"dtype": slot.dtype.name, "shape": list(slot.shape)}
     if slot.literal is not None:
         entry["file"] = f"memory_{number}.bin"
-        (folder / entry["file"]).write_bytes(slot.literal.array(compilation.weights).tobytes())
+        data[entry["file"]] = [memory_of(slot.literal.array(compilation.weights))]
     return entry

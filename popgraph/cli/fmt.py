@@ -11,6 +11,7 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from popgraph.support.writing import write_text
 
 STDIN = Path("-")
 
@@ -55,7 +56,7 @@ def command(
             sys.stdout.write(after)
         elif before != after:
             if not check:
-                path.write_text(after, "utf-8")
+                write_text(path, after)
             note(f"{path}: {'would change' if check else 'changed'}")
     if refused:
         raise ErrorGroup(refused)

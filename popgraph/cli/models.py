@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import typer
 
 from popgraph.cli.report import note
 from popgraph.support.errors import ModelError, PopgraphError, RunError
+from popgraph.support.writing import Parts, replaceable, write_file, write_pair, write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -176,7 +176,7 @@ def check_place(path: Path, option: str) -> None:
         raise typer.BadParameter(f"{str(path)!r} is a folder", param_hint=option)
     if not path.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(path.parent)!r}", param_hint=option)
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
+    if not replaceable(path):
         raise typer.BadParameter(f"{str(path)!r} cannot be written", param_hint=option)
 
 
@@ -227,27 +227,32 @@ def element_types(module: ModuleOp) -> dict[str, DType]:
 def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:
     from popgraph.builder.onnx_export import export_model
 
-    path.write_bytes(export_model(module, compilation.weights).SerializeToString())
+    write_file(path, [export_model(module, compilation.weights).SerializeToString()])
 
 
 def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
     """The text; large weights go into a .safetensors file beside it, if there are any."""
-    from popgraph.builder.dsl import WeightFile, text_of, write_safetensors
+    from popgraph.builder.dsl import WeightFile, safetensors, text_of
 
     beside = path.with_suffix(".safetensors")
     file = WeightFile(beside.name)
     text = text_of(module, compilation.weights, file)
-    if file.arrays:
-        write_safetensors(beside, file.arrays)
-        note(f"{len(file.arrays)} large weights are in {beside}")
-    path.write_text(text, "utf-8")
+    if not file.arrays:
+        write_text(path, text)
+        return
+
+    def naming(name: str) -> Parts:
+        return [text_of(module, compilation.weights, WeightFile(name)).encode()]
+
+    write_pair(path, naming, beside, lambda: safetensors(file.arrays))
+    note(f"{len(file.arrays)} large weights are in {beside}")
 
 
 def save_mlir(path: Path, module: ModuleOp, compilation: Compilation) -> None:
     from popgraph.dialects.program import BlobAttr
 
     text = f"{module!s}\n"
-    path.write_text(text, "utf-8")
+    write_text(path, text)
     if named := set(re.findall(f"#{BlobAttr.name}<[^>]*>", text)):
         note(
             f"{path.name} names large tensors ({len(named)}) without their elements: it can be "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.print import ScheduleFile, Switch, Threads, Train, Tuned, Winograd, options
+from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -106,11 +107,11 @@ def command(
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))
     if json_file is not None:
-        json_file.write_text(json.dumps(asdict(found), indent=1) + "\n", "utf-8")
+        write_text(json_file, json.dumps(asdict(found), indent=1) + "\n")
     if html_file is not None:
         from popgraph.cli.profile_page import page
 
-        html_file.write_text(page(found), "utf-8")
+        write_text(html_file, page(found))
 
 
 def report(

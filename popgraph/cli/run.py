@@ -11,6 +11,7 @@ import typer
 
 from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
 from popgraph.support.errors import RunError
+from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -98,15 +99,15 @@ def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:
 def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
     import numpy as np
 
+    from popgraph.support.array_bytes import npy
+
     unknown = [name for name in keep if name not in results]
     if unknown:
         raise RunError(
             f"the model has no output {unknown[0]!r}",
             hint=f"its outputs are {', '.join(map(repr, results))}",
         )
-    for name, file in keep.items():
-        with Path(file).open("wb") as place:  # numpy.save would add an ending to a name
-            np.save(place, results[name])
+    write_files([(Path(file), npy(results[name])) for name, file in keep.items()])
     for name, array in results.items():
         if keep and name not in keep:
             continue

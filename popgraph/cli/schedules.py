@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.print import Switch, Train, Tuned, Winograd, options_here
+from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -55,7 +56,7 @@ def command(
     if output is None:
         typer.echo(text, nl=False)
     else:
-        output.write_text(text, "utf-8")
+        write_text(output, text)
 
 
 def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:

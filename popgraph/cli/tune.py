@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.print import Switch, Threads, Train, Winograd
+from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
     from popgraph.cli.tuning import Tuning
@@ -61,7 +62,7 @@ def command(
     rows = [each.row() for each in tuning.contenders]
     path = keep_measured(rows)
     if output is not None:
-        output.write_text(text_of(rows), "utf-8")
+        write_text(output, text_of(rows))
     typer.echo(text(str(model), tuning))
     note(f"kept in {path}")
 

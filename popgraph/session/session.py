@@ -35,6 +35,7 @@ from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
 from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
+from popgraph.support.writing import write_file
 
 
 class Session:
@@ -208,12 +209,7 @@ class Session:
             self._weights.keep_fetched()
         with as_popart_errors():
             content = model_with_weights(self._model, self._weights.values())
-        try:
-            Path(filename).write_bytes(content)
-        except OSError as error:
-            raise popart_exception(
-                f"the model cannot be written: {error.strerror}", f"file {str(filename)!r}"
-            ) from error
+            write_file(filename, [content])
 
     # optimizer
 

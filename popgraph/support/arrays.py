@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from mmap import mmap
 from pathlib import Path
 from typing import TypeAlias
@@ -28,18 +29,23 @@ def owned(array: Array) -> Array:
 class ArrayStore:
     """Arrays by content key; a value may be a function that loads the array when it is needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, beneath: ArrayStore | None = None) -> None:
+        """What is not here is looked for `beneath`."""
         self._arrays: dict[str, Array | Callable[[], Array]] = {}
-        self.files: dict[Path, State] = {}
+        self._beneath = beneath
+        self.files: dict[Path, State] = {} if beneath is None else beneath.files
         """The files that a model came from, as they were before anything was read."""
 
     def hold(self, key: str, source: Array | Callable[[], Array]) -> None:
         """Keeps an array that `source` is, or brings when asked (a file's mapping)."""
-        self._arrays.setdefault(key, source)
+        if key not in self:
+            self._arrays[key] = source
 
     def held(self, key: str, what: object) -> Array:
         """The array of a key, read-only by convention; an error says `what` it would be."""
         found = self._arrays.get(key)
+        if found is None and self._beneath is not None:
+            return self._beneath.held(key, what)
         if found is None:
             raise ModelError(
                 f"the weights of {what} are not at hand",
@@ -56,7 +62,7 @@ class ArrayStore:
             self._arrays[key] = owned(found() if callable(found) else found)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._arrays
+        return key in self._arrays or (self._beneath is not None and key in self._beneath)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
+        return chain(self._arrays, self._beneath or ())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from popgraph.support.trust import make_private, open_trusted
+from popgraph.support.writing import put
 
 
 def digest(*texts: str) -> str:
@@ -21,19 +23,10 @@ def digest(*texts: str) -> str:
 
 def write_whole(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """A file that others see when it is complete."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"partial-{os.urandom(8).hex()}")
-    try:
-        with partial.open("xb") as file:
-            file.writelines(parts)
-        try:
-            partial.replace(path)
-        except IsADirectoryError:
-            shutil.rmtree(path)
-            partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    make_private(path.parent)
+    if path.is_dir():
+        shutil.rmtree(path)
+    put(path, parts, mode=0o644)
 
 
 def write_sealed(path: Path, content: bytes) -> None:
@@ -42,8 +35,13 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes:
-    """What was written there; OSError or ValueError when it is not there or not as it was."""
-    found = path.read_bytes()
+    """
+    What was written there.
+
+    OSError or ValueError when it is not there, not as it was, or another's.
+    """
+    with open_trusted(path) as file:
+        found = file.read()
     content = found[: -len(_seal(b""))]
     if found != content + _seal(content):
         raise ValueError(f"{path} is damaged")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from popgraph.support.errors import PassError, PopgraphError
+from popgraph.support.writing import put
 
 PASSES, IR, KERNELS, SOURCE = 1, 2, 3, 4
 """What `POPGRAPH_DEBUG` shows from which level on."""
@@ -66,7 +67,7 @@ def note_source(name: str, text: str) -> None:
 def write_dump(folder: Path, name: str, text: str) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
+        put(folder / name, [text.encode()])
     except OSError as error:
         raise PopgraphError(
             f"{folder / name} cannot be written: {error.strerror}",

@@ -61,6 +61,10 @@ class ParseError(PopgraphError):
     """A `.pgraph` text or an IR text is not well formed."""
 
 
+class WriteError(PopgraphError):
+    """A file that was asked for cannot be written."""
+
+
 class ErrorGroup(PopgraphError):
     """Several independent mistakes, reported together."""
 

@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, MemRefType, ModuleOp,
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import build, compiling, target, toolchain
+from popgraph.backends.c import build, cache_folder, compiling, target, toolchain
 from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
 from popgraph.dialects.program import WeightStore
@@ -171,7 +171,7 @@ def test_a_cache_that_cannot_be_written_warns_once(
 
 def test_a_read_only_cache_is_still_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doubles()
-    monkeypatch.setattr(toolchain, "_writable", lambda path: path != cache)
+    monkeypatch.setattr(cache_folder, "_refusal", lambda path: "cannot be written")
     monkeypatch.setenv("CC", "/bin/false")
     with pytest.warns(RuntimeWarning, match="cannot be written"):
         assert doubles()

@@ -20,6 +20,7 @@ import popgraph
 import popgraph.compiler as compiler
 from popgraph import start
 from popgraph.backends.c import (
+    cache_folder,
     made_of,
     program_cache,
     program_file,
@@ -246,9 +247,9 @@ def test_a_cache_that_cannot_be_written_is_read(
 ) -> None:
     expected = compute(model())
     before = sorted(cache.rglob("*"))
-    monkeypatch.setattr(toolchain, "_writable", lambda path: False)
+    monkeypatch.setattr(cache_folder, "_refusal", lambda path: "cannot be written")
     with pytest.warns(RuntimeWarning, match="cannot be written"):
-        toolchain._temporary.cache_clear()
+        cache_folder._temporary.cache_clear()
         assert np.array_equal(compute(model()), expected)
         assert passes.runs == 1
         compute(model(seed=1))

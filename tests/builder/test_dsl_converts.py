@@ -10,13 +10,14 @@ import onnx
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
-from popgraph.builder.dsl import WeightFile, load, parse, text_of, write_safetensors
+from popgraph.builder.dsl import WeightFile, load, parse, safetensors, text_of
 from popgraph.builder.dsl.array_files import read_key
 from popgraph.builder.onnx_export import export_model
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError
+from popgraph.support.writing import write_file
 from popgraph.testing import model_difference
 
 FLOAT = TensorProto.FLOAT
@@ -347,7 +348,7 @@ def test_large_weights_stand_in_a_file_beside_the_text(tmp_path: Path) -> None:
     assert '@weights("w.safetensors")\ngraph' in text
     assert "weight w0: f32[5, 7] = load\n" in text
     (tmp_path / "m.pgraph").write_text(text)
-    write_safetensors(tmp_path / "w.safetensors", file.arrays)
+    write_file(tmp_path / "w.safetensors", safetensors(file.arrays))
     document = load(tmp_path / "m.pgraph")
     assert model_difference(model, export_model(document.module, document.weights)) == ""
 
@@ -363,7 +364,7 @@ def sparse_tensor(count: int) -> onnx.SparseTensorProto:
 def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.numpy")
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
-    write_safetensors(tmp_path / "w.safetensors", {"a/b": array, "é": array[0]})
+    write_file(tmp_path / "w.safetensors", safetensors({"a/b": array, "é": array[0]}))
     found = safetensors.load_file(tmp_path / "w.safetensors")
     assert np.array_equal(found["a/b"], array)
 
@@ -371,8 +372,8 @@ def test_the_file_is_one_that_the_safetensors_package_reads(tmp_path: Path) -> N
 def test_a_file_of_weights_may_be_written_anew_from_its_own(tmp_path: Path) -> None:
     path = tmp_path / "w.safetensors"
     array = np.arange(40, dtype=np.float32)
-    write_safetensors(path, {"w": array})
-    write_safetensors(path, {"first": array, "w": read_key(path, "w")})
+    write_file(path, safetensors({"w": array}))
+    write_file(path, safetensors({"first": array, "w": read_key(path, "w")}))
     assert np.array_equal(read_key(path, "w"), array)
     assert [one.name for one in tmp_path.iterdir()] == ["w.safetensors"]
 
@@ -382,7 +383,7 @@ def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "a.npz", key=array)
     (tmp_path / "a.bin").write_bytes(b"skip" + array.tobytes())
-    write_safetensors(tmp_path / "a.safetensors", {"key": array})
+    write_file(tmp_path / "a.safetensors", safetensors({"key": array}))
     for call in (
         'load("a.npy")',
         'load("a.npz", "key")',
@@ -418,7 +419,7 @@ def test_other_files_that_weights_are_loaded_from(tmp_path: Path) -> None:
 def test_files_that_cannot_be_loaded(tmp_path: Path, call: str, what: str) -> None:
     (tmp_path / "a.bin").write_bytes(bytes(12))
     (tmp_path / "a.safetensors").write_bytes(b"\xff" * 40)
-    write_safetensors(tmp_path / "b.safetensors", {"w": np.zeros(3, np.float32)})
+    write_file(tmp_path / "b.safetensors", safetensors({"w": np.zeros(3, np.float32)}))
     path = tmp_path / "m.pgraph"
     path.write_text(f"graph g() -> w {{\n    weight w: f32[2] = {call}\n}}\n")
     with pytest.raises(PopgraphError) as caught:

@@ -177,9 +177,7 @@ def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
 def test_a_model_that_cannot_be_saved(tmp_path: Path, place: str) -> None:
     session, _ = training(popart.ConstSGD(0.1))
     session.prepareDevice()
-    with pytest.raises(
-        popart.popart_exception, match=r"the model cannot be written: .*\n  at: file"
-    ):
+    with pytest.raises(popart.popart_exception, match=r"the file cannot be written: .*\n  at: "):
         session.modelToHost(tmp_path / place)
 
 

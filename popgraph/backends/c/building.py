@@ -35,9 +35,9 @@ def build(
     units += [kernel_unit(group) for group in split(kernels)]
     for number, unit in enumerate(units):
         note_source(f"{name}_{number}.c", unit.text)
-    entries = load(library(units), name)
+    code = load(library(units), name)
     key = None if save_as is None else save_as.digest
-    made = CExecutable(layout.table, entries, weights, threads, key=key)
+    made = CExecutable(layout.table, code, weights, threads, key=key)
     if save_as is not None:
         save_as.save(Saved(name, library_key(units), made.table, made.persistent), weights)
     return made

@@ -58,6 +58,7 @@ def _header(program: ProgramOp, layout: Layout) -> str:
  * {name}_prepare is called once, when the constants and the variables are in place; {name}_run
  * is one step. Both take a table of {len(layout.slots)} pointers, described below. All memory
  * begins at a multiple of 64 bytes and belongs to the caller. Two runs at once need two tables.
+ * {name}_stop ends the threads that were started: to be called before a library is unloaded.
  *
  *     cc -O2 -march=native -ffp-contract=fast -pthread {name}.c ... -lm
  */
@@ -74,6 +75,7 @@ enum {{
 
 void {name}_prepare(void *const *memory);
 void {name}_run(void *const *memory);
+void {name}_stop(void);
 
 #endif
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.in_place import LARGE, MadeInPlace, Pointers, ReadInPlace
-from popgraph.backends.c.library import Entry, load
+from popgraph.backends.c.library import Code, load
 from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
 from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
@@ -19,6 +18,7 @@ from popgraph.backends.c.toolchain import find_library
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.shapes import text
+from popgraph.support.turns import Turns
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
 
@@ -29,7 +29,7 @@ class CExecutable(Executable):
     def __init__(
         self,
         table: Table,
-        entries: tuple[Entry, Entry],
+        code: Code,
         weights: ArrayStore,
         threads: int,
         persistent: Array | None = None,
@@ -41,21 +41,22 @@ class CExecutable(Executable):
         `key` is that of the cache of programs, if this one is kept there.
         """
         self.key = key
-        self._lock = threading.Lock()
-        self._weights = weights
+        self._turns = Turns()
+        self._written: set[str] = set()
+        """Variables that got a value since a fork interrupted a step."""
         self.table = table
         self._arrays: list[Array | None] = []
         pointers = (ctypes.c_void_p * len(table.slots))()
         for number, slot in enumerate(table.slots):
-            array = self._memory(slot, persistent)
+            array = self._memory(slot, persistent, weights)
             self._arrays.append(array)
             if array is not None:
                 pointers[number] = array.ctypes.data
         pointers[table.slots.index(THREADS)] = threads
         self._pointers, self._address = pointers, ctypes.addressof(pointers)
-        prepare, self._entry = entries
+        self._code, self._entry = code, code.run
         if persistent is None:
-            prepare(self._address)
+            code.prepare(self._address)
         self._release()
         self.inputs = self._signature("input")
         self.outputs = self._signature("output")
@@ -71,7 +72,7 @@ class CExecutable(Executable):
         assert array is not None
         return array[: self.table.persistent]
 
-    def _memory(self, slot: Slot, persistent: Array | None) -> Array | None:
+    def _memory(self, slot: Slot, persistent: Array | None, weights: ArrayStore) -> Array | None:
         match slot.space:
             case "threads":
                 return None
@@ -82,7 +83,7 @@ class CExecutable(Executable):
             case "constant" if slot.prepared and persistent is not None:
                 return None
         assert slot.dtype is not None
-        first = None if slot.literal is None else slot.literal.array(self._weights)
+        first = None if slot.literal is None else slot.literal.array(weights)
         if slot.space == "constant":
             assert first is not None, "a constant has a literal"
             if persistent is None and not slot.prepared:
@@ -131,20 +132,48 @@ class CExecutable(Executable):
         }
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        with self._lock:
-            if len(inputs) != len(self._inputs):
-                self.check(inputs)
-            for name, view in self._inputs.items():
-                array = inputs.get(name)
-                if (
-                    type(array) is not np.ndarray
-                    or array.dtype is not view.dtype
-                    or array.shape != view.shape
-                ):
-                    array = self._unusual(inputs, name)
-                view[...] = array
-            self._entry(self._address)
-            return {name: view.copy() for name, view in self._outputs.items()}
+        turns = self._turns
+        with turns.lock:
+            if turns.busy or turns.interrupted:
+                self._check_whole()
+            turns.busy = True
+            try:
+                return self._run(inputs)
+            finally:
+                turns.busy = False
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if len(inputs) != len(self._inputs):
+            self.check(inputs)
+        for name, view in self._inputs.items():
+            array = inputs.get(name)
+            if (
+                type(array) is not np.ndarray
+                or array.dtype is not view.dtype
+                or array.shape != view.shape
+            ):
+                array = self._unusual(inputs, name)
+            view[...] = array
+        self._entry(self._address)
+        return {name: view.copy() for name, view in self._outputs.items()}
+
+    def _check_whole(self) -> None:
+        """RunError while a step of this program is unfinished."""
+        if self._turns.busy:
+            raise RunError(
+                "this program is running: it was called again before the call had ended",
+                "a signal handler, or an input that computes its array",
+                "set a flag there and call the program later, or call one that was compiled for it",
+            )
+        left = self._variables.keys() - self._written
+        if left:
+            raise RunError(
+                "this process was forked in the middle of a step: some variables are of the next "
+                "step, some are not",
+                f"variable {', '.join(map(repr, sorted(left)[:3]))}",
+                "write all variables first (weightsFromHost does), or fork between steps",
+            )
+        self._turns.interrupted = False
 
     def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
         """An error for what does not fit; what only looks unusual passes."""
@@ -153,7 +182,9 @@ class CExecutable(Executable):
         return arrays[name]
 
     def read(self, variable: str) -> Array:
-        with self._lock:
+        with self._turns:
+            if self._turns.interrupted and variable not in self._written:
+                self._check_whole()
             return self._variable(variable).copy()
 
     def write(self, variable: str, value: Array) -> None:
@@ -164,8 +195,10 @@ class CExecutable(Executable):
                 f"variable {variable!r} is {view.dtype} of shape {text(view.shape)}, "
                 f"not {value.dtype} of shape {text(value.shape)}"
             )
-        with self._lock:
+        with self._turns:
             view[...] = value
+            if self._turns.interrupted:
+                self._written.add(variable)
 
     def _variable(self, name: str) -> Array:
         view = self._variables.get(name)
@@ -182,8 +215,8 @@ def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExec
     path = None if saved is None else find_library(saved.library)
     if saved is None or path is None:
         return None
-    entries = load(path, saved.name)
-    return CExecutable(saved.table, entries, weights, threads, saved.persistent, key.digest)
+    code = load(path, saved.name)
+    return CExecutable(saved.table, code, weights, threads, saved.persistent, key.digest)
 
 
 MOST_THREADS = 1024

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from popgraph.backends.c.toolchain import machine, readable_caches
+from popgraph.backends.c.cache_folder import readable_caches
+from popgraph.backends.c.toolchain import machine
 from popgraph.support.caches import read_sealed
 
 

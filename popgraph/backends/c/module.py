@@ -133,8 +133,12 @@ def print_kernels(module: ModuleOp) -> list[Kernel]:
     return [print_kernel(function) for function in functions]
 
 
+ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop": "void"}
+"""What can be called of a program, by how its name ends, with the parameters."""
+
+
 def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> str:
-    """`NAME_prepare` and `NAME_run`, and one small function per call that has chunks."""
+    """The functions of `ENTRIES`, and one small function per call that has chunks."""
     name = program.sym_name.data
     names = {kernel.name: kernel.symbol for kernel in kernels}
     parts: list[str] = []
@@ -149,6 +153,7 @@ def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel])
                 _call(op, callee, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
         body = "".join(f"    {line}\n" for line in lines) or "    (void)memory;\n"
         parts += [*helpers, f"void {name}_{ending}(void *const *memory) {{\n{body}}}\n"]
+    parts.append(f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n")
     return "\n".join(parts)
 
 
@@ -186,9 +191,14 @@ _POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{PREAMBLE}"
 def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> Unit:
     """The translation unit that holds the program; kernels are in others."""
     prototypes = "".join(f"{kernel.prototype};\n" for kernel in kernels)
+    text = f"{visible(program)}\n{print_program(program, layout, kernels)}"
+    return Unit(f"{_POOL}{prototypes}{text}")
+
+
+def visible(program: ProgramOp) -> str:
+    """Declares the functions of a program, for others to find in its library."""
     name = program.sym_name.data
-    visible = "".join(
-        f'__attribute__((visibility("default"))) void {name}_{ending}(void *const *memory);\n'
-        for ending in ("prepare", "run")
+    return "".join(
+        f'__attribute__((visibility("default"))) void {name}_{ending}({parameters});\n'
+        for ending, parameters in ENTRIES.items()
     )
-    return Unit(f"{_POOL}{prototypes}{visible}\n{print_program(program, layout, kernels)}")

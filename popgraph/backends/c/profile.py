@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from popgraph.backends.c import module as printer
 from popgraph.backends.c.compiling import library
 from popgraph.backends.c.executable import CExecutable
-from popgraph.backends.c.library import Entry, load
+from popgraph.backends.c.library import Code, Entry, load
 from popgraph.backends.c.unit import kernel_unit, split
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
@@ -54,16 +54,14 @@ class Profile:
         singles.append(_only(program, None, len(singles)))
         kernels = printer.print_kernels(module)
         unit = printer.program_unit(program, layout, kernels)
-        text = unit.text + "".join(map(_visible, singles))
+        text = unit.text + "".join(map(printer.visible, singles))
         text += "".join(printer.print_program(single, layout, kernels) for single in singles)
         path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
-        prepare, whole = load(path, name)
-        self._whole = Timing(whole)
-        *self._timings, self._empty = [
-            Timing(load(path, single.sym_name.data)[1]) for single in singles
-        ]
+        self._code = [load(path, one.sym_name.data) for one in (program, *singles)]
+        self._whole, *self._timings, self._empty = [Timing(code.run) for code in self._code]
         self._now = [self._whole, self._empty, *self._timings]
-        self.executable = CExecutable(layout.table, (prepare, self._run), weights, threads)
+        code = Code(self._code[0].prepare, self._run)
+        self.executable = CExecutable(layout.table, code, weights, threads)
 
     def _run(self, memory: int) -> None:
         for timing in self._now:
@@ -109,11 +107,3 @@ def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
     single.body.block.add_op(CallOp(call.callee.string_value(), arguments, call.chunks))
     single.location = program.location
     return single
-
-
-def _visible(program: ProgramOp) -> str:
-    name = program.sym_name.data
-    return "".join(
-        f'__attribute__((visibility("default"))) void {name}_{ending}(void *const *memory);\n'
-        for ending in ("prepare", "run")
-    )

@@ -12,12 +12,13 @@ from typing import IO, Any
 import numpy as np
 
 from popgraph.backends.c import program_file
+from popgraph.backends.c.cache_folder import readable_caches
 from popgraph.backends.c.table import Literal, Slot, Table
-from popgraph.backends.c.toolchain import readable_caches
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.caches import trim
 from popgraph.support.debug import Settings
+from popgraph.support.trust import open_trusted
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
@@ -72,7 +73,7 @@ class ProgramKey:
             path = _file(cache, self.digest)
             with (
                 suppress(OSError, ValueError, KeyError, TypeError, IndexError),
-                path.open("rb") as file,
+                open_trusted(path) as file,
             ):
                 found = self._read(file, weights)
                 with suppress(OSError):

@@ -222,6 +222,8 @@ static struct {
     _Alignas(64) _Atomic i64 done;
     _Atomic i64 sleepers;
     i64 workers;
+    pthread_t threads[POPGRAPH_RANGES];
+    _Atomic bool leaving;
     bool fork_handled;
     pthread_mutex_t busy;
     pthread_mutex_t sleep;
@@ -279,18 +281,20 @@ static void *popgraph_worker(void *number) {
             epoch = atomic_load(&pool.epoch);
             popgraph_take_part(range);
             spins = 0;
+        } else if (atomic_load(&pool.leaving)) {
+            return 0;
         } else if (++spins < POPGRAPH_SPINS) {
             popgraph_pause();
         } else {
             pthread_mutex_lock(&pool.sleep);
             atomic_fetch_add(&pool.sleepers, 1);
-            while (!popgraph_is_wanted(range, epoch)) pthread_cond_wait(&pool.wake, &pool.sleep);
+            while (!popgraph_is_wanted(range, epoch) && !atomic_load(&pool.leaving))
+                pthread_cond_wait(&pool.wake, &pool.sleep);
             atomic_fetch_sub(&pool.sleepers, 1);
             pthread_mutex_unlock(&pool.sleep);
             spins = 0;
         }
     }
-    return 0;
 }
 
 /* A forked child has no workers: it starts its own when it needs them. */
@@ -299,6 +303,7 @@ static void popgraph_forget_workers(void) {
     atomic_store(&pool.done, 0);
     atomic_store(&pool.helpers, 0);
     atomic_store(&pool.sleepers, 0);
+    atomic_store(&pool.leaving, false);
     pool.workers = 0;
     pthread_mutex_init(&pool.busy, 0);
     pthread_mutex_init(&pool.sleep, 0);
@@ -315,14 +320,27 @@ static void popgraph_start_workers(i64 wanted) {
     pthread_attr_init(&stack);
     pthread_attr_setstacksize(&stack, POPGRAPH_STACK);
     while (pool.workers < wanted) {
-        pthread_t thread;
         void *range = (void *)(intptr_t)(pool.workers + 1);
-        if (pthread_create(&thread, &stack, popgraph_worker, range)) break;
-        pthread_detach(thread);
+        if (pthread_create(&pool.threads[pool.workers], &stack, popgraph_worker, range)) break;
         pool.workers++;
     }
     pthread_attr_destroy(&stack);
     pthread_sigmask(SIG_SETMASK, &before, 0);
+}
+
+/*
+ * Ends the workers, so that nobody runs the code of a library that is about to go; those who serve
+ * somebody stay. They start again when they are needed.
+ */
+static void popgraph_stop_workers(void) {
+    if (pthread_mutex_trylock(&pool.busy)) return;
+    pthread_mutex_lock(&pool.sleep);
+    atomic_store(&pool.leaving, true);
+    pthread_cond_broadcast(&pool.wake);
+    pthread_mutex_unlock(&pool.sleep);
+    while (pool.workers > 0) pthread_join(pool.threads[--pool.workers], 0);
+    atomic_store(&pool.leaving, false);
+    pthread_mutex_unlock(&pool.busy);
 }
 
 static void popgraph_share_batch(i64 threads, i64 first, i64 chunks) {

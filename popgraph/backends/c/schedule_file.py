@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from popgraph.backends.c.cache_folder import cache_directory
 from popgraph.backends.c.measured import measured_text, place_in
-from popgraph.backends.c.toolchain import cache_directory
 from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
 from popgraph.support.caches import write_sealed
 from popgraph.support.errors import ParseError

@@ -10,11 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c import made_of
+from popgraph.backends.c.cache_folder import readable_caches
 from popgraph.backends.c.executable import CExecutable, build_again
 from popgraph.backends.c.measured import measured_text
 from popgraph.backends.c.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.target import host_target
-from popgraph.backends.c.toolchain import machine, readable_caches
+from popgraph.backends.c.toolchain import machine
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.caches import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, seen, state_of

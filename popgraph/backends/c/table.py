@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import Shape, text
@@ -26,7 +25,7 @@ class Literal:
         """The elements; read-only by convention."""
         if self.key:
             return store.held(self.key, f"{self.dtype.name} {text(self.shape)}")
-        return np.frombuffer(self.data, self.dtype.numpy).reshape(self.shape)
+        return array_of_memory(self.data, self.dtype.numpy, self.shape)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from popgraph.backends.c.toolchain import cache_directory, candidates, machine, probe
+from popgraph.backends.c.cache_folder import cache_directory
+from popgraph.backends.c.toolchain import NATIVE, candidates, machine, probe, wanted_target
 from popgraph.support.caches import read_sealed, write_sealed
 
 
@@ -31,6 +32,8 @@ _BY_MACRO = (
 )
 """The first macro that the compiler defines decides."""
 
+_BY_NAME = {target.name: target for _, target in _BY_MACRO}
+
 
 def from_macros(macros: str) -> Target:
     """The target that a compiler's predefined macros describe."""
@@ -40,10 +43,13 @@ def from_macros(macros: str) -> Target:
 
 def host_target() -> Target:
     """
-    The target of the compiler that would be used; remembered on disk, so that it is asked once.
+    The target that is asked for by name; else that of the compiler that would be used.
 
-    Without any compiler it is what was remembered for this machine, else a baseline.
+    The latter is remembered on disk, so that the compiler is asked once. Without any compiler it
+    is what was remembered for this machine, else a baseline.
     """
+    if (name := wanted_target()) != NATIVE:
+        return _BY_NAME[name]
     folder = cache_directory() / "targets" / machine()
     for compiler in candidates():
         remembered = _read(folder / f"{compiler.identity}.json")

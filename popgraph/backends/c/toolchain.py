@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import importlib.util
 import os
@@ -12,14 +11,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import platformdirs
-
+from popgraph.backends.c.cache_folder import readable_caches
 from popgraph.backends.c.unit import headers
 from popgraph.support.caches import digest, is_sealed
 from popgraph.support.errors import BackendError
@@ -184,43 +180,6 @@ def _processor() -> str:
     except OSError:
         facts.append(platform.processor())
     return digest(*facts)
-
-
-def cache_directory() -> Path:
-    """Where compiled kernels are kept: `$POPGRAPH_CACHE_DIR`, or the user's cache directory."""
-    chosen = os.environ.get("POPGRAPH_CACHE_DIR")
-    path = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("popgraph"))
-    return path if _writable(path) else _temporary(path)
-
-
-def _writable(path: Path) -> bool:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            return True
-    except OSError:
-        return False
-
-
-@functools.cache
-def _temporary(refused: Path) -> Path:
-    """A directory for this process only, when the cache cannot be written."""
-    warnings.warn(
-        f"{refused} cannot be written: compiled kernels are kept for this process only "
-        "(POPGRAPH_CACHE_DIR names another directory)",
-        RuntimeWarning,
-        stacklevel=2,
-    )
-    path = Path(tempfile.mkdtemp(prefix="popgraph-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
-def readable_caches() -> list[Path]:
-    """Where a build may be found: the chosen cache even if it is read-only."""
-    chosen = os.environ.get("POPGRAPH_CACHE_DIR")
-    first = Path(chosen) if chosen else Path(platformdirs.user_cache_dir("popgraph"))
-    return list(dict.fromkeys([first, cache_directory()]))
 
 
 def find_library(key: str) -> Path | None:

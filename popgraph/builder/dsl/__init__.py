@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from popgraph.builder.dsl.added_loss import add_loss as add_loss
-    from popgraph.builder.dsl.array_files import write_safetensors as write_safetensors
+    from popgraph.builder.dsl.array_files import safetensors as safetensors
     from popgraph.builder.dsl.document import Document as Document
     from popgraph.builder.dsl.document import load as load
     from popgraph.builder.dsl.document import parse as parse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "added_loss": "add_loss",
-    "array_files": "write_safetensors",
+    "array_files": "safetensors",
     "document": "Document load parse parse_optimizer",
     "from_module": "text_of",
     "from_values": "WeightFile",

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from popgraph.support import dtypes
+from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
 
 _NAMES = {
@@ -78,7 +79,7 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
     count = prod(shape) * dtype.itemsize
     if not count:
         return np.empty(shape, dtype)
-    return np.memmap(path, np.uint8, "r", offset, (count,)).view(dtype).reshape(shape)
+    return array_of_memory(np.memmap(path, np.uint8, "r", offset, (count,)), dtype, shape)
 
 
 def _from_npz(path: Path, key: str) -> Array:
@@ -125,12 +126,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     return {key: value for key, value in header.items() if key != "__metadata__"}, _HEAD.size + size
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
-    """
-    Writes all arrays into one file; the larger elements first, so that all are aligned.
-
-    The file takes its place when it is whole: the arrays may be parts of the one that stood there.
-    """
+def safetensors(arrays: Mapping[str, Array]) -> Iterator[bytes | memoryview]:
+    """A file with all arrays, piece by piece; the larger elements first, so all are aligned."""
     order = sorted(arrays, key=lambda key: -arrays[key].dtype.itemsize)
     header: dict[str, Any] = {}
     place = 0
@@ -146,16 +143,9 @@ def write_safetensors(path: Path, arrays: Mapping[str, Array]) -> None:
         place += array.nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
-    part = path.with_name(f"{path.name}.part")
-    with part.open("wb") as file:
-        file.write(_HEAD.pack(len(text)) + text)
-        for key in order:
-            file.writelines(_pieces(arrays[key]))
-    part.replace(path)
-
-
-def _pieces(array: Array) -> Iterator[bytes | memoryview]:
-    yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    yield _HEAD.pack(len(text)) + text
+    for key in order:
+        yield memory_of(arrays[key])
 
 
 def as_type(array: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array | None:

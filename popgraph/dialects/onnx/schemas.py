@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from threading import RLock
 from typing import Any, ClassVar
 
 from onnx import defs
@@ -36,6 +35,7 @@ from popgraph.dialects.onnx.op import SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
 from popgraph.support.names import closest
+from popgraph.support.turns import Lock
 
 PREFIXES = {
     "": "onnx",
@@ -168,7 +168,7 @@ _LAST_OPSETS: dict[str, int] = {
 }
 _PARENTS: dict[tuple[str, str], type[SchemaOp]] = {}
 _MADE: dict[tuple[str, str, int], type[SchemaOp]] = {}
-_MAKING = RLock()
+_MAKING = Lock()
 """Two threads must not get two classes for one operator."""
 
 

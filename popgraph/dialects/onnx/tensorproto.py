@@ -22,7 +22,9 @@ from popgraph.dialects.onnx.attributes import (
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, number_from_element
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
 from popgraph.support import dtypes
+from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import ModelError, PopgraphError
 
 PAYLOAD = (
@@ -142,11 +144,21 @@ def check_tensor(proto: TensorProto) -> None:
 
 def read_array(proto: TensorProto) -> Array:
     """The elements as a NumPy array."""
+    row = dtypes.BY_ONNX.get(proto.data_type)
+    if row is not None and row.name not in PACKED and proto.HasField("raw_data"):
+        return _raw_array(proto, row)
     try:
         array: Array = numpy_helper.to_array(proto)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise _wrong_count(proto) from error
     return array
+
+
+def _raw_array(proto: TensorProto, row: DType) -> Array:
+    elements, shape = proto.raw_data, tuple(proto.dims)
+    if len(elements) != prod(shape) * row.numpy.itemsize:
+        raise _wrong_count(proto)
+    return array_of_memory(elements, row.numpy, shape)
 
 
 def _wrong_count(proto: TensorProto) -> ModelError:
@@ -172,7 +184,7 @@ def set_aside(rest: bytes, elements: memoryview, store: WeightStore) -> bytes | 
         return None
     if any(dim < 0 for dim in proto.dims) or prod(proto.dims) * row.numpy.itemsize != len(elements):
         return None
-    array = np.frombuffer(elements, row.numpy).reshape(tuple(proto.dims))
+    array = array_of_memory(elements, row.numpy, tuple(proto.dims))
     held = store.attribute(array)
     if not isinstance(held, BlobAttr):
         return None
@@ -205,7 +217,7 @@ def _raw_bytes(array: Array) -> bytes:
     name = dtypes.from_numpy(array.dtype).name
     if name in PACKED:
         return bytes(numpy_helper.from_array(array).raw_data)
-    return np.ascontiguousarray(array).tobytes()
+    return bytes(memory_of(array))
 
 
 def _write_typed(proto: TensorProto, array: Array) -> None:

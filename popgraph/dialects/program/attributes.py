@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-import numpy as np
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Data, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -15,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects import element_types
 from popgraph.support import dtypes
+from popgraph.support.array_bytes import array_of_memory, memory_of
 from popgraph.support.arrays import Array
 
 _PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in '"\\%')
@@ -116,15 +116,13 @@ class DataAttr(ParametrizedAttribute):
     def of(array: Array) -> DataAttr:
         """The attribute for an array (made contiguous, native types only)."""
         element = element_types.to_ir(dtypes.from_numpy(array.dtype))
-        return DataAttr(
-            HexAttr(np.ascontiguousarray(array).tobytes()), TensorType(element, array.shape)
-        )
+        return DataAttr(HexAttr(bytes(memory_of(array))), TensorType(element, array.shape))
 
     @property
     def array(self) -> Array:
         """The elements, read-only, without a copy."""
         dtype = element_types.from_ir(self.type.element_type).numpy
-        return np.frombuffer(self.payload.data, dtype).reshape(self.type.get_shape())
+        return array_of_memory(self.payload.data, dtype, self.type.get_shape())
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():

@@ -1,0 +1,29 @@
+"""For which machine is a file of machine code? Its head says so, if it is of ELF form."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+_HEAD = 20
+_NAMES = {
+    (1, 3): "i386", (2, 62): "x86_64", (1, 62): "x32", (1, 40): "arm", (2, 183): "aarch64",
+    (1, 8): "mips", (2, 8): "mips64", (1, 20): "powerpc", (2, 21): "powerpc64", (2, 22): "s390x",
+    (1, 243): "riscv32", (2, 243): "riscv64", (2, 258): "loongarch64",
+}  # fmt: skip
+"""By the width of addresses (1: 32 bits, 2: 64) and ELF's number of the machine."""
+_ORDERS = {1: "<", 2: ">"}
+
+
+def machine_of(path: Path) -> str:
+    """The name of the machine; empty for what is no ELF file."""
+    with suppress(OSError, struct.error, KeyError):
+        with path.open("rb") as file:
+            head = file.read(_HEAD)
+        if head[:4] == b"\x7fELF":
+            order = _ORDERS[head[5]]
+            (number,) = struct.unpack(f"{order}H", head[18:20])
+            name = _NAMES.get((head[4], number), f"machine {number} of ELF")
+            return f"{name}, big-endian" if order == ">" and number != 22 else name
+    return ""

@@ -1,0 +1,205 @@
+"""How is a file written? Whole or not at all, whoever else reads it, and whatever stops us."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from errno import EACCES, EINVAL
+from pathlib import Path
+from typing import TypeAlias
+
+from popgraph.support.errors import WriteError
+
+Parts: TypeAlias = Iterable[bytes | memoryview]
+"""What stands in a file, piece by piece."""
+
+OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")
+"""Names of files that a process has open: nothing can take the place of these."""
+
+
+def write_file(path: str | Path, parts: Parts) -> None:
+    """
+    Writes a file that a user asked for; a WriteError says why it could not be written.
+
+    What stood there is there until the new content is on the disk, and stays if anything goes
+    wrong. The file keeps its mode, and a link to it stays a link. What is no plain file (a pipe, a
+    terminal) is written to as it is.
+    """
+    write_files([(Path(path), parts)])
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text that a user asked for, as `write_file` does."""
+    write_file(path, [text.encode()])
+
+
+def write_files(files: Sequence[tuple[Path, Parts]]) -> None:
+    """Writes files that belong together: none takes its place before all are on the disk."""
+    with _staged(files) as staged:
+        for (path, _), one in zip(files, staged, strict=True):
+            with _told(path):
+                one.commit()
+
+
+def write_pair(
+    path: Path, naming: Callable[[str], Parts], beside: Path, parts: Callable[[], Parts]
+) -> None:
+    """
+    Writes a file that names another one beside it; whenever we are stopped, the two fit together.
+
+    Where both were there, the first names a copy of the second until that has taken its place.
+    """
+    if not (path.exists() and beside.exists()):
+        write_files([(beside, parts()), (path, naming(beside.name))])
+        return
+    spare = beside.with_name(f"{beside.stem}.{os.urandom(4).hex()}{beside.suffix}")
+    steps = [(path, naming(spare.name)), (beside, parts()), (path, naming(beside.name))]
+    with _staged(steps) as staged, _told(spare):
+        _copy(staged[1], spare, parts)
+        for one in staged:
+            one.commit()
+        spare.unlink()
+
+
+def put(path: Path, parts: Parts, *, mode: int = 0o666, durable: bool = False) -> None:
+    """
+    A file of our own that others see when it is complete; OSError when it cannot be.
+
+    Unless it is to be `durable`, nobody waits for the disk: a loss of power may take it.
+    """
+    staged = _stage(path, parts, durable=durable, mode=mode)
+    try:
+        staged.commit()
+    finally:
+        staged.drop()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(
+            f"the file cannot be written: {error.strerror or error}",
+            str(path),
+            "what stood there before is there still" if path.is_file() else "",
+        ) from error
+
+
+@contextmanager
+def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[_Staged]]:
+    """The contents on the disk, beside the files that they become."""
+    staged: list[_Staged] = []
+    try:
+        for path, parts in files:
+            with _told(path):
+                staged.append(_stage(path, parts, durable=True))
+        yield staged
+    finally:
+        for one in staged:
+            one.drop()
+
+
+def _copy(staged: _Staged, path: Path, parts: Callable[[], Parts]) -> None:
+    """The content of a staged file under another name; it is one file where that can be."""
+    try:
+        os.link(staged.part or staged.place, path)
+        _sync_folder(path.parent)
+    except OSError:
+        put(path, parts(), durable=True)
+
+
+@dataclass
+class _Staged:
+    """Content on its way to a file."""
+
+    place: Path
+    """The file that it becomes, links followed."""
+    part: Path | None
+    """The file beside that one where it waits; none if it has already arrived."""
+    durable: bool
+
+    def commit(self) -> None:
+        if self.part is None:
+            return
+        self.part.replace(self.place)
+        self.part = None
+        if self.durable:
+            _sync_folder(self.place.parent)
+
+    def drop(self) -> None:
+        """Removes what has not arrived."""
+        if self.part is not None:
+            with suppress(OSError):
+                self.part.unlink()
+
+
+def _stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> _Staged:
+    if "\0" in str(path):
+        raise OSError(EINVAL, "a name has no NUL in it", str(path))
+    if is_written_in_place(path):
+        with open(path, "wb") as file:
+            file.writelines(parts)
+        return _Staged(path, None, durable)
+    place = Path(os.path.realpath(path))
+    before = place.stat() if mode is None and place.exists() else None
+    if before is not None and not os.access(place, os.W_OK):
+        raise PermissionError(EACCES, "the file is write-protected", str(path))
+    part = place.with_name(f".{os.urandom(8).hex()}.part")
+    staged = _Staged(place, part, durable)
+    if mode is None:
+        mode = 0o666 if before is None else 0o600
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.writelines(parts)
+            file.flush()
+            if before is not None:
+                _resemble(descriptor, before)
+            if durable:
+                os.fsync(descriptor)
+    except BaseException:
+        staged.drop()
+        raise
+    return staged
+
+
+def is_written_in_place(path: Path) -> bool:
+    """Whether this is the name of something else than a plain file, or of one yet to be made."""
+    if os.path.abspath(path).startswith(OPEN_FILES):
+        return True
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False
+
+
+def _resemble(descriptor: int, before: os.stat_result) -> None:
+    """Gives a file the owner and the mode of the one whose place it takes."""
+    now = os.fstat(descriptor)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        for owner, group in ((-1, before.st_gid), (before.st_uid, -1)):
+            with suppress(PermissionError):
+                os.fchown(descriptor, owner, group)
+    os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+
+
+def _sync_folder(folder: Path) -> None:
+    """That a file has taken its place is on the disk, too; some file systems cannot be asked."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def replaceable(path: Path) -> bool:
+    """Whether `write_file` could write this file, as far as permissions tell."""
+    if is_written_in_place(path):
+        return os.access(path, os.W_OK)
+    place = Path(os.path.realpath(path))
+    return os.access(place.parent, os.W_OK) and (not place.exists() or os.access(place, os.W_OK))

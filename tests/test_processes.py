@@ -1,0 +1,277 @@
+"""Do programs live with forks, signals and threads, and does their code go when they go?"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import pytest
+
+import popgraph
+from popgraph import compiler
+from popgraph.dialects.onnx.schemas import _MAKING
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.pipeline import Options, Training
+from popgraph.runner import Runner
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+
+TEXT = """
+opset 21
+
+graph net(x: f32[N, 64], labels: i32[N]) -> (y, loss) {
+    weight w: f32[64, 10] = he_normal(seed=1)
+    y = Softmax(x @ w)
+    loss = ai.graphcore.Nll(y, labels)
+}
+"""
+STEP = Training("loss", SGD(learning_rate=Scalar(0.5)))
+SECONDS = 20
+"""After which a child that hangs is killed."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "net.pgraph"
+    made.write_text(TEXT)
+    return made
+
+
+def data(rows: int = 4) -> dict[str, Array]:
+    x = np.random.default_rng(rows).standard_normal((rows, 64)).astype(np.float32)
+    return {"x": x, "labels": np.zeros(rows, np.int32)}
+
+
+def fixed(path: Path, training: Training | None = None, threads: int = 1) -> Runner:
+    """The program for four rows."""
+    text = path.read_text().replace("N", "4")
+    path.write_text(text.replace("4ll(", "Nll("))
+    return popgraph.compile(path, threads=threads, options=Options(training=training))
+
+
+class Computed:
+    """An input that does something when its array is asked for: in the middle of a run."""
+
+    def __init__(self, array: Array, then: Callable[[], object]) -> None:
+        self.array, self.then = array, then
+
+    def __array__(self, dtype: object = None, copy: object = None) -> Array:
+        self.then()
+        return self.array
+
+
+def child(act: Callable[[], bool]) -> bool:
+    """Whether a forked child finds this to be true, in time."""
+    pid = os.fork()
+    if pid == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(SECONDS)
+        good = False
+        try:
+            good = act()
+        finally:
+            os._exit(0 if good else 1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+def in_the_middle(run: Runner, act: Callable[[], object]) -> None:
+    """Does something while another thread is inside `run`."""
+    inside, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        inside.set()
+        go.wait(SECONDS)
+
+    given = data()
+    given["x"] = Computed(given["x"], wait)  # type: ignore[assignment]
+    thread = threading.Thread(target=run, args=(given,))
+    thread.start()
+    try:
+        assert inside.wait(SECONDS)
+        act()
+    finally:
+        go.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_child_of_a_fork_runs_what_another_thread_was_running(path: Path, threads: int) -> None:
+    run = fixed(path, threads=threads)
+    wanted = run(data())["y"]
+    found = []
+    in_the_middle(
+        run, lambda: found.append(child(lambda: np.array_equal(run(data())["y"], wanted)))
+    )
+    assert found == [True]
+    assert child(lambda: np.array_equal(run(data())["y"], wanted)), "and after it"
+
+
+def test_variables_of_a_step_that_a_fork_cut_are_not_believed(path: Path) -> None:
+    run = fixed(path, STEP)
+    program = run.program(data())
+    first = program.read("w")
+    wanted = run(data())["loss"]
+
+    def act() -> bool:
+        with pytest.raises(RunError, match="forked in the middle of a step"):
+            run(data())
+        with pytest.raises(RunError, match="forked in the middle of a step"):
+            program.read("w")
+        for name in program.variables:
+            program.write(name, first if name == "w" else program.variables_before[name])
+        return np.array_equal(run(data())["loss"], wanted)
+
+    states = {name: program.read(name) for name in program.variables}
+    program.variables_before = states  # type: ignore[attr-defined]
+    found = []
+    in_the_middle(run, lambda: found.append(child(act)))
+    assert found == [True]
+    run(data())
+
+
+def test_a_fork_within_a_step_of_the_same_thread_goes_on_in_both(path: Path) -> None:
+    """As a signal handler that starts a process does."""
+    run = fixed(path, STEP)
+    given, found = data(), []
+
+    def fork() -> None:
+        pid = os.fork()
+        found.append(pid)
+
+    x = given["x"]
+    given["x"] = Computed(x, fork)  # type: ignore[assignment]
+    loss = run(given)["loss"]
+    if found == [0]:
+        os._exit(0 if np.isfinite(loss).all() and np.isfinite(run(data())["loss"]).all() else 1)
+    assert os.waitpid(found[0], 0)[1] == 0
+
+
+def test_locks_are_free_in_a_child() -> None:
+    """Importing a model takes one, for example."""
+    inside, go = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with _MAKING:
+            inside.set()
+            go.wait(SECONDS)
+
+    def take() -> bool:
+        with _MAKING:
+            return True
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert inside.wait(SECONDS)
+    found = child(take)
+    go.set()
+    thread.join()
+    assert found
+
+
+@pytest.fixture
+def on_signal() -> Iterator[Callable[[Callable[[], object]], None]]:
+    before = signal.getsignal(signal.SIGUSR1)
+
+    def on(act: Callable[[], object]) -> None:
+        def handler(_: int, __: FrameType | None) -> None:
+            act()
+
+        signal.signal(signal.SIGUSR1, handler)
+
+    yield on
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_signal_handler_that_runs_what_it_interrupts_gets_an_error(
+    path: Path, on_signal: Callable[[Callable[[], object]], None]
+) -> None:
+    run = fixed(path)
+    on_signal(lambda: run(data()))
+    given = data()
+    given["x"] = Computed(given["x"], lambda: signal.raise_signal(signal.SIGUSR1))  # type: ignore[assignment]
+    with pytest.raises(RunError, match="it was called again before the call had ended"):
+        run(given)
+    assert np.isfinite(run(data())["loss"]).all(), "nothing stays locked"
+
+
+def test_a_signal_handler_may_read_and_run_others(
+    path: Path, on_signal: Callable[[Callable[[], object]], None]
+) -> None:
+    run = fixed(path, STEP)
+    program, other = run.program(data()), fixed(path)
+    found = []
+    on_signal(lambda: found.append((program.read("w"), other(data())["y"])))
+    given = data()
+    given["x"] = Computed(given["x"], lambda: signal.raise_signal(signal.SIGUSR1))  # type: ignore[assignment]
+    run(given)
+    assert len(found) == 1
+
+
+# Code that goes
+
+
+def libraries() -> set[str]:
+    """The compiled programs that are mapped."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split(maxsplit=5)[-1] for line in lines if ".so" in line and "kernels" in line}
+
+
+linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc here")
+
+
+@linux
+@pytest.mark.parametrize("threads", [1, 2])
+def test_code_and_threads_of_forgotten_programs_go(
+    path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "SPECIALISATIONS", 2)
+    run = popgraph.compile(path, threads=threads)
+    before, tasks = libraries(), len(os.listdir("/proc/self/task"))
+    shapes = range(64, 69)
+    for rows in (*shapes, *shapes):
+        assert run(data(rows))["y"].shape == (rows, 10)
+        assert len(libraries() - before) <= 2
+    assert len(os.listdir("/proc/self/task")) <= tasks + 2 * (threads - 1)
+    del run
+    gc.collect()
+    assert not libraries() - before
+
+
+def test_a_program_that_runs_outlives_being_forgotten(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two threads drive each other's programs out, again and again."""
+    monkeypatch.setattr(compiler, "SPECIALISATIONS", 1)
+    run = popgraph.compile(path, threads=2)
+    wanted = {rows: run(data(rows))["y"] for rows in (64, 65, 66)}
+
+    def drive(turn: int) -> bool:
+        rows = 64 + turn % 3
+        return np.array_equal(run(data(rows))["y"], wanted[rows])
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(drive, range(24)))
+
+
+def test_threads_that_meet_a_new_shape_build_it_once(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[object] = []
+    build = compiler.build
+
+    def counted(*arguments: object, **named: object) -> object:
+        built.append(arguments)
+        return build(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(compiler, "build", counted)
+    run = popgraph.compile(path)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: run(data(7)), range(8)))
+    assert len(built) == 1

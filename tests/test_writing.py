@@ -1,0 +1,405 @@
+"""Is a file that somebody asked for written whole or not at all, by whichever door?"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import resource
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph.builder.dsl import load
+from popgraph.cli import app
+from popgraph.support import writing
+from popgraph.support.errors import PopgraphError, WriteError
+from popgraph.support.writing import write_file, write_files, write_pair, write_text
+
+ROOT = Path(__file__).parents[1]
+MLP = str(ROOT / "examples" / "mlp.pgraph")
+OLD, NEW = b"what stood there " * 1000, b"what is written now " * 1000
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+# Whatever stops the writer
+
+
+def killed_at(step: int, write: Callable[[], object]) -> bool:
+    """Whether a process that is killed at this step of writing was killed before its end."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def trace(frame: FrameType, event: str, _: object) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in (writing.__file__, __file__):
+                return None
+            left -= event == "line"
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        sys.settrace(trace)
+        write()
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+def kills(write: Callable[[], object]) -> Iterator[int]:
+    """Kills writers at one line after another, until one comes to its end."""
+    step = 0
+    while killed_at(step, write):
+        yield step
+        step += 1
+    assert step > 20, "the writer was watched"
+
+
+def parts(content: bytes) -> Iterator[bytes]:
+    """Piece by piece, so that a writer can be killed between them."""
+    for start in range(0, len(content), 9000):
+        yield content[start : start + 9000]
+
+
+def test_a_killed_writer_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    found = set()
+    file.write_bytes(OLD)
+    for _ in kills(lambda: write_file(file, parts(NEW))):
+        found.add(file.read_bytes())
+        if file.read_bytes() == NEW:
+            file.write_bytes(OLD)
+    assert found == {OLD, NEW} and file.read_bytes() == NEW
+
+
+def test_a_killed_writer_leaves_a_pair_that_fits_together(tmp_path: Path) -> None:
+    """The first file names the second one, whose content says whose it is."""
+    first, second = tmp_path / "model.txt", tmp_path / "model.bin"
+
+    def write(content: bytes) -> None:
+        naming = lambda name: [name.encode() + b" has " + content[:20]]  # noqa: E731
+        write_pair(first, naming, second, lambda: parts(content))
+
+    write(OLD)
+    seen = set()
+    for _ in kills(lambda: write(NEW)):
+        name, begin = first.read_bytes().split(b" has ")
+        content = (tmp_path / name.decode()).read_bytes()
+        assert content in (OLD, NEW) and content[:20] == begin
+        seen.add(content)
+    assert seen == {OLD, NEW}
+    write(NEW)
+    assert first.read_bytes() == b"model.bin has " + NEW[:20] and second.read_bytes() == NEW
+
+
+def test_one_of_several_files_that_fails_leaves_all_as_they_were(tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    good.write_bytes(OLD)
+    with pytest.raises(WriteError) as caught:
+        write_files([(good, [NEW]), (tmp_path / "nowhere" / "file", [NEW])])
+    assert caught.value.where == str(tmp_path / "nowhere" / "file")
+    assert good.read_bytes() == OLD and names(tmp_path) == {"good"}
+
+
+def test_what_is_written_may_fail_half_way(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield NEW
+        raise PopgraphError("no more")
+
+    file = tmp_path / "file"
+    file.write_bytes(OLD)
+    with pytest.raises(PopgraphError, match="no more"):
+        write_file(file, failing())
+    assert file.read_bytes() == OLD and names(tmp_path) == {"file"}
+
+
+# What else a file is
+
+
+def test_mode_and_link_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "target", tmp_path / "link"
+    target.write_bytes(OLD)
+    target.chmod(0o640)
+    link.symlink_to("folder/target")
+    write_file(link, [NEW])
+    assert link.is_symlink() and os.readlink(link) == "folder/target"
+    assert target.read_bytes() == NEW and stat.S_IMODE(target.stat().st_mode) == 0o640
+    dangling = tmp_path / "dangling"
+    dangling.symlink_to("folder/not_yet")
+    write_file(dangling, [NEW])
+    assert dangling.is_symlink() and (tmp_path / "folder" / "not_yet").read_bytes() == NEW
+    assert names(tmp_path / "folder") == {"target", "not_yet"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_the_owner_is_kept(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(OLD)
+    os.chown(file, 1234, 4321)
+    write_file(file, [NEW])
+    assert (file.stat().st_uid, file.stat().st_gid) == (1234, 4321)
+
+
+def test_a_new_file_has_the_mode_that_the_user_gives_new_files(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write_file(tmp_path / "file", [NEW])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o640
+
+
+def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+    """To put a file where /dev/null was, as root might, would be a disaster."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_text(pipe, "text")
+    assert os.read(reader, 100) == b"text" and stat.S_ISFIFO(pipe.stat().st_mode)
+    os.close(reader)
+    write_text(Path(os.devnull), "text")
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_the_file_that_a_descriptor_is_open_on_is_written_to(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w+b") as file:
+        write_text(f"/dev/fd/{file.fileno()}", "text")
+        assert file.read() == b"text"
+
+
+@pytest.mark.parametrize("place", ["nowhere/file", ".", "file/below", "a\0b"])
+def test_what_cannot_be_written_is_said(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_bytes(OLD)
+    with pytest.raises(WriteError, match="the file cannot be written: ") as caught:
+        write_file(tmp_path / place, [NEW])
+    assert caught.value.where == str(tmp_path / place)
+    assert names(tmp_path) == {"file"}
+
+
+# Every door
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit of the size of files stands for it, as soon as a file of a user is written."""
+    stage = writing._stage
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def limited(*arguments: Any, durable: bool, **named: Any) -> Any:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100 if durable else before[0], before[1]))
+        try:
+            return stage(*arguments, durable=durable, **named)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    monkeypatch.setattr(writing, "_stage", limited)
+
+
+def session() -> popgraph.InferenceSession:
+    builder = popgraph.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 4], "x")
+    w = builder.addInitializedInputTensor(np.ones((4, 4), np.float32), "w")
+    y = builder.aiOnnx.matmul([x, w])
+    made = popgraph.InferenceSession(
+        builder.getModelProto(),
+        dataFlow=popgraph.DataFlow(1, {y: popgraph.AnchorReturnType("All")}),
+        deviceInfo=popgraph.DeviceManager().createCpuDevice(),
+    )
+    made.prepareDevice()
+    return made
+
+
+def builder() -> popgraph.Builder:
+    made = popgraph.Builder()
+    x = made.addInputTensor("FLOAT", [400, 400], "x")
+    w = made.addInitializedInputTensor(np.ones((400, 400), np.float32), "w")
+    made.addOutputTensor(made.aiOnnx.matmul([x, w]))
+    return made
+
+
+def command(*arguments: object) -> None:
+    result = CliRunner().invoke(app, [str(one) for one in arguments])
+    assert result.exit_code == 1, result.output
+    assert "cannot be written: File too large" in result.output
+    raise WriteError("as was told")
+
+
+def trained(file: Path) -> None:
+    np.save(file.parent / "x.npy", np.ones((8, 64), np.float32))
+    np.save(file.parent / "labels.npy", np.ones(8, np.int64))
+    arrays = [f"{name}={file.parent / name}.npy" for name in ("x", "labels")]
+    try:
+        command("train", MLP, "--data", *arrays, "--epochs", 1, "-o", file)
+    finally:
+        for name in ("x", "labels"):
+            (file.parent / f"{name}.npy").unlink()
+
+
+DOORS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "modelToHost": ("model.onnx", lambda file: session().modelToHost(file)),
+    "saveModelProto": ("model.onnx", lambda file: builder().saveModelProto(file)),
+    "convert to onnx": ("model.onnx", lambda file: command("convert", MLP, file)),
+    "convert to pgraph": ("model.pgraph", lambda file: command("convert", MLP, file)),
+    "convert to mlir": ("model.mlir", lambda file: command("convert", MLP, file)),
+    "train": ("model.onnx", trained),
+    "run": (
+        "y.npy",
+        lambda file: command("run", MLP, "--random", "--dim", "N=64", "-o", f"y={file}"),
+    ),
+    "schedules": (
+        "made.json",
+        lambda file: command("schedules", MLP, "--dim", "N=2", "-o", file),
+    ),
+    "profile --json": (
+        "made.json",
+        lambda file: command("profile", MLP, "--dim", "N=2", "--rounds", 1, "--json", file),
+    ),
+    "profile --html": (
+        "made.html",
+        lambda file: command("profile", MLP, "--dim", "N=2", "--rounds", 1, "--html", file),
+    ),
+    "emit": ("program.c", lambda file: command("emit", MLP, "--dim", "N=2", "-o", file.parent)),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_a_full_disk_takes_nothing_away(tmp_path: Path, full_disk: None, door: str) -> None:
+    name, write = DOORS[door]
+    (tmp_path / name).write_bytes(OLD)
+    with pytest.raises(WriteError):
+        write(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == OLD
+    assert names(tmp_path) == {name}, "and leaves nothing behind"
+
+
+def test_a_full_disk_does_not_take_what_fmt_lays_out(tmp_path: Path, full_disk: None) -> None:
+    file = tmp_path / "net.pgraph"
+    content = Path(MLP).read_text().replace("    ", "  ") + "\n\n"
+    file.write_text(content)
+    with pytest.raises(WriteError):
+        command("fmt", file)
+    assert file.read_text() == content and names(tmp_path) == {file.name}
+
+
+def test_a_text_and_its_weights_are_replaced_together(tmp_path: Path) -> None:
+    """Again and again, the weights have the name that the first conversion gave them."""
+    model, text = tmp_path / "model.onnx", tmp_path / "model.pgraph"
+    for value in (1, 2):
+        made = popgraph.Builder()
+        weights = np.full((100, 100), value, np.float32)
+        weights[0, 0] = 7
+        x = made.addInputTensor("FLOAT", [100, 100], "x")
+        made.addOutputTensor(made.aiOnnx.add([x, made.addInitializedInputTensor(weights, "w")]))
+        made.saveModelProto(model)
+        result = CliRunner().invoke(app, ["convert", str(model), str(text)])
+        assert result.exit_code == 0, result.output
+        assert names(tmp_path) == {"model.onnx", "model.pgraph", "model.safetensors"}
+        document = load(text)
+        (key,) = document.weights
+        assert document.weights.held(key, "w")[1, 1] == value
+
+
+def test_what_was_saved_can_be_read(tmp_path: Path) -> None:
+    builder().saveModelProto(tmp_path / "model.onnx")
+    onnx.checker.check_model(str(tmp_path / "model.onnx"))
+
+
+# No other door
+
+PLACE = "support/writing.py"
+WRITERS = {
+    "write_bytes", "tofile", "savez", "savez_compressed", "savetxt", "open_memmap", "touch",
+    "mkstemp", "NamedTemporaryFile", "fdopen", "truncate", "rename", "renames", "move",
+    "copyfile", "copy2", "hardlink_to", "symlink_to", "save_model", "write_image",
+}  # fmt: skip
+"""Methods that write files, or put them in place."""
+UNLESS: dict[str, Callable[[ast.Call], bool]] = {
+    "write_text": lambda call: False,
+    "save": lambda call: _base(call) not in ("np", "onnx") or ast.unparse(call.args[0]) == "file",
+    "dump": lambda call: _base(call) != "json",
+    "replace": lambda call: (
+        _base(call) != "os" and (len(call.args) != 1 or _base(call) in ("choice", "dataclasses"))
+    ),
+    "memmap": lambda call: "'r'" in map(ast.unparse, call.args),
+    "open": lambda call: not any(map(_is_mode, _given(call))) or "os.devnull" in ast.unparse(call),
+}
+"""
+Others that may, and when they do not: texts and operations are replaced, too, and an .npy is made
+in memory.
+"""
+
+
+def _given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _is_mode(argument: ast.expr) -> bool:
+    """Whether a file that is opened so may be written."""
+    if isinstance(argument, ast.Constant):
+        letters = set(str(argument.value))
+        return letters <= set("rwaxbt+") and bool(letters & set("wax+"))
+    return re.search(r"os\.O_(?!RDONLY|DIRECTORY)", ast.unparse(argument)) is not None
+
+
+def _base(call: ast.Call) -> str:
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+
+
+def writes(text: str) -> Iterator[tuple[int, str]]:
+    """Where a text of Python may write a file, as far as its calls tell."""
+    for call in ast.walk(ast.parse(text)):
+        if not isinstance(call, ast.Call):
+            continue
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        if isinstance(call.func, ast.Name) and call.func.id == "open":
+            name = "open"
+        if name in WRITERS or (name in UNLESS and not UNLESS[name](call)):
+            yield call.lineno, ast.unparse(call.func)
+
+
+def test_files_are_written_in_one_place() -> None:
+    package = ROOT / "popgraph"
+    found = [
+        f"{path.relative_to(package)}:{line}: {what}"
+        for path in sorted(package.rglob("*.py"))
+        if path.relative_to(package).as_posix() != PLACE
+        for line, what in writes(path.read_text())
+    ]
+    assert not found, f"popgraph/{PLACE} writes files: {found}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open(path, 'w')",
+        "path.open('wb')",
+        "io.open(path, mode='a')",
+        "path.write_bytes(content)",
+        "np.savez(path, **arrays)",
+        "np.save(path, array)",
+        "onnx.save(model, path)",
+        "os.replace(part, path)",
+        "part.replace(path)",
+        "shutil.move(part, path)",
+        "json.dump(rows, opened)",
+        "os.open(path, os.O_WRONLY | os.O_CREAT)",
+        "np.memmap(path, np.uint8, 'w+')",
+        "array.tofile(path)",
+    ],
+)
+def test_other_ways_of_writing_are_seen(text: str) -> None:
+    assert list(writes(text))
