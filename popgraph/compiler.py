@@ -26,6 +26,7 @@ from popgraph.builder import dsl
 from popgraph.builder.builder import Builder
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.infer_shapes import specialise
@@ -33,7 +34,14 @@ from popgraph.passes.observer import Observer
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
-from popgraph.support.errors import ParseError, PassError, PopgraphError, RunError, fitting_memory
+from popgraph.support.errors import (
+    ModelError,
+    ParseError,
+    PassError,
+    PopgraphError,
+    RunError,
+    fitting_memory,
+)
 from popgraph.support.garbage import without_collection
 from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
@@ -97,6 +105,35 @@ def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> Modul
     return module
 
 
+def verify(module: ModuleOp) -> None:
+    """`ModelError` unless every operation keeps the rules of its dialect."""
+    try:
+        module.verify()
+    except (VerifyException, ValueError) as error:
+        raise ModelError(
+            f"the model breaks a rule of its operators: {_cause_of(error)}",
+            _place_of(module),
+            "`popgraph print --at onnx` shows what was read",
+        ) from error
+
+
+def _cause_of(error: BaseException) -> str:
+    """What the innermost verifier says: those around it repeat it, with the whole text."""
+    while isinstance(error.__cause__, VerifyException):
+        error = error.__cause__
+    return str(error).strip().splitlines()[-1]
+
+
+def _place_of(module: ModuleOp) -> str:
+    """The first operation that does not verify by itself, as messages name it."""
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except (VerifyException, ValueError):
+            return op.where() if isinstance(op, OnnxOp) else op.name
+    return ""
+
+
 def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
     """What POPGRAPH_CHECK runs after every pass."""
     if step.KEEPS_MEANING and can_evaluate(before):
@@ -122,11 +159,12 @@ def lower(
     observer: Observer | None = None,
 ) -> ModuleOp:
     """
-    Takes `module`, in place, from its own level down to the end of `level`.
+    Takes `module`, which must verify, in place, from its own level down to the end of `level`.
 
     `until` names the last pass to run instead. The environment's debug settings (see
     `support/debug.py`) apply unless an `observer` is given.
     """
+    verify(module)
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     first, last = LEVELS.index(level_of(module)), LEVELS.index(level)

@@ -383,7 +383,8 @@ def batch_norm_train() -> Iterator[Sample]:
 
 
 def lrn() -> Iterator[Sample]:
-    for shape, size in (((2, 5, 3), 3), ((1, 4, 2, 2), 2), ((2, 3), 5), ((1, 3), 1)):
+    few = (((2, 5, 3), 3), ((1, 4, 2, 2), 2), ((2, 3), 5), ((1, 3), 1))
+    for shape, size in (*few, ((1, 25, 2), 19), ((2, 10), 2**31)):
         properties = {"size": size, "alpha": 0.3, "beta": 0.75, "bias": 1.5}
         yield Sample(gc.LrnOp, [normal(*shape)], properties)
 

@@ -150,6 +150,41 @@ class LayerNormOp(Composite):
         return (y if self.bias is None else AddOp(y, self.bias), mean, inverse)
 
 
+_FEW = 16
+"""Neighbours up to this number are read one by one, in one loop."""
+
+
+def _channels_of(value: Operand, start: int, count: int) -> Operand:
+    """Channels in a row."""
+    shape = list(shape_of(value))
+    starts = [start if axis == 1 else 0 for axis in range(len(shape))]
+    shape[1] = count
+    return SliceOp(value, starts=starts, sizes=shape, steps=[1] * len(shape))
+
+
+def _window_sums(value: Operand, width: int, count: int) -> Operand:
+    """
+    The sums over `width` channels from each of the first `count` on.
+
+    Sums over 1, 2, 4 ... channels are each made of two of those before: of them, those whose
+    widths add up to `width` are joined. Nothing is subtracted, so infinities stay where they are.
+    """
+    pieces: list[Operand] = []
+    start, power = 0, 1
+    while True:
+        if width & power:
+            pieces.append(_channels_of(value, start, count))
+            start += power
+        if start == width:
+            break
+        rest = shape_of(value)[1] - power
+        value = AddOp(_channels_of(value, 0, rest), _channels_of(value, power, rest))
+        power *= 2
+    result = total(pieces)
+    assert result is not None, "a window has at least one channel"
+    return result
+
+
 @irdl_op_definition
 class LrnOp(Composite):
     """
@@ -183,16 +218,16 @@ class LrnOp(Composite):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """How many neighbours come before and after."""
-        size = integer(self.size)
-        return (size - 1) // 2, size // 2
+        """How many neighbours come before and after; beyond all channels there are none."""
+        size, most = integer(self.size), max(shape_of(self.x)[1] - 1, 0)
+        return min((size - 1) // 2, most), min(size // 2, most)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         def normalize(x: Array) -> Array:
             widths = [(0, 0)] * x.ndim
             widths[1] = self.ends
             squares = np.pad(x * x, widths)
-            windows = np.lib.stride_tricks.sliding_window_view(squares, integer(self.size), 1)
+            windows = np.lib.stride_tricks.sliding_window_view(squares, sum(self.ends) + 1, 1)
             mean = windows.sum(-1) / integer(self.size)
             base = self.bias.value.data + self.alpha.value.data * mean
             return np.asarray(x / base**self.beta.value.data)
@@ -200,16 +235,15 @@ class LrnOp(Composite):
         return (precisely(normalize, x),)
 
     def neighbours(self, value: Operand) -> Operand:
-        """The sum over neighbouring channels: slices of the padded tensor, added."""
+        """The sum over neighbouring channels."""
         shape, zeros = shape_of(value), [0] * len(shape_of(value))
         low, high = self.ends
         ends = [[end if axis == 1 else 0 for axis in range(len(shape))] for end in (low, high)]
         padded = PadOp(value, low=ends[0], high=ends[1], interior=zeros, value=0.0)
-        slices: list[Operand] = []
-        for start in range(integer(self.size)):
-            starts = [start if axis == 1 else 0 for axis in range(len(shape))]
-            slices.append(SliceOp(padded, starts=starts, sizes=shape, steps=[1] * len(shape)))
-        result = total(slices)
+        width, channels = low + high + 1, shape[1]
+        if width > _FEW:
+            return _window_sums(padded, width, channels)
+        result = total([_channels_of(padded, start, channels) for start in range(width)])
         assert result is not None, "size is 1 or more"
         return result
 

@@ -41,11 +41,16 @@ def disagreement(op: SchemaOp) -> Disagreement | None:
 def mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
     """What is raised about a node that its schema refuses with this message."""
     message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
-    inputs = ", ".join(
-        "-" if value is None else describe(value.type) for value in op.input_values()
-    )
     known = disagreement(op) or Disagreement(
         message.strip(), "compare with the operator's definition in ONNX"
+    )
+    return refusal(op, known)
+
+
+def refusal(op: SchemaOp, known: Disagreement) -> TypeMismatchError:
+    """What is raised about a node of which it is known what does not fit."""
+    inputs = ", ".join(
+        "-" if value is None else describe(value.type) for value in op.input_values()
     )
     return TypeMismatchError(
         f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {known.what}",

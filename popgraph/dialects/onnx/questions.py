@@ -15,9 +15,10 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from xdsl.dialects.builtin import f16, f32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from popgraph.dialects.onnx.disagreement import mismatch
+from popgraph.dialects.onnx.disagreement import disagreement, mismatch, refusal
 from popgraph.dialects.onnx.op import SchemaOp
 from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.onnx.requirements import Known, unmet
 from popgraph.dialects.onnx.typeproto import read_type, write_type
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -29,9 +30,6 @@ from popgraph.dialects.onnx.types import (
 )
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-
-Known: TypeAlias = Mapping[SSAValue, Array]
-"""The elements of those values of which they are known."""
 
 Answer: TypeAlias = tuple[Attribute, ...]
 """The type of each result; unknown where the schema does not say it."""
@@ -96,6 +94,9 @@ def elements(array: Array) -> Hashable:
 
 def _ask(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]) -> Answer:
     """Nothing is said where an operand's type is not known."""
+    # First: on numbers out of range, ONNX's inference reads memory that is not its own.
+    if complaint := unmet(op, known):
+        raise refusal(op, disagreement(op) or complaint)
     names: dict[SSAValue, str] = {}
 
     def name_of(value: SSAValue) -> str:

@@ -8,11 +8,13 @@ from typing import cast
 import numpy as np
 
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects.onnx.requirements.sequences import wrong_range
 from popgraph.dialects.program import ConstantOp
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
 
@@ -56,7 +58,9 @@ def range_(node: Node) -> Lowered:
         node.array(index, what).reshape(-1)[0]
         for index, what in enumerate(("the start", "the limit", "the step"))
     )
-    count = max(math.ceil((limit - start) / delta), 0)
+    for complaint in wrong_range(start, limit, delta):
+        raise TypeMismatchError(complaint.what, hint=complaint.hint)
+    count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
     places = start + np.arange(count) * delta
     return node.literal(places.astype(node.dtype.numpy))
 
@@ -67,4 +71,5 @@ def eye_like(node: Node) -> Lowered:
     if "dtype" in node.op.onnx_attributes():
         target = dtypes.BY_ONNX[node.integer("dtype")]
     rows, columns = node.shape
-    return node.literal(np.eye(rows, columns, node.integer("k")).astype(target.numpy))
+    diagonal = min(max(node.integer("k"), -rows), columns)  # beyond both, there is none
+    return node.literal(np.eye(rows, columns, diagonal).astype(target.numpy))

@@ -28,7 +28,7 @@ from popgraph.dialects.program import (
 )
 from popgraph.passes.fold_constants import constant_array, fold_small
 from popgraph.passes.onnx_to_graphcore.node import Node
-from popgraph.passes.onnx_to_graphcore.registry import REGISTRY, Lowered
+from popgraph.passes.onnx_to_graphcore.registry import REGISTRY, as_values
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     PassError,
@@ -272,12 +272,6 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
         return value
     return ReshapeOp(value, shape=shape).result
-
-
-def as_values(lowered: Lowered) -> list[SSAValue | None]:
-    if isinstance(lowered, SSAValue | Operation):
-        return [SSAValue.get(lowered)]
-    return [None if one is None else SSAValue.get(one) for one in lowered]
 
 
 def operator(op: OnnxOp) -> str:

@@ -97,6 +97,12 @@ def slice_(node: Node) -> Lowered:
     ends = node.numbers_or_ints("ends", 2) or ()
     axes = node.axes(node.numbers_or_ints("axes", 3) or tuple(range(len(starts))))
     steps = node.numbers_or_ints("steps", 4) or (1,) * len(starts)
+    if {len(starts)} != {len(axes), len(ends), len(steps)} or 0 in steps:
+        raise TypeMismatchError(
+            f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} "
+            "do not belong together",
+            hint="each has one number for every axis; no step is 0",
+        )
     ranges = {}
     for axis, *bounds in zip(axes, starts, ends, steps, strict=True):
         places = range(*slice(*bounds).indices(node.shape[axis]))
@@ -107,6 +113,10 @@ def slice_(node: Node) -> Lowered:
 @lowers("Subsample", domain=GRAPHCORE)
 def subsample(node: Node) -> Lowered:
     strides = node.integers("strides")
+    if len(strides) != node.rank or min(strides, default=1) < 1:
+        raise TypeMismatchError(
+            f"strides {list(strides)} for {node.rank} axes", hint="one for each, all 1 or more"
+        )
     return sliced(
         node[0],
         {
@@ -217,12 +227,25 @@ def gather(node: Node) -> Lowered:
     return gc.GatherOp(node[0], node[1], axis=node.axis(node.integer("axis")))
 
 
+def _block(node: Node) -> int:
+    """The size of the blocks of images; there are images to have blocks."""
+    block = node.integer("blocksize")
+    if node.rank != 4 or block < 1:
+        raise TypeMismatchError(
+            f"blocks of {block} in a tensor of {node.rank} axes",
+            hint="images are [N, channels, height, width]; `blocksize` is 1 or more",
+        )
+    return block
+
+
 @lowers("DepthToSpace")
 @lowers("DepthToSpace", domain=GRAPHCORE)
 def depth_to_space(node: Node) -> Lowered:
+    block = _block(node)
     count, depth, height, width = node.shape
-    block = node.integer("blocksize")
     left = depth // block**2
+    if depth % block**2:
+        raise TypeMismatchError(f"{depth} channels do not fall into blocks of {block**2}")
     if node.text("mode", "DCR") == "CRD":
         apart, perm = (count, left, block, block, height, width), (0, 1, 4, 2, 5, 3)
     else:
@@ -233,8 +256,8 @@ def depth_to_space(node: Node) -> Lowered:
 
 @lowers("SpaceToDepth")
 def space_to_depth(node: Node) -> Lowered:
+    block = _block(node)
     count, depth, height, width = node.shape
-    block = node.integer("blocksize")
     apart = (count, depth, height // block, block, width // block, block)
     channels_first = node.text("mode", "DCR") == "CRD"
     perm = (0, 1, 3, 5, 2, 4) if channels_first else (0, 3, 5, 1, 2, 4)
@@ -247,6 +270,8 @@ def trilu(node: Node) -> Lowered:
     diagonal = node.numbers(1, "the diagonal")[0] if node.optional(1) is not None else 0
     rows, columns = node.shape[-2:]
     upper = bool(node.integer("upper", 1))
+    # Beyond all rows and columns, the diagonal is where it is at their end.
+    diagonal = min(max(diagonal, -rows - 1), columns + 1)
     below = np.tri(rows, columns, diagonal - 1 if upper else diagonal).astype(bool)
     kept = node.literal(~below if upper else below)
     return gc.WhereOp(kept, node[0], node.scalar(0))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -43,6 +43,10 @@ class Node:
         if value is None:
             raise TypeMismatchError(f"input {index} of {self.op.op_type} is missing")
         return value
+
+    def on(self, first: Operand) -> Node:
+        """The same node on another first input."""
+        return Node(self.op, [SSAValue.get(first), *self._inputs[1:]], self.lowering)
 
     def optional(self, index: int) -> SSAValue | None:
         return self._inputs[index] if index < len(self._inputs) else None

@@ -17,7 +17,8 @@ from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
-from popgraph.support.shapes import Shape
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape, broadcast
 
 OWN_STREAMS = 2**32
 """Where the streams of nodes with a seed of their own begin: no other node counts so far."""
@@ -78,9 +79,12 @@ def dropout(node: Node) -> Lowered:
 def shaped_dropout(node: Node) -> Lowered:
     """Elements that lie at one place of `shape` are dropped together."""
     ratio = node.real("ratio", 0.5)
+    shape = node.integers("shape")
+    if broadcast(node.shape, shape) != node.shape:
+        raise TypeMismatchError(f"places {list(shape)} in a tensor of {list(node.shape)}")
     if not node.lowering.training or not ratio:
         return node[0]
-    ones = gc.BroadcastOp(node.scalar(1.0), shape=node.integers("shape"))
+    ones = gc.BroadcastOp(node.scalar(1.0), shape=shape)
     return gc.MulOp(node[0], Source.of(node).dropout(ones, ratio).results[0])
 
 

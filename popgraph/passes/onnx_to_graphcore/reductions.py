@@ -10,8 +10,10 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast
 from popgraph.passes.onnx_to_graphcore.node import Node
-from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx_to_graphcore.registry import Lowered, as_values, lowers
+from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.shapes import reduced
 
@@ -70,6 +72,20 @@ def limit(dtype: DType, largest: bool) -> float:
     return int(numbers.max if largest else numbers.min)
 
 
+def in_reals(lower: Callable[[Node], Lowered]) -> Callable[[Node], Lowered]:
+    """Of whole numbers, too: computed in double precision, and cut off behind the point."""
+
+    def lowered(node: Node) -> Lowered:
+        if node.dtype.is_float:
+            return lower(node)
+        wide = node.on(cast(node[0], dtypes.BY_NAME["f64"]))
+        (result,) = as_values(lower(wide))
+        assert result is not None, "a reduction has one result"
+        return cast(result, node.dtype)
+
+    return lowered
+
+
 def _square(x: Operand) -> Operand:
     return gc.MulOp(x, x)
 
@@ -80,12 +96,10 @@ lowers("ReduceMax")(extremum(gc.ReduceMaxOp, largest=True))
 lowers("ReduceMin")(extremum(gc.ReduceMinOp, largest=False))
 lowers("ReduceProd")(reduce_with(gc.ReduceProdOp))
 lowers("ReduceL1")(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
-lowers("ReduceL2")(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp))
 lowers("ReduceSumSquare")(reduce_with(gc.ReduceSumOp, before=_square))
-lowers("ReduceLogSum")(reduce_with(gc.ReduceSumOp, after=gc.LogOp))
 
 
-@lowers("ReduceLogSumExp")
+@in_reals
 def reduce_log_sum_exp(node: Node) -> Lowered:
     """Subtracting the largest element keeps exp from overflowing."""
     axes = reduced_axes(node)
@@ -101,6 +115,11 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     if node.integer("keepdims", 1):
         return result
     return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))
+
+
+lowers("ReduceL2")(in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp)))
+lowers("ReduceLogSum")(in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)))
+lowers("ReduceLogSumExp")(reduce_log_sum_exp)
 
 
 class ArgReduce(Protocol):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from xdsl.ir import Operation, SSAValue
+
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx import SCHEMAS
 from popgraph.passes.onnx_to_graphcore.node import Node
@@ -12,6 +14,13 @@ from popgraph.passes.onnx_to_graphcore.node import Node
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
 """The value of the first output, or one per output (None: this output cannot be had)."""
 LoweringFunction: TypeAlias = Callable[[Node], Lowered]
+
+
+def as_values(lowered: Lowered) -> list[SSAValue | None]:
+    if isinstance(lowered, SSAValue | Operation):
+        return [SSAValue.get(lowered)]
+    return [None if one is None else SSAValue.get(one) for one in lowered]
+
 
 GRAPHCORE = "ai.graphcore"
 

@@ -1,0 +1,133 @@
+"""What attention and rotary embeddings ask of heads, caches and masks."""
+
+from __future__ import annotations
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    asks,
+    differ,
+    of_rank,
+    of_shape,
+    shown,
+    stretches,
+)
+from popgraph.dialects.onnx.types import Dim
+
+
+@asks("RotaryEmbedding")
+def rotary_embedding(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 3, 4)
+    shape = node.shape(0)
+    if shape is None:
+        return
+    length, size = shape[-2], _head(node, shape)
+    if len(shape) == 3:
+        yield from _heads(shape[-1], node.integer("num_heads"), "num_heads")
+    turned: Dim = node.integer("rotary_embedding_dim") or size
+    if isinstance(turned, int) and (turned < 2 or turned % 2):
+        yield Disagreement(f"{turned} numbers of a head are turned", "they are turned in pairs")
+        return
+    if isinstance(turned, int) and isinstance(size, int) and turned > size:
+        yield Disagreement(f"{turned} of the {size} numbers of a head are turned", "at most all")
+    half = turned // 2 if isinstance(turned, int) else None
+    if node.has(3):
+        yield from of_shape(node, 3, shape[0], length)
+    for index in (1, 2):
+        if node.has(3):
+            yield from of_shape(node, index, None, half)
+        else:
+            yield from of_shape(node, index, shape[0], length, half)
+    cosines, sines = node.shape(1), node.shape(2)
+    if cosines and sines and any(map(differ, cosines, sines)):
+        yield Disagreement(f"caches of {shown(cosines)} and {shown(sines)}", "they are alike")
+
+
+def _head(node: Seen, shape: tuple[Dim, ...]) -> Dim:
+    """How many numbers a head has."""
+    if len(shape) == 4:
+        return shape[3]
+    heads = node.integer("num_heads")
+    return shape[2] // heads if isinstance(shape[2], int) and heads > 0 else None
+
+
+def _heads(size: Dim, heads: int, name: str) -> Complaints:
+    if heads < 1 or (isinstance(size, int) and size % heads):
+        yield Disagreement(f"`{name}` is {heads} for {size} numbers", "it divides them")
+
+
+@asks("Attention")
+def attention(node: Seen) -> Complaints:
+    query, key, value = (node.shape(index) for index in range(3))
+    for index in range(3):
+        yield from of_rank(node, index, node.rank(0) or 4)
+    yield from of_rank(node, 0, 3, 4)
+    if query is None or key is None or value is None:
+        return
+    queries, keys = node.integer("q_num_heads"), node.integer("kv_num_heads")
+    if len(query) == 3:
+        yield from _heads(query[2], queries, "q_num_heads")
+        yield from _heads(key[2], keys, "kv_num_heads")
+        yield from _heads(value[2], keys, "kv_num_heads")
+        alike = _one_head(query[2], queries), _one_head(key[2], keys)
+    else:
+        queries = query[1] if isinstance(query[1], int) else 0
+        keys = key[1] if isinstance(key[1], int) else 0
+        yield from of_shape(node, 2, None, key[1], key[2], None)
+        alike = query[3], key[3]
+    if queries and keys and queries % keys:
+        yield Disagreement(f"{queries} heads of queries share {keys} of keys", "in equal parts")
+    if differ(*alike):
+        yield Disagreement(
+            f"heads of queries have {alike[0]} numbers, those of keys {alike[1]}", "the same"
+        )
+    if differ(query[0], key[0]) or differ(key[0], value[0]) or differ(key[-2], value[-2]):
+        yield Disagreement(
+            f"keys {shown(key)} and values {shown(value)} for queries {shown(query)}",
+            "batches, and the lengths of keys and values, are the same",
+        )
+    if node.has(4) != node.has(5):
+        yield Disagreement("one of `past_key` and `past_value` is missing", "give both or none")
+    if not node.has(4):
+        # From version 24 on, a mask that ends before the keys do hides the rest of them.
+        last = None if node.version >= 24 else key[-2]
+        yield from stretches(node, 3, (query[0], queries or None, query[-2], last))
+
+
+def _one_head(size: Dim, heads: int) -> Dim:
+    return size // heads if isinstance(size, int) else None
+
+
+@asks("LinearAttention")
+def linear_attention(node: Seen) -> Complaints:
+    for index in range(3):
+        yield from of_rank(node, index, 3)
+    query, key, value = (node.shape(index) for index in range(3))
+    if query is None or key is None or value is None:
+        return
+    queries, keys = node.integer("q_num_heads"), node.integer("kv_num_heads")
+    yield from _heads(query[2], queries, "q_num_heads")
+    yield from _heads(key[2], keys, "kv_num_heads")
+    yield from _heads(value[2], keys, "kv_num_heads")
+    if queries % keys:
+        yield Disagreement(f"{queries} heads of queries share {keys} of keys", "in equal parts")
+    size = _one_head(key[2], keys)
+    if differ(_one_head(query[2], queries), size):
+        yield Disagreement(f"heads of queries {shown(query)}, keys {shown(key)}", "one size")
+    for index in (1, 2):
+        yield from of_shape(node, index, *query[:2], None)
+    yield from of_shape(node, 3, query[0], keys, size, _one_head(value[2], keys))
+
+
+@asks("CausalConvWithState")
+def causal_conv(node: Seen) -> Complaints:
+    image, weight = node.shape(0), node.shape(1)
+    yield from of_rank(node, 0, 3)
+    yield from of_rank(node, 1, 3)
+    if image is None or weight is None:
+        return
+    yield from of_shape(node, 1, image[1], 1, None)
+    yield from of_shape(node, 2, image[1])
+    last = weight[2] - 1 if isinstance(weight[2], int) else None
+    yield from of_shape(node, 3, *image[:2], last)

@@ -1,0 +1,271 @@
+"""How a rule about an operator reads a node: its attributes, the shapes and the known elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.op import SchemaOp, to_python
+from popgraph.dialects.onnx.types import Dim, dims
+from popgraph.dialects.program import BytesAttr
+from popgraph.support.arrays import Array
+
+Known: TypeAlias = Mapping[SSAValue, Array]
+"""The elements of those values of which they are known."""
+
+Shape: TypeAlias = tuple[Dim, ...]
+Complaints: TypeAlias = Iterator[Disagreement]
+
+FLAGS = frozenset(
+    [
+        "allowzero",
+        "ceil_mode",
+        "count_include_pad",
+        "detect_negative",
+        "detect_positive",
+        "exclusive",
+        "fmod",
+        "interleaved",
+        "is_causal",
+        "keepdims",
+        "noop_with_empty_axes",
+        "reverse",
+        "saturate",
+        "select_last_index",
+        "training_mode",
+        "transA",
+        "transB",
+        "upper",
+    ]
+)
+"""Attributes that are 0 or 1, whatever operator has them."""
+
+_PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
+_REDUCTION = ("none", "mean", "sum")
+_DEPTH = ("DCR", "CRD")
+CHOICES: dict[tuple[str, str], Sequence[str]] = {
+    ("AveragePool", "auto_pad"): _PADDING,
+    ("Cast", "round_mode"): ("up", "down", "nearest"),
+    ("CastLike", "round_mode"): ("up", "down", "nearest"),
+    ("CausalConvWithState", "activation"): ("none", "silu", "swish"),
+    ("Conv", "auto_pad"): _PADDING,
+    ("ConvTranspose", "auto_pad"): _PADDING,
+    ("DepthToSpace", "mode"): _DEPTH,
+    ("Gelu", "approximate"): ("none", "tanh"),
+    ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
+    ("MaxPool", "auto_pad"): _PADDING,
+    ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
+    ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
+    ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
+    ("SpaceToDepth", "mode"): _DEPTH,
+}
+"""Attributes that are one of a few words."""
+
+
+class Seen:
+    """A node as rules see it; of whatever is not known yet they say nothing."""
+
+    def __init__(self, op: SchemaOp, known: Known) -> None:
+        self.op = op
+        self.known = known
+        self.operands = op.input_values()
+
+    def __len__(self) -> int:
+        return len(self.operands)
+
+    @property
+    def version(self) -> int:
+        return self.op.since_version
+
+    def operand(self, index: int) -> SSAValue | None:
+        return self.operands[index] if index < len(self.operands) else None
+
+    def has(self, index: int) -> bool:
+        return self.operand(index) is not None
+
+    def shape(self, index: int) -> Shape | None:
+        """The dimensions of an operand that is there and whose rank is known."""
+        value = self.operand(index)
+        return None if value is None else dims(value.type)
+
+    def rank(self, index: int) -> int | None:
+        shape = self.shape(index)
+        return None if shape is None else len(shape)
+
+    def array(self, index: int) -> Array | None:
+        value = self.operand(index)
+        return None if value is None else self.known.get(value)
+
+    def numbers(self, index: int) -> list[int] | None:
+        """The elements of an operand of whole numbers."""
+        array = self.array(index)
+        if array is None or array.dtype.kind not in "iu":
+            return None
+        return [int(number) for number in array.reshape(-1)]
+
+    def integer(self, name: str, default: int = 0) -> int:
+        held = self.op.properties.get(name, self.op.DEFAULTS.get(name))
+        return held.value.data if isinstance(held, IntegerAttr) else default
+
+    def integers(self, name: str) -> list[int] | None:
+        """A list of whole numbers that the node gives."""
+        held = self.op.properties.get(name)
+        found = None if held is None else to_python(held)
+        return found if isinstance(found, list) else None
+
+    def text(self, name: str, default: str = "") -> str:
+        held = self.op.properties.get(name, self.op.DEFAULTS.get(name))
+        return held.data.decode(errors="replace") if isinstance(held, BytesAttr) else default
+
+    def list_of(self, name: str, index: int) -> list[int] | None:
+        """A list that is an attribute in old versions and an operand in new ones."""
+        return self.integers(name) if name in self.op.KINDS else self.numbers(index)
+
+
+Rule: TypeAlias = Callable[[Seen], Complaints]
+
+RULES: dict[str, Rule] = {}
+"""By operator of the standard domain; each rule takes every version."""
+
+
+def asks(*names: str) -> Callable[[Rule], Rule]:
+    """Registers a rule for operators."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in RULES, f"{name} has two rules"
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def unmet(op: SchemaOp, known: Known) -> Disagreement | None:
+    """The first thing that a node's operator asks for and that is not so."""
+    for complaint in _attributes(op):
+        return complaint
+    rule = RULES.get(op.op_type) if op.domain == "" else None
+    return None if rule is None else next(rule(Seen(op, known)), None)
+
+
+def _attributes(op: SchemaOp) -> Complaints:
+    """Of attributes whose values stand in a table."""
+    for name, held in op.properties.items():
+        if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
+            yield Disagreement(f"`{name}` is {held.value.data}", f"`{name}` is 0 or 1")
+        if isinstance(held, BytesAttr) and op.op_type != "Constant":
+            yield from _words(op, name, held.data)
+
+
+def _words(op: SchemaOp, name: str, data: bytes) -> Complaints:
+    try:
+        word = data.decode()
+    except UnicodeDecodeError:
+        yield Disagreement(f"`{name}` is not UTF-8", "the file is damaged: export the model again")
+        return
+    choices = CHOICES.get((op.op_type, name), (word,))
+    if word not in choices:
+        listed = ", ".join(filter(None, choices))
+        yield Disagreement(f"`{name}` is {word!r}", f"`{name}` is one of {listed}")
+
+
+# What many rules ask
+
+
+def differ(first: Dim, second: Dim) -> bool:
+    """Whether two dimensions are certainly not the same."""
+    return isinstance(first, int) and isinstance(second, int) and first != second
+
+
+def shown(shape: Sequence[Dim]) -> str:
+    return f"[{', '.join('?' if dim is None else str(dim) for dim in shape)}]"
+
+
+def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = False) -> Complaints:
+    """Every axis is one of a tensor of this rank; with `end`, the place behind all is one, too."""
+    if rank is None:
+        return
+    for axis in axes:
+        if not -rank <= axis < rank + end:
+            last = rank - 1 + end
+            yield Disagreement(
+                f"{what} {axis} is not among {rank} axes", f"it is {-rank} to {last}"
+            )
+
+
+def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaints:
+    if rank and len({axis % rank for axis in axes}) < len(axes):
+        yield Disagreement(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
+
+
+def axes_of(node: Seen, name: str, index: int, rank: int | None) -> Complaints:
+    """A list of axes, as an attribute or an operand."""
+    axes = node.list_of(name, index)
+    if axes is not None:
+        yield from in_range("axis", axes, rank)
+        yield from all_different(f"`{name}`", axes, rank)
+
+
+def of_rank(node: Seen, index: int, *ranks: int) -> Complaints:
+    """An operand has one of these ranks."""
+    rank = node.rank(index)
+    if rank is not None and rank not in ranks:
+        wanted = " or ".join(map(str, ranks))
+        yield Disagreement(f"`{_name(node, index)}` has {rank} axes", f"it has {wanted}")
+
+
+def at_least(node: Seen, index: int, least: int) -> Complaints:
+    """An operand has so many axes or more."""
+    rank = node.rank(index)
+    if rank is not None and rank < least:
+        yield Disagreement(
+            f"`{_name(node, index)}` has {rank} axes", f"it has {least} of them at least"
+        )
+
+
+def of_shape(node: Seen, index: int, *wanted: Dim) -> Complaints:
+    """An operand has just this shape, where dimensions are known."""
+    shape = node.shape(index)
+    if shape is None:
+        return
+    if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
+        yield Disagreement(
+            f"`{_name(node, index)}` is {shown(shape)}, not {shown(wanted)}",
+            "the other inputs and the attributes say its shape",
+        )
+
+
+def one_element(node: Seen, index: int) -> Complaints:
+    """An operand is a scalar; a list of one number, as some exporters write it, is one as well."""
+    shape = node.shape(index)
+    if shape is not None and any(differ(dim, 1) for dim in shape):
+        yield Disagreement(f"`{_name(node, index)}` is {shown(shape)}", "it is a scalar")
+
+
+def stretches(node: Seen, index: int, to: Shape | None) -> Complaints:
+    """An operand broadcasts to a shape, and not the shape to the operand."""
+    shape = node.shape(index)
+    if shape is None or to is None:
+        return
+    pairs = zip(reversed(shape), reversed(to), strict=False)
+    if len(shape) > len(to) or any(differ(a, b) and a != 1 for a, b in pairs):
+        yield Disagreement(
+            f"`{_name(node, index)}` of shape {shown(shape)} does not stretch to {shown(to)}",
+            "its sizes, counted from the last, are equal to those or 1",
+        )
+
+
+def positive(node: Seen, *names: str) -> Complaints:
+    """Attributes of one number that must be 1 or more."""
+    for name in names:
+        if name in node.op.properties and node.integer(name) < 1:
+            yield Disagreement(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+
+
+def _name(node: Seen, index: int) -> str:
+    formals = node.op.SCHEMA.inputs
+    return str(formals[min(index, len(formals) - 1)].name)

@@ -1,0 +1,59 @@
+"""What matrix products, and elementwise operators of several operands, ask of their shapes."""
+
+from __future__ import annotations
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    asks,
+    at_least,
+    of_rank,
+    one_element,
+    stretches,
+)
+
+
+@asks("Gemm")
+def gemm(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 2)
+    yield from of_rank(node, 1, 2)
+    left, right = node.shape(0), node.shape(1)
+    if left and right and node.version >= 7:
+        rows = left[1 if node.integer("transA") else 0]
+        columns = right[0 if node.integer("transB") else 1]
+        yield from stretches(node, 2, (rows, columns))
+
+
+@asks("MatMul")
+def matmul(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 1)
+    yield from at_least(node, 1, 1)
+
+
+@asks("PRelu")
+def parametric_relu(node: Seen) -> Complaints:
+    if node.version >= 7:
+        yield from stretches(node, 1, node.shape(0))
+
+
+@asks("Clip")
+def clip(node: Seen) -> Complaints:
+    yield from one_element(node, 1)
+    yield from one_element(node, 2)
+
+
+@asks("Dropout")
+def dropout(node: Seen) -> Complaints:
+    yield from one_element(node, 1)
+    yield from one_element(node, 2)
+    ratio = node.array(1)
+    if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
+        yield Disagreement(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
+
+
+@asks("Celu")
+def celu(node: Seen) -> Complaints:
+    held = node.op.attribute_values().get("alpha", 1.0)
+    if held == 0:
+        yield Disagreement("`alpha` is 0", "the formula divides by it")

@@ -1,0 +1,102 @@
+"""What normalizations, softmaxes and reductions ask of axes, scales and statistics."""
+
+from __future__ import annotations
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    Shape,
+    asks,
+    at_least,
+    axes_of,
+    in_range,
+    of_shape,
+    positive,
+    stretches,
+)
+
+
+@asks("Hardmax", "LogSoftmax", "Softmax")
+def softmax(node: Seen) -> Complaints:
+    """Before version 13, all axes from `axis` on counted as one: there may be none."""
+    axis = [node.integer("axis")]
+    yield from in_range("axis", axis, node.rank(0), end=node.version < 13)
+
+
+@asks("ArgMax", "ArgMin")
+def place(node: Seen) -> Complaints:
+    yield from in_range("axis", [node.integer("axis")], node.rank(0))
+    shape, axis = node.shape(0), node.integer("axis")
+    if shape and shape[axis] == 0:
+        yield Disagreement(f"axis {axis} is empty", "no element of it is the largest or least")
+
+
+@asks(
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceLogSum",
+    "ReduceLogSumExp",
+    "ReduceMax",
+    "ReduceMean",
+    "ReduceMin",
+    "ReduceProd",
+    "ReduceSum",
+    "ReduceSumSquare",
+)
+def reduction(node: Seen) -> Complaints:
+    yield from axes_of(node, "axes", 1, node.rank(0))
+
+
+@asks("MeanVarianceNormalization")
+def mean_variance(node: Seen) -> Complaints:
+    axes = node.integers("axes")
+    yield from in_range("axis", [0, 2, 3] if axes is None else axes, node.rank(0))
+
+
+@asks("BatchNormalization")
+def batch_normalization(node: Seen) -> Complaints:
+    image = node.shape(0)
+    if image is None or len(image) < 2:
+        return
+    channels: Shape = (image[1],)
+    if node.version < 9 and not node.integer("spatial", 1):
+        channels = image[1:]
+    for index in range(1, 5):
+        yield from of_shape(node, index, *channels)
+
+
+@asks("InstanceNormalization")
+def instance_normalization(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 3)
+    image = node.shape(0)
+    if image is not None:
+        yield from of_shape(node, 1, image[1])
+        yield from of_shape(node, 2, image[1])
+
+
+@asks("GroupNormalization")
+def group_normalization(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "num_groups")
+    image, groups = node.shape(0), node.integer("num_groups", 1)
+    if image is None:
+        return
+    channels = image[1]
+    if isinstance(channels, int) and channels % groups:
+        yield Disagreement(f"{channels} channels do not fall into {groups} groups", "it divides")
+    for index in (1, 2):
+        yield from of_shape(node, index, groups if node.version < 21 else channels)
+
+
+@asks("LayerNormalization", "RMSNormalization")
+def layer_normalization(node: Seen) -> Complaints:
+    yield from in_range("axis", [node.integer("axis", -1)], node.rank(0))
+    yield from stretches(node, 1, node.shape(0))
+    yield from stretches(node, 2, node.shape(0))
+
+
+@asks("LRN")
+def local_response(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "size")

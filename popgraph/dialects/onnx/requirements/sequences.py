@@ -1,0 +1,116 @@
+"""What ranges, windows of signals and other made-up tensors ask of the numbers that size them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    asks,
+    at_least,
+    axes_of,
+    in_range,
+    of_rank,
+    of_shape,
+    one_element,
+)
+from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
+
+
+@asks("Range")
+def range_(node: Seen) -> Complaints:
+    for index in range(3):
+        yield from one_element(node, index)
+    bounds = [node.array(index) for index in range(3)]
+    if all(bound is not None and bound.size == 1 for bound in bounds):
+        start, limit, step = (bound.reshape(-1)[0] for bound in bounds if bound is not None)
+        yield from wrong_range(start, limit, step)
+
+
+def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Complaints:
+    """What is wrong with the bounds of a range."""
+    bounds = [number.item() for number in (start, limit, step)]
+    shown = ", ".join(map(str, bounds))
+    if not all(map(math.isfinite, bounds)) or bounds[2] == 0:
+        yield Disagreement(
+            f"no tensor holds the range ({shown})", "its bounds are finite, its step is not 0"
+        )
+    elif (bounds[1] - bounds[0]) / bounds[2] > MAX_ELEMENTS:
+        yield Disagreement(f"no memory holds the range ({shown})", "look at its step")
+
+
+@asks("ConstantOfShape")
+def constant_of_shape(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 1)
+    yield from _sizes(node, 0)
+    held = node.op.attribute_values().get("value")
+    if isinstance(held, np.ndarray) and held.size != 1:
+        yield Disagreement(f"`value` has {held.size} elements", "it has one")
+
+
+def _sizes(node: Seen, index: int) -> Complaints:
+    sizes = node.numbers(index) or []
+    yield from wrong_sizes(sizes)
+
+
+def wrong_sizes(sizes: list[int]) -> Complaints:
+    """What is wrong with numbers that are to be a shape."""
+    if min(sizes, default=0) < 0 or math.prod(filter(None, sizes)) > MAX_ELEMENTS:
+        yield Disagreement(f"no tensor has the shape {sizes}", "sizes are 0 or more")
+
+
+@asks("RandomNormal", "RandomUniform")
+def random(node: Seen) -> Complaints:
+    yield from wrong_sizes(node.integers("shape") or [])
+
+
+@asks("EyeLike")
+def eye_like(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 2)
+
+
+@asks("Trilu")
+def trilu(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 2)
+    yield from one_element(node, 1)
+
+
+@asks("CumProd", "CumSum")
+def running(node: Seen) -> Complaints:
+    yield from one_element(node, 1)
+    yield from in_range("axis", node.numbers(1) or [], node.rank(0))
+
+
+@asks("BlackmanWindow", "HammingWindow", "HannWindow")
+def window(node: Seen) -> Complaints:
+    yield from one_element(node, 0)
+    yield from _sizes(node, 0)
+
+
+@asks("AffineGrid")
+def affine_grid(node: Seen) -> Complaints:
+    size = node.numbers(1)
+    if size is None:
+        return
+    if len(size) not in (4, 5) or min(size) < 1:
+        yield Disagreement(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
+        return
+    spatial = len(size) - 2
+    yield from of_shape(node, 0, size[0], spatial, spatial + 1)
+
+
+@asks("CenterCropPad")
+def center_crop_pad(node: Seen) -> Complaints:
+    yield from axes_of(node, "axes", 99, node.rank(0))
+    sizes = node.numbers(1)
+    if sizes is None:
+        return
+    yield from wrong_sizes(sizes)
+    axes = node.integers("axes")
+    count = node.rank(0) if axes is None else len(axes)
+    if count is not None and len(sizes) != count:
+        yield Disagreement(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")

@@ -1,0 +1,143 @@
+"""What convolutions and pooling ask of their windows, weights and biases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popgraph.dialects.onnx.disagreement import Disagreement
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    asks,
+    at_least,
+    differ,
+    of_rank,
+    of_shape,
+    positive,
+)
+from popgraph.dialects.onnx.types import Dim
+
+_LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
+_MOST = 2**31 - 1
+
+
+def _lists(node: Seen, spatial: int) -> Complaints:
+    """One number per spatial axis, two of `pads`, none too small."""
+    for name, least in _LEAST.items():
+        numbers = node.integers(name)
+        if not numbers:
+            continue
+        count = spatial * (2 if name == "pads" else 1)
+        if len(numbers) != count:
+            yield Disagreement(
+                f"`{name}` has {len(numbers)} numbers for {spatial} spatial axes",
+                f"it has {count} of them",
+            )
+        for number in numbers:
+            if not least <= number <= _MOST:
+                yield Disagreement(f"`{name}` is {numbers}", f"it is {least} or more")
+
+
+def _fits(node: Seen, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
+    """There is room for one window along every axis; `ceil_mode` makes room."""
+    if node.text("auto_pad", "NOTSET").startswith("SAME") or node.integer("ceil_mode"):
+        return
+    count = len(sizes)
+    pads = [0] * (2 * count)
+    if node.text("auto_pad") != "VALID":
+        pads = node.integers("pads") or pads
+    dilations = node.integers("dilations") or [1] * count
+    for axis, (size, width) in enumerate(zip(sizes, kernel, strict=True)):
+        if not isinstance(size, int) or not isinstance(width, int):
+            continue
+        room, span = size + pads[axis] + pads[axis + count], dilations[axis] * (width - 1) + 1
+        if span > room and size:
+            yield Disagreement(
+                f"a window of {span} does not fit into {room} along spatial axis {axis}",
+                "a smaller kernel or dilation, or larger pads",
+            )
+
+
+@asks("AveragePool", "MaxPool")
+def pools(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 2)
+    shape, kernel = node.shape(0), node.integers("kernel_shape") or []
+    if shape is None:
+        return
+    yield from _lists(node, len(shape) - 2)
+    if len(kernel) != len(shape) - 2:
+        yield Disagreement(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
+        return
+    yield from _fits(node, shape[2:], kernel)
+
+
+@asks("GlobalAveragePool", "GlobalMaxPool")
+def global_pools(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 2)
+
+
+@asks("Conv")
+def conv(node: Seen) -> Complaints:
+    image, weight = node.shape(0), node.shape(1)
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "group")
+    if weight is None:
+        return
+    yield from of_rank(node, 1, node.rank(0) or len(weight))
+    yield from _lists(node, len(weight) - 2)
+    yield from _kernel(node, weight)
+    yield from _divides(node, weight[0], "outputs")
+    yield from of_shape(node, 2, weight[0])
+    if image is not None:
+        yield from _divides(node, image[1], "channels")
+        yield from _fits(node, image[2:], weight[2:])
+
+
+def _kernel(node: Seen, weight: Sequence[Dim]) -> Complaints:
+    given = node.integers("kernel_shape")
+    if given and any(map(differ, given, weight[2:])):
+        yield Disagreement(
+            f"`kernel_shape` is {given}, but the weight is for {list(weight[2:])}",
+            "leave `kernel_shape` out: the weight says it",
+        )
+
+
+def _divides(node: Seen, size: Dim, what: str) -> Complaints:
+    group = node.integer("group", 1)
+    if isinstance(size, int) and size % max(group, 1):
+        yield Disagreement(f"{size} {what} do not fall into {group} groups", "`group` divides them")
+
+
+@asks("ConvTranspose")
+def conv_transpose(node: Seen) -> Complaints:
+    image, weight = node.shape(0), node.shape(1)
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "group")
+    if weight is None:
+        return
+    yield from of_rank(node, 1, node.rank(0) or len(weight))
+    spatial = len(weight) - 2
+    yield from _lists(node, spatial)
+    yield from _kernel(node, weight)
+    yield from _added(node, spatial)
+    outputs = weight[1] * node.integer("group", 1) if isinstance(weight[1], int) else None
+    yield from of_shape(node, 2, outputs)
+    if image is not None:
+        yield from _divides(node, image[1], "channels")
+    wanted = node.integers("output_shape")
+    if wanted and (len(wanted) not in (spatial, spatial + 2) or min(wanted) < 1):
+        yield Disagreement(
+            f"`output_shape` is {wanted}", f"it has {spatial} numbers, all 1 or more"
+        )
+
+
+def _added(node: Seen, spatial: int) -> Complaints:
+    """What `output_padding` adds must be less than a step, or it is no choice between sizes."""
+    ones = [1] * spatial
+    strides, dilations = node.integers("strides") or ones, node.integers("dilations") or ones
+    added = node.integers("output_padding") or []
+    if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=False)):
+        yield Disagreement(
+            f"`output_padding` is {added} for strides {strides}",
+            "it is less than the stride (or the dilation) along every axis",
+        )

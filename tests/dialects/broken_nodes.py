@@ -1,0 +1,483 @@
+"""Nodes that break a rule of their operator: some for every operator that compiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from popgraph.support import dtypes
+
+LATEST = 24
+
+
+@dataclass(frozen=True)
+class Broken:
+    """
+    A node that nobody can mean.
+
+    `inputs` are types such as `f32[2, 3]`, constants such as `i64{1, 2}` (a list) or `i64=1` (a
+    scalar), and `_` for what is absent.
+    """
+
+    inputs: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    opset: int = LATEST
+
+
+def row(inputs: str, outputs: int = 1, opset: int = LATEST, **attributes: Any) -> Broken:
+    return Broken(inputs, attributes, outputs, opset)
+
+
+_INPUT = re.compile(r"(_)|(\w+)\[([^\]]*)\]|(\w+)\{([^}]*)\}|(\w+)=(\S+)")
+
+
+def model_of(operator: str, node: Broken) -> ModelProto:
+    """The model of a broken node alone."""
+    domain, _, name = operator.rpartition(".")
+    names, infos, constants = [], [], []
+    for place, found in enumerate(_INPUT.finditer(node.inputs)):
+        label = "" if found[1] else f"x{place}"
+        names.append(label)
+        if found[2]:
+            shape = [int(size) for size in found[3].split(",") if size.strip()]
+            infos.append(helper.make_tensor_value_info(label, _number(found[2]), shape))
+        elif not found[1]:
+            dtype = np.dtype(dtypes.BY_NAME[found[4] or found[6]].numpy)
+            numbers = [float(one) for one in (found[5] or "").split(",") if one.strip()]
+            array = np.array(numbers if found[4] else float(found[7]), dtype)
+            constants.append(numpy_helper.from_array(array, label))
+    outputs = [f"y{place}" for place in range(node.outputs)]
+    made = helper.make_node(name, names, outputs, domain=domain, **node.attributes)
+    graph = helper.make_graph(
+        [made], "g", infos, [helper.make_empty_tensor_value_info(outputs[0])], constants
+    )
+    opsets = [helper.make_opsetid("", node.opset), helper.make_opsetid("ai.graphcore", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _number(dtype: str) -> int:
+    return TensorProto.STRING if dtype == "str" else dtypes.BY_NAME[dtype].onnx
+
+
+def _each(names: str, *nodes: Broken) -> Iterator[tuple[str, tuple[Broken, ...]]]:
+    for name in names.split():
+        yield name, nodes
+
+
+_IMAGE, _WEIGHT = "f32[1, 4, 6, 6]", "f32[8, 4, 3, 3]"
+_BATCH = "f32[2, 3, 4]"
+
+NODES: dict[str, tuple[Broken, ...]] = {
+    # elementwise
+    **dict(
+        _each(
+            "Acos Acosh Asin Asinh Atan Atanh Ceil Cos Cosh Elu Erf Exp Floor IsInf IsNaN "
+            "LeakyRelu Log Reciprocal Round Selu Sigmoid Sin Sinh Softplus Sqrt Tan Tanh Mish "
+            "HardSigmoid HardSwish Softsign ThresholdedRelu Swish",
+            row("bool[2]"),
+            row("str[2]"),
+        )
+    ),
+    **dict(_each("Abs Neg Relu Sign Shrink", row("bool[2]"), row("str[2]"))),
+    **dict(
+        _each(
+            "Add Div Mul Sub Pow Greater GreaterOrEqual Less LessOrEqual",
+            row("f32[2, 3] f32[2, 4]"),
+            row("bool[2] bool[2]"),
+        )
+    ),
+    **dict(_each("Add Div Mul Sub", row("f32[2] i32[2]"), row("f32[2, 3] f32[3, 3]"))),
+    **dict(_each("And Or Xor", row("f32[2] f32[2]"), row("bool[2] bool[3]"))),
+    **dict(_each("BitwiseAnd BitwiseOr BitwiseXor", row("f32[2] f32[2]"), row("i32[2] i32[3]"))),
+    **dict(_each("Max Min Sum Mean", row("f32[2] f32[3]"), row("f32[2] f32[3] f32[2]"), row(""))),
+    "Celu": (row("f32[2]", alpha=0.0), row("i32[2]")),
+    "Gelu": (row("f32[2]", approximate="tan"), row("i32[2]")),
+    "IsInf": (row("f32[2]", detect_negative=2), row("i32[2]")),
+    "Equal": (row("f32[2] f32[3]"), row("f32[2] i32[2]")),
+    "Mod": (row("i32[2] i32[3]"), row("i32[2] i32[2]", fmod=2)),
+    "PRelu": (row("f32[2, 3] f32[4]"), row("f32[3] f32[2, 3]")),
+    "Where": (row("f32[2] f32[2] f32[2]"), row("bool[2] f32[3] f32[3]")),
+    "Clip": (row("f32[2] f32[2]"), row("f32[2] i32[]"), row("bool[2]")),
+    "BitwiseNot": (row("f32[2]"),),
+    "Not": (row("f32[2]"),),
+    "Identity": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
+    "Cast": (row("f32[2]"), row("f32[2]", to=99), row("f32[2]", to=0), row("f32[2]", to="f32")),
+    "CastLike": (row("f32[2]"), row("f32[2] f32[2]", saturate=3)),
+    "SwiGLU": (row("f32[2, 3] f32[2, 4]", opset=28), row("bool[2] bool[2]", opset=28)),
+    # matrices
+    "MatMul": (row("f32[2, 3] f32[4, 2]"), row("f32[] f32[2]"), row("f32[2, 3, 4] f32[3, 4, 2]")),
+    "Gemm": (
+        row("f32[2, 3] f32[4, 2]"),
+        row("f32[1, 2, 3] f32[3, 4]"),
+        row("f32[2, 3] f32[3, 4] f32[5]"),
+        row("f32[2, 3] f32[3, 4] f32[1, 2, 4]"),
+        row("f32[1, 3] f32[3, 4] f32[2, 4]"),
+        row("f32[2, 3] f32[3, 4]", transA=1),
+        row("f32[2, 2] f32[2, 2]", transB=2),
+    ),
+    # windows
+    "Conv": (
+        row(f"{_IMAGE} {_WEIGHT} f32[1, 8]"),
+        row(f"{_IMAGE} {_WEIGHT} f32[4]"),
+        row(f"{_IMAGE} {_WEIGHT} f32[]"),
+        row(f"{_IMAGE} f32[8, 3, 3, 3]"),
+        row(f"{_IMAGE} f32[8, 4, 3]"),
+        row(f"{_IMAGE} f32[6, 1, 3, 3]", group=4),
+        row(f"{_IMAGE} {_WEIGHT}", group=0),
+        row(f"{_IMAGE} {_WEIGHT}", group=-1),
+        row(f"{_IMAGE} {_WEIGHT}", strides=[0, 1]),
+        row(f"{_IMAGE} {_WEIGHT}", strides=[1]),
+        row(f"{_IMAGE} {_WEIGHT}", dilations=[1, -1]),
+        row(f"{_IMAGE} {_WEIGHT}", dilations=[3, 3]),
+        row(f"{_IMAGE} {_WEIGHT}", pads=[1, 1]),
+        row(f"{_IMAGE} {_WEIGHT}", pads=[-1, 0, 0, 0]),
+        row(f"{_IMAGE} {_WEIGHT}", pads=[2**62, 0, 0, 0]),
+        row(f"{_IMAGE} {_WEIGHT}", kernel_shape=[2, 2]),
+        row(f"{_IMAGE} {_WEIGHT}", auto_pad="SAME"),
+        row(f"{_IMAGE} f32[8, 4, 9, 9]"),
+        row("f32[4] f32[4]"),
+    ),
+    "ConvTranspose": (
+        row(f"{_IMAGE} f32[4, 1, 3, 3] f32[3]"),
+        row(f"{_IMAGE} f32[4, 2, 3, 3] f32[1, 2]"),
+        row(f"{_IMAGE} f32[3, 2, 3, 3]"),
+        row(f"{_IMAGE} f32[4, 2, 3]"),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", group=3),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", output_padding=[1, 1]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", strides=[2, 2], output_padding=[2, 0]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", strides=[2, 2], output_padding=[-1, 0]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", strides=[0, 2]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", output_shape=[0, 8]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", output_shape=[8]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", kernel_shape=[2, 2]),
+        row(f"{_IMAGE} f32[4, 2, 3, 3]", pads=[9, 9, 9, 9]),
+    ),
+    **dict(
+        _each(
+            "MaxPool AveragePool",
+            row(_IMAGE),
+            row(_IMAGE, kernel_shape=[2]),
+            row(_IMAGE, kernel_shape=[0, 2]),
+            row(_IMAGE, kernel_shape=[7, 7]),
+            row(_IMAGE, kernel_shape=[2, 2], strides=[0, 1]),
+            row(_IMAGE, kernel_shape=[2, 2], pads=[1, 1, 1]),
+            row(_IMAGE, kernel_shape=[2, 2], dilations=[0, 1]),
+            row(_IMAGE, kernel_shape=[2, 2], ceil_mode=2),
+            row(_IMAGE, kernel_shape=[2, 2], auto_pad="SIDE"),
+            row("f32[4]", kernel_shape=[2]),
+        )
+    ),
+    **dict(_each("GlobalAveragePool GlobalMaxPool", row("f32[4]"), row("i32[1, 2, 3]"))),
+    # normalizations
+    "BatchNormalization": (
+        row("f32[2, 3, 4] f32[3] f32[3] f32[3] f32[4]"),
+        row("f32[2, 3, 4] f32[3] f32[4] f32[3] f32[3]"),
+        row("f32[2, 3, 4] f32[1, 3] f32[3] f32[3] f32[3]"),
+        row("f32[2, 3, 4] f32[3] f32[3] f32[3] f32[3]", training_mode=2),
+    ),
+    "InstanceNormalization": (
+        row("f32[2, 3, 4] f32[3] f32[4]"),
+        row("f32[2, 3, 4] f32[1, 3] f32[3]"),
+        row("f32[2, 3] f32[3] f32[3]"),
+    ),
+    "GroupNormalization": (
+        row("f32[2, 6, 4] f32[6] f32[6]", num_groups=4),
+        row("f32[2, 6, 4] f32[6] f32[6]", num_groups=0),
+        row("f32[2, 6, 4] f32[2] f32[6]", num_groups=2),
+        row("f32[2, 6, 4] f32[6] f32[6]"),
+    ),
+    "LayerNormalization": (
+        row("f32[2, 3, 4] f32[5]"),
+        row("f32[2, 3, 4] f32[1, 2, 3, 4]"),
+        row("f32[2, 3, 4] f32[4] f32[3]"),
+        row("f32[2, 3, 4] f32[4]", axis=3),
+        row("f32[2, 3, 4] f32[4]", axis=2**63 - 1),
+    ),
+    "RMSNormalization": (
+        row("f32[2, 3] f32[2, 2, 3]"),
+        row("f32[2, 3] f32[4]"),
+        row("f32[2, 3] f32[3]", axis=-3),
+    ),
+    "LRN": (row(_IMAGE, size=0), row(_IMAGE, size=-3), row(_IMAGE), row("f32[4]", size=3)),
+    "MeanVarianceNormalization": (row("f32[2, 3]"), row(_IMAGE, axes=[0, 4])),
+    **dict(
+        _each(
+            "Softmax LogSoftmax Hardmax",
+            row("f32[2, 3]", axis=2),
+            row("f32[2, 3]", axis=-3),
+            row("f32[2, 3]", axis=3, opset=11),
+            row("i32[2, 3]"),
+        )
+    ),
+    # reductions
+    **dict(
+        _each(
+            "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin "
+            "ReduceProd ReduceSum ReduceSumSquare",
+            row(f"{_BATCH} i64{{3}}"),
+            row(f"{_BATCH} i64{{-4}}"),
+            row(f"{_BATCH} i64{{1, 1}}"),
+            row(f"{_BATCH} i64{{1}}", keepdims=2),
+            row(f"{_BATCH} i64{{1}}", keepdims=-1),
+            row(_BATCH, axes=[3], opset=11),
+            row("str[2]"),
+        )
+    ),
+    **dict(
+        _each(
+            "ArgMax ArgMin",
+            row(_BATCH, axis=3),
+            row(_BATCH, keepdims=3),
+            row(_BATCH, select_last_index=-1),
+            row("f32[2, 0]", axis=1),
+        )
+    ),
+    **dict(
+        _each(
+            "CumSum CumProd",
+            row("f32[2, 3] i64=2", opset=26),
+            row("f32[2, 3] i64{0, 1}", opset=26),
+            row("f32[2, 3] i64=0", reverse=2, opset=26),
+        )
+    ),
+    # movement
+    "Reshape": (
+        row("f32[2, 3] i64{4, 2}"),
+        row("f32[2, 3] i64{-1, -1}"),
+        row("f32[2, 3] i64{-2, 3}"),
+        row("f32[2, 3] i64{2, 3, 0}"),
+        row("f32[2, 3] i64{-1, 4}"),
+        row("f32[2, 0] i64{-1, 0}", allowzero=1),
+        row("f32[2, 3] i64=6"),
+    ),
+    "Flatten": (row("f32[2, 3]", axis=3), row("f32[2, 3]", axis=-3)),
+    "Transpose": (
+        row("f32[2, 3]", perm=[0, 0]),
+        row("f32[2, 3]", perm=[0]),
+        row("f32[2, 3]", perm=[0, 2]),
+        row("f32[2, 3]", perm=[-1, 0]),
+    ),
+    "Concat": (
+        row("f32[2, 3] f32[2, 4]", axis=0),
+        row("f32[2, 3] f32[2]", axis=0),
+        row("f32[2, 3] f32[2, 3]", axis=2),
+        row("f32[2, 3] i32[2, 3]", axis=0),
+        row("f32[2, 3]"),
+    ),
+    "Split": (
+        row("f32[6] i64{2, 2, 2}", outputs=2),
+        row("f32[6] i64{3, 3}", outputs=3),
+        row("f32[6] i64{2, 3}", outputs=2),
+        row("f32[6] i64{7, -1}", outputs=2),
+        row("f32[6]", outputs=2, num_outputs=3),
+        row("f32[6]", outputs=2, num_outputs=0),
+        row("f32[6]", outputs=2, num_outputs=2, axis=1),
+        row("f32[5]", outputs=2, opset=13),
+        row("f32[6]", outputs=2, split=[3, 4], opset=11),
+    ),
+    "Slice": (
+        row("f32[6] i64{0} i64{2} i64{1}"),
+        row("f32[6] i64{0} i64{2} i64{0} i64{0}"),
+        row("f32[6] i64{0, 1} i64{2}"),
+        row("f32[6] i64{0, 0} i64{2, 2} i64{0, 0}"),
+        row("f32[6] i64{0, 0} i64{2, 2}"),
+    ),
+    "Pad": (
+        row("f32[2, 3] i64{1, 1}"),
+        row("f32[2, 3] i64{0, 0, 0, -4}"),
+        row("f32[2, 3] i64{0, 0, 0, 1}", mode="sideways"),
+        row("f32[0, 3] i64{1, 0, 0, 0}", mode="edge"),
+        row("f32[0, 3] i64{1, 0, 0, 0}", mode="wrap"),
+        row("f32[2, 3] i64{2, 0, 0, 0}", mode="reflect"),
+        row("f32[2, 3] i64{1, 1} f32[2]"),
+        row("f32[2, 3] i64{1, 1} _ i64{2}"),
+        row("f32[2, 3] i64{1, 1, 1, 1} _ i64{0, 0}"),
+        row("f32[2, 3] i64{4611686018427387904, 0, 0, 0}"),
+    ),
+    "Squeeze": (row("f32[2, 1] i64{0}"), row("f32[2, 1] i64{2}"), row("f32[2, 1] i64{1, 1}")),
+    "Unsqueeze": (row("f32[2] i64{3}"), row("f32[2] i64{0, 0}"), row("f32[2] i64{-3}")),
+    "Expand": (row("f32[2] i64{3}"), row("f32[2] i64{-1, 2}"), row("f32[2] i64=2")),
+    "Tile": (row("f32[2, 3] i64{2}"), row("f32[2, 3] i64{2, -1}"), row("f32[2] i64{1, 1}")),
+    **dict(
+        _each(
+            "DepthToSpace SpaceToDepth",
+            row("f32[1, 3, 3, 4]", blocksize=2),
+            row("f32[1, 4, 4, 4]", blocksize=0),
+            row("f32[1, 4, 4, 4]", blocksize=-2),
+            row("f32[1, 4, 4]", blocksize=2),
+            row("f32[1, 4, 4, 4]"),
+        )
+    ),
+    "DepthToSpace": (
+        row("f32[1, 4, 4, 4]", blocksize=2, mode="CDR"),
+        row("f32[1, 6, 4, 4]", blocksize=2),
+        row("f32[1, 4, 4, 4]", blocksize=2**32),
+    ),
+    "Trilu": (row("f32[3]"), row("f32[2, 3] i64{0, 1}"), row("f32[2, 3]", upper=2)),
+    "CenterCropPad": (
+        row("f32[4, 4] i64{2}"),
+        row("f32[4, 4] i64{-1, 2}"),
+        row("f32[4, 4] i64{2}", axes=[2]),
+    ),
+    # lookups
+    "Gather": (row("f32[2, 3] i64[2]", axis=2), row("f32[2, 3] f32[2]"), row("f32[] i64[2]")),
+    "GatherElements": (
+        row("f32[2, 3] i64[2]"),
+        row("f32[2, 3] i64[3, 3]", axis=1),
+        row("f32[2, 3] i64[2, 3]", axis=2),
+    ),
+    "GatherND": (
+        row("f32[2, 3, 4] i64[3, 1]", batch_dims=1),
+        row("f32[2, 3] i64[2, 3]"),
+        row("f32[2, 3] i64[2, 2]", batch_dims=1),
+        row("f32[2, 3] i64[2, 1]", batch_dims=2),
+        row("f32[2, 3] i64[2, 1]", batch_dims=-1),
+        row("f32[2, 3] i64[2, 0]"),
+        row("f32[2, 3] i64[]"),
+    ),
+    "OneHot": (
+        row("i64[3] i64{3, 4} f32[2]"),
+        row("i64[3] i64=4 f32[3]"),
+        row("i64[3] i64=0 f32[2]"),
+        row("i64[3] i64=-2 f32[2]"),
+        row("i64[3] i64=4 f32[2]", axis=2),
+    ),
+    # what is made up
+    "Constant": (row(""), row("", value_int=1, value_float=1.0), row("f32[1]", value_int=1)),
+    "ConstantOfShape": (
+        row("i64{-1, 2}"),
+        row("i64=3"),
+        row("i64{4611686018427387904, 2}"),
+        row("i64{2}", value=numpy_helper.from_array(np.zeros(2, np.float32))),
+        row("i64{2}", value=numpy_helper.from_array(np.zeros(0, np.float32))),
+    ),
+    "Range": (
+        row("i64=0 i64=10 i64=0"),
+        row("f32=0 f32=inf f32=1"),
+        row("f32=0 f32=nan f32=1"),
+        row("f32=0 f32=1 f32=0"),
+        row("f64=0 f64=1e300 f64=1"),
+        row("i64{0, 1} i64=10 i64=1"),
+    ),
+    "Shape": (row(""), row("f32[2] f32[2]")),
+    "Size": (row(""), row("f32[2] f32[2]")),
+    "EyeLike": (row("f32[3]"), row("f32[3, 3, 3]"), row("f32[3, 3]", dtype=99)),
+    **dict(_each("RandomNormal RandomUniform", row(""), row("", shape=[-1]), row("", shape="a"))),
+    **dict(_each("RandomNormalLike RandomUniformLike", row(""), row("f32[2]", dtype=6))),
+    "Bernoulli": (row("i32[2]"), row("f32[2]", dtype=99)),
+    "Dropout": (row("f32[2] f32{0.5, 0.5}"), row("f32[2] f32=1.5"), row("f32[2] f32=-0.5")),
+    **dict(
+        _each(
+            "BlackmanWindow HammingWindow HannWindow", row("i64{2, 3}"), row("i64=-1"), row("f32=3")
+        )
+    ),
+    "AffineGrid": (
+        row("f32[1, 3, 3] i64{1, 1, 4, 4}"),
+        row("f32[1, 2, 3] i64{1, 1, 4}"),
+        row("f32[2, 2, 3] i64{1, 1, 4, 4}"),
+    ),
+    "DynamicQuantizeLinear": (row("f64[2]"), row("i32[2]")),
+    # losses
+    **dict(
+        _each(
+            "NegativeLogLikelihoodLoss SoftmaxCrossEntropyLoss",
+            row("f32[3, 5] i64[4]"),
+            row("f32[3, 5, 2] i64[3, 3]"),
+            row("f32[3, 5] i64[3] f32[4]"),
+            row("f32[3, 5] i64[3]", reduction="max"),
+            row("f32[3] i64[3]"),
+        )
+    ),
+    # attention
+    "RotaryEmbedding": (
+        row("f32[1, 2, 3, 4] f32[1, 3, 4] f32[1, 3, 4]"),
+        row("f32[1, 2, 3, 4] f32[1, 3, 2] f32[1, 3, 1]"),
+        row("f32[1, 2, 3, 4] f32[1, 4, 2] f32[1, 4, 2]"),
+        row("f32[1, 2, 3, 5] f32[1, 3, 2] f32[1, 3, 2]"),
+        row("f32[1, 3, 8] f32[1, 3, 2] f32[1, 3, 2]"),
+        row("f32[1, 3, 8] f32[1, 3, 2] f32[1, 3, 2]", num_heads=3),
+        row("f32[1, 2, 3, 4] f32[1, 3, 3] f32[1, 3, 3]", rotary_embedding_dim=6),
+        row("f32[1, 2, 3, 4] f32[9, 4] f32[9, 4] i64[1, 3]"),
+        row("f32[1, 2, 3, 4] f32[9, 2] f32[9, 2] i64[1, 4]"),
+        row("f32[3, 4] f32[1, 3, 2] f32[1, 3, 2]"),
+    ),
+    "Attention": (
+        row("f32[1, 2, 3, 4] f32[1, 2, 5, 6] f32[1, 2, 5, 4]"),
+        row("f32[1, 2, 3, 4] f32[1, 2, 5, 4] f32[1, 2, 6, 4]"),
+        row("f32[1, 3, 3, 4] f32[1, 2, 5, 4] f32[1, 2, 5, 4]"),
+        row("f32[1, 2, 3, 4] f32[2, 2, 5, 4] f32[1, 2, 5, 4]"),
+        row("f32[1, 3, 8] f32[1, 5, 8] f32[1, 5, 8]"),
+        row("f32[1, 3, 8] f32[1, 5, 8] f32[1, 5, 8]", q_num_heads=3, kv_num_heads=2),
+        row("f32[1, 2, 3, 4] f32[1, 2, 5, 4] f32[1, 2, 5, 4] f32[4, 5]"),
+        row("f32[1, 2, 3, 4] f32[1, 2, 5, 4] f32[1, 2, 5, 4] _ f32[1, 2, 5, 4]"),
+    ),
+    "LinearAttention": (
+        row("f32[1, 3, 8] f32[1, 3, 6] f32[1, 3, 8]", q_num_heads=2, kv_num_heads=2, opset=27),
+        row("f32[1, 3, 8] f32[1, 4, 8] f32[1, 3, 8]", q_num_heads=2, kv_num_heads=2, opset=27),
+        row("f32[1, 3, 8] f32[1, 3, 8] f32[1, 3, 8]", q_num_heads=3, kv_num_heads=2, opset=27),
+        row("f32[1, 3, 8] f32[1, 3, 8] f32[1, 3, 8]", q_num_heads=2, kv_num_heads=0, opset=27),
+        row("f32[1, 3, 8] f32[1, 3, 8] f32[1, 3, 8]", opset=27),
+    ),
+    "CausalConvWithState": (
+        row("f32[1, 4, 6] f32[4, 2, 3]", opset=27),
+        row("f32[1, 4, 6] f32[3, 1, 3]", opset=27),
+        row("f32[1, 4, 6] f32[4, 1, 3] f32[3]", opset=27),
+        row("f32[1, 4, 6] f32[4, 1, 3] f32[4] f32[1, 4, 3]", opset=27),
+        row("f32[1, 4, 6] f32[4, 1, 3]", activation="round", opset=27),
+        row("f32[4, 6] f32[4, 1, 3]", opset=27),
+    ),
+    # of PopART
+    **dict(
+        _each(
+            "ai.graphcore.Gelu ai.graphcore.GeluErf ai.graphcore.Expm1 ai.graphcore.Log1p "
+            "ai.graphcore.NearbyInt ai.graphcore.Round ai.graphcore.Swish ai.graphcore.Scale "
+            "ai.graphcore.IdentityLoss ai.graphcore.L1",
+            row("bool[2]"),
+            row(""),
+        )
+    ),
+    **dict(
+        _each(
+            "ai.graphcore.Atan2 ai.graphcore.Fmod ai.graphcore.Remainder ai.graphcore.ScaledAdd",
+            row("f32[2] f32[3]"),
+            row("f32[2]"),
+            row("f32[2] i32[2]"),
+        )
+    ),
+    **dict(
+        _each(
+            "ai.graphcore.BitwiseAnd ai.graphcore.BitwiseOr ai.graphcore.BitwiseXor",
+            row("f32[2] f32[2]"),
+            row("i32[2] i32[3]"),
+        )
+    ),
+    "ai.graphcore.BitwiseNot": (row("f32[2]"), row("")),
+    "ai.graphcore.Detach": (row(""),),
+    "ai.graphcore.BatchNormalization": (row("f32[2, 3, 4] f32[3] f32[4] f32[3] f32[3]"),),
+    "ai.graphcore.DepthToSpace": (
+        row("f32[1, 3, 4, 4]", blocksize=2),
+        row("f32[1, 4, 4]", blocksize=2),
+        row("f32[1, 4, 4, 4]", blocksize=0),
+        row("f32[1, 4, 4, 4]"),
+    ),
+    "ai.graphcore.Nll": (
+        row("f32[3, 5] i32[4]"),
+        row("f32[3, 5] f32[3]"),
+        row("f32[3, 5] i32[3]", reduction="Max"),
+    ),
+    "ai.graphcore.Reshape": (row("f32[2, 3]", shape=[4, 2]), row("f32[2, 3]", shape=[-2, 3])),
+    "ai.graphcore.Reverse": (row("f32[2, 3]", dimensions=[2]), row("f32[2, 3]", dimensions=[0, 0])),
+    "ai.graphcore.ShapedDropout": (row(""), row("f32[2, 3]", shape=[4, 3], ratio=0.5)),
+    "ai.graphcore.Slice": (
+        row("f32[6]", starts=[0], ends=[2], axes=[1]),
+        row("f32[6]", starts=[0, 1], ends=[2], axes=[0]),
+    ),
+    "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
+}
+"""By operator, those of other domains with the domain's name before."""
