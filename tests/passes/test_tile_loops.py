@@ -24,7 +24,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.sharing_costs import best_parts
-from popgraph.passes.tile_loops import TileLoops, ahead, copies, sums, turned_blocks
+from popgraph.passes.tile_loops import TileLoops, ahead, chunks, copies, turned_blocks
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -48,7 +48,7 @@ def settings(grain: int, terms: int) -> Iterator[None]:
     """Chunks for threads and chunks of sums also for the small tensors of tests."""
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
-        patch.setattr(sums, "TERMS", terms)
+        patch.setattr(chunks, "TERMS", max(2, terms))
         yield
 
 

@@ -132,6 +132,12 @@ class Place:
         """The loop of `group` is at `index`."""
         self.where[group.last] = index
 
+    def further(self) -> int:
+        """A dimension behind those of the domain, for a loop that no form knows."""
+        dim = max(self.where, default=-1) + 1
+        self.where[dim] = Index()
+        return dim
+
     @contextmanager
     def shifted(self, dim: int, by: int) -> Iterator[None]:
         """A few steps further along `dim`."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from xdsl.ir import SSAValue
+
 from popgraph.passes.tile_loops.ahead import Ahead
+from popgraph.passes.tile_loops.chunks import add_up
 from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
-from popgraph.passes.tile_loops.tiles import Saved, Tile
+from popgraph.passes.tile_loops.tiles import Grid, Saved, Tile
 from popgraph.passes.tile_loops.vectors import Run
-from popgraph.support.shapes import prod
 
 SUMS = 64 * 1024
 """Bytes of sums that stay in the second cache beside a chunk of a panel and what it meets."""
@@ -30,22 +32,44 @@ class ChunkByChunk:
     whole: Tile
 
     def write(self, each_tile: EachTile) -> None:
-        grid, micro = self.micro.grid, self.micro
-        memory = grid.local(self.whole, grid.kind)
+        micro = self.micro
+        levels = micro.levels()
+        grid, count = micro.grid, len(levels) - 1
+        memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
+        totals = PanelTotals(micro, self.ahead, each_tile, memories, micro.shortest)
+        add_up(grid.place, levels, totals)
+        total = memories[-1]
+        each_tile(lambda tile, first: self.epilogue.finish(tile, Saved(total, first)))
 
-        def add(runs: Sequence[Run]) -> None:
-            """Adds one chunk to the sums of all rows."""
-            with self.ahead.chunk(runs, self._terms(runs)):
-                each_tile(
-                    lambda tile, first: grid.add(tile, Saved(memory, first), micro.part(tile, runs))
-                )
 
-        each_tile(lambda tile, first: grid.clear(tile, Saved(memory, first)))
-        micro.each_chunk(add)
-        each_tile(lambda tile, first: self.epilogue.finish(tile, Saved(memory, first)))
+@dataclass(frozen=True)
+class PanelTotals:
+    """The sums of all rows of a panel, by levels of chunks."""
 
-    def _terms(self, runs: Sequence[Run]) -> int:
-        """How many terms one chunk has."""
-        cut = self.micro.cut
-        assert cut is not None
-        return cut[1] * prod(run.group.extent for run in runs[1:])
+    micro: MicroKernel
+    ahead: Ahead
+    each_tile: EachTile
+    memories: Sequence[SSAValue]
+    terms: int
+    """Of one chunk."""
+
+    @property
+    def grid(self) -> Grid:
+        return self.micro.grid
+
+    def clear(self, level: int) -> None:
+        memory = self.memories[level]
+        self.each_tile(lambda tile, first: self.grid.clear(tile, Saved(memory, first)))
+
+    def add(self, runs: Sequence[Run]) -> None:
+        with self.ahead.chunk(runs, self.terms):
+            self.each_tile(lambda tile, first: self._add(tile, first, runs))
+
+    def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
+        self.grid.add(tile, Saved(self.memories[0], first), self.micro.part(tile, runs))
+
+    def carry(self, level: int) -> None:
+        part, total = self.memories[level - 1], self.memories[level]
+        self.each_tile(
+            lambda tile, first: self.grid.carry(tile, Saved(part, first), Saved(total, first))
+        )

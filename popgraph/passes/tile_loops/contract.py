@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span
+from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured import element
 from popgraph.passes.tile_loops.access import (
@@ -27,7 +26,7 @@ from popgraph.passes.tile_loops.access import (
 from popgraph.passes.tile_loops.ahead import FEW, Ahead
 from popgraph.passes.tile_loops.bodies import lane_type, widest_lane
 from popgraph.passes.tile_loops.chunk_by_chunk import SUMS, ChunkByChunk
-from popgraph.passes.tile_loops.epilogue import Epilogue, sum_of_two
+from popgraph.passes.tile_loops.epilogue import Epilogue
 from popgraph.passes.tile_loops.gaps import clear_gaps
 from popgraph.passes.tile_loops.index import Index
 from popgraph.passes.tile_loops.microkernel import MicroKernel
@@ -43,6 +42,7 @@ from popgraph.passes.tile_loops.shareable import (
     in_short_pieces,
     touched,
 )
+from popgraph.passes.tile_loops.sweeps import Sweeps
 from popgraph.passes.tile_loops.tile_nest import Loops, TileNest, rows_of
 from popgraph.passes.tile_loops.tiles import Grid, Tile
 from popgraph.passes.tile_loops.vectors import Run
@@ -200,14 +200,9 @@ class ContractLoops:
 
     def _sweeps(self, chunk: SSAValue | None) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""
-        epilogue, micro = self.epilogue, self.micro
-        self.nest.write(chunk, lambda tile: epilogue.finish(tile, micro.zeros(tile)))
-        adding = replace(epilogue, body=sum_of_two(self.kind), extras=epilogue.targets)
-
-        def sweep(runs: Sequence[Run]) -> None:
-            self.nest.write(chunk, lambda tile: adding.finish(tile, micro.part(tile, runs)))
-
-        micro.each_chunk(sweep)
+        each_tile = partial(self.nest.write, chunk)
+        elements = prod(physical_shape(tensor(self.op.outputs[0])))
+        Sweeps(self.micro, self.epilogue, each_tile, elements).write()
 
     def _chunk_by_chunk(
         self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
@@ -220,10 +215,11 @@ class ContractLoops:
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
-        if self.ahead is None or self.micro.cut is None:
+        if self.ahead is None or not self.micro.shortest:
             return False
         rows = rows_of(self.loops.beside)
-        sums = rows * self.schedule.lanes * element_bytes(self.op.lhs)
+        levels = len(self.micro.levels()) - 1
+        sums = levels * rows * self.schedule.lanes * element_bytes(self.op.lhs)
         return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
 
     def _ahead(self, grid: Grid, factors: Sequence[Access]) -> Ahead | None:

@@ -153,3 +153,11 @@ def sum_of_two(kind: Attribute) -> Block:
     total = arith.AddfOp(block.args[1], block.args[0])
     block.add_ops([total, tiles.YieldOp(total.result)])
     return block
+
+
+def sum_of_read(kind: Attribute) -> Block:
+    """A finish that adds up two that it reads, whatever the sum is."""
+    block = Block(arg_types=[kind, kind, kind])
+    total = arith.AddfOp(block.args[1], block.args[2])
+    block.add_ops([total, tiles.YieldOp(total.result)])
+    return block

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, vector
 from xdsl.ir import SSAValue
 
 from popgraph.passes.tile_loops.access import Access, Group, Span
+from popgraph.passes.tile_loops.chunks import Loops, add_up, by_chunks, chunk_of_terms
 from popgraph.passes.tile_loops.making import alike
 from popgraph.passes.tile_loops.panels import Column
-from popgraph.passes.tile_loops.sums import chunk_of_terms, chunk_span
 from popgraph.passes.tile_loops.tiles import Grid, Saved, Sums, Tile, lanes_in
 from popgraph.passes.tile_loops.vectors import Run, in_lanes, run
+from popgraph.support.shapes import prod
 
 
 @dataclass(frozen=True)
@@ -36,15 +37,14 @@ class MicroKernel:
     def zeros(self, tile: Tile) -> list[SSAValue]:
         return [self.grid.zero(column) for _, column in tile]
 
-    def sums(self, tile: Tile) -> Sums:
+    def sums(self, tile: Tile, levels: Sequence[Loops] | None = None) -> Sums:
         """The accumulators after the reduction; short sums are added into local memory."""
-        if self.cut is None:
-            return self.part(tile, self._runs)
-        grid = self.grid
-        total = Saved(grid.local(tile, grid.kind))
-        grid.clear(tile, total)
-        self.each_chunk(lambda runs: grid.add(tile, total, self.part(tile, runs)))
-        return total
+        *shorter, loops = levels or self.levels()
+        if not shorter:
+            return self.part(tile, loops())
+        totals = TileTotals(self, tile, len(shorter))
+        add_up(self.grid.place, [*shorter, loops], totals)
+        return totals.saved[-1]
 
     def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
         """The sums that these loops make."""
@@ -75,34 +75,23 @@ class MicroKernel:
 
         return run(self.grid.place, runs[:-1], window, zeros)
 
-    def each_chunk(self, emit: Callable[[Sequence[Run]], None]) -> None:
-        """Loops over the chunks of the reduction; `emit` gets the loops of one chunk."""
-        runs, cut = self._runs, self.cut
-        if cut is None:
-            emit(runs)
-            return
-        (at, size), writer = cut, self.grid.writer
-        extent = runs[at].group.extent
-
-        def chunks(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            with writer.loop(0, -(-extent // size)) as loop:
-                part = chunk_span(writer, loop.counter, extent, size)
-                emit([replace(runs[at], part=part), *runs[at + 1 :]])
-            return carried
-
-        run(self.grid.place, runs[:at], chunks)
+    def levels(self, longer: int = 0) -> list[Loops]:
+        """The loops of the reduction, by chunks."""
+        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
+        terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
+        return by_chunks(self.grid.place, runs, terms, longer=longer)
 
     @property
-    def _runs(self) -> list[Run]:
-        return [Run(group, Span(0, group.extent)) for group in self.inner]
+    def steps(self) -> int:
+        """How many terms there are."""
+        return prod(group.extent for group in self.inner)
 
     @property
-    def cut(self) -> tuple[int, int] | None:
-        """Which reduction loop is cut into chunks, and how long they are."""
+    def shortest(self) -> int:
+        """How many terms a chunk has; 0 when all of them are one."""
         extents = [group.extent for group in self.inner]
-        if not self.terms or 0 in extents:
-            return None
-        return chunk_of_terms(extents, 1, self.terms)
+        cut = chunk_of_terms(extents, 1, self.terms) if self.terms else None
+        return prod([cut[1], *extents[cut[0] + 1 :]]) if cut else 0
 
     def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
         writer, (lhs, rhs) = self.grid.writer, factors
@@ -118,6 +107,23 @@ class MicroKernel:
         if lanes and self.grid.contiguous(access):
             return writer.vector_load_input(memory, index, lanes)
         return in_lanes(writer, writer.load_input(memory, index), lanes)
+
+
+class TileTotals:
+    """The sums of one tile, by levels of chunks, in local memory."""
+
+    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int) -> None:
+        self.kernel, self.grid, self.tile = kernel, kernel.grid, tile
+        self.saved = [Saved(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
+
+    def clear(self, level: int) -> None:
+        self.grid.clear(self.tile, self.saved[level])
+
+    def add(self, runs: Sequence[Run]) -> None:
+        self.grid.add(self.tile, self.saved[0], self.kernel.part(self.tile, runs))
+
+    def carry(self, level: int) -> None:
+        self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])
 
 
 class Loaded:

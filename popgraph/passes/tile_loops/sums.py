@@ -1,4 +1,4 @@
-"""How do long sums stay accurate? They are made of short ones."""
+"""Which values do the loops of a reduction carry, and which of them do chunks start afresh?"""
 
 from __future__ import annotations
 
@@ -9,43 +9,11 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.passes.tile_loops import chunks
 from popgraph.passes.tile_loops.access import Group, Place, Span
-from popgraph.passes.tile_loops.index import Index
+from popgraph.passes.tile_loops.chunks import Loops
 from popgraph.passes.tile_loops.reduction import Combiner, Reduction, identity_of
 from popgraph.passes.tile_loops.vectors import Emit, Run, in_lanes, lanes_of, run
-from popgraph.passes.tile_loops.writer import Writer
-
-TERMS = 32
-"""So many terms are added to one sum before that is added to the total (float32)."""
-
-
-def chunk_of_terms(extents: Sequence[int], width: int, terms: int) -> tuple[int, int] | None:
-    """
-    Which reduction loop is cut into chunks, and how long they are.
-
-    Everything inside a chunk is at most `terms` steps, the innermost loop advancing by `width`;
-    None when the whole reduction is. A length that divides the loop is taken if it is not short.
-    """
-    inside = 1
-    for at in reversed(range(len(extents))):
-        step = width if at == len(extents) - 1 else 1
-        steps = -(-extents[at] // step)
-        if inside * steps > terms:
-            most = max(1, terms // inside)
-            even = [size for size in range(max(1, most // 2), most + 1) if steps % size == 0]
-            size = max(even) if even else -(-steps // -(-steps // most))
-            return at, size * step
-        inside *= steps
-    return None
-
-
-def chunk_span(writer: Writer, counter: SSAValue, extent: int, size: int) -> Span:
-    """The part of a loop that chunk number `counter` has."""
-    start = Index.of(counter, size)
-    if extent % size == 0:
-        return Span(0, size, start)
-    end = writer.once(arith.MinSIOp(writer.value(start + size), writer.constant(extent)))
-    return Span(writer.value(start), end)
 
 
 def type_of(attribute: Attribute) -> Attribute:
@@ -77,22 +45,18 @@ class Sums:
         """The loops around `step`; long float32 sums go by chunks."""
         if self.empty:
             return start
-        runs = self.runs
-        cut = chunk_of_terms([part.group.extent for part in runs], width, TERMS)
-        if cut is None or not self._sums_float32():
-            return run(self.place, runs, step, start)
-        at, size = cut
+        terms = chunks.TERMS if self._sums_float32() else 0
+        levels = chunks.by_chunks(self.place, self.runs, terms, width=width)
+        return self._level(levels, start, step)
 
-        def chunks(_: int, values: list[SSAValue]) -> list[SSAValue]:
-            extent = runs[at].group.extent
-            with self.writer.loop(0, -(-extent // size), 1, values) as loop:
-                part = chunk_span(self.writer, loop.counter, extent, size)
-                rest = [replace(runs[at], part=part), *runs[at + 1 :]]
-                sums = run(self.place, rest, step, self._fresh(loop.carried))
-                loop.next(self._joined(loop.carried, sums))
-            return loop.results
+    def _level(self, levels: Sequence[Loops], start: list[SSAValue], step: Emit) -> list[SSAValue]:
+        """The loops of the last of these levels around those of the others."""
+        *shorter, loops = levels
 
-        return run(self.place, runs[:at], chunks, start)
+        def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
+            return self._joined(totals, self._level(shorter, self._fresh(totals), step))
+
+        return run(self.place, loops(), chunk if shorter else step, start)
 
     def _sums_float32(self) -> bool:
         return any(

@@ -175,3 +175,12 @@ class Grid:
             old = self.read(total, Index(row), column)
             slot = self.slot(total.first + row, column.offset)
             self.writer.put(self.writer.add(alike(arith.AddfOp, old, value)), total.memory, slot)
+
+    def carry(self, tile: Tile, part: Saved, total: Saved) -> None:
+        """The total takes in another one."""
+        with self.each_row(tile) as row:
+            for column in tile.columns:
+                old, value = (self.read(saved, row, column) for saved in (total, part))
+                slot = self.slot(total.first + row, column.offset)
+                new = self.writer.add(alike(arith.AddfOp, old, value))
+                self.writer.put(new, total.memory, slot)
