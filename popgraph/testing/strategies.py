@@ -532,6 +532,8 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
         st.just((3, 3, 3)),
         st.tuples(st.just(1), st.integers(1, 2), *[st.integers(2, 4)] * 3),
         image,
+        image,
+        image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
     shapes, nodes = list(inputs), list[Node]()
