@@ -157,7 +157,7 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("Exp", np.exp, 0.51, 1, 1.5),
     Function("Expm1", np.expm1, 0.51, 0.51, 2, domain=POPART),
     Function("Log", np.log, 0.51, 1, 1),
-    Function("Log1p", np.log1p, 0.51, 0.51, 1, domain=POPART),
+    Function("Log1p", np.log1p, 0.51, 1, 1, domain=POPART),
     Function("Sqrt", np.sqrt),
     Function("Reciprocal", lambda x: 1 / x),
     Function("Sin", np.sin, 0.51, 1, 1),

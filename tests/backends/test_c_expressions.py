@@ -619,6 +619,7 @@ def test_accuracy_against_the_correctly_rounded_result(
 @pytest.mark.parametrize("lanes", [None, 16])
 def test_powers_are_within_one_unit_in_the_last_place(lanes: int | None) -> None:
     edges = [0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 4, 2.5, 0.1, 1e-45, 3e38, -3e38, 1e10]
+    edges += [2.0**105, -(2.0**105), 2.0**106]
     edges += [16777215, -16777215, 8388609, math.inf, -math.inf, math.nan]
     pairs = np.array(list(product(edges, repeat=2)), np.float32).T
     base = np.concatenate([np.exp(3 * UNIFORM), np.exp(80 * UNIFORM), pairs[0]]).astype(np.float32)

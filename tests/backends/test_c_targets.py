@@ -171,6 +171,19 @@ def test_lanes_are_whole_vectors_where_a_machine_prefers_halves() -> None:
     assert not re.search(r"mul\w*ps.*%xmm", code)
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only x86 has such arithmetic")
+@pytest.mark.parametrize("standard", ["-std=c11", "-std=gnu11"])
+@pytest.mark.parametrize("arithmetic", ["387", "both", "sse"])
+def test_arithmetic_that_is_not_rounded_is_refused(arithmetic: str, standard: str) -> None:
+    """Functions that take numbers apart would be wrong, silently."""
+    compiler = Compiler(("cc", f"-mfpmath={arithmetic}"), arithmetic, "sse2")
+    if probe(compiler).reason:
+        pytest.skip(f"cc cannot be asked for it: {probe(compiler).reason}")
+    done = compiler.run([standard, f"-I{HERE}", "-S", "-o", "-", "-x", "c", "-"], LANES)
+    assert done.good == (arithmetic == "sse")
+    assert done.good or "needs float arithmetic that is rounded to float" in done.reason
+
+
 PRODUCTS = """
 #include "runtime.h"
 typedef f32 f32x8 __attribute__((vector_size(32)));

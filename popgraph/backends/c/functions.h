@@ -49,13 +49,12 @@ static inline f32 popgraph_expf_below_zero(f32 x) {
     return popgraph_expf_part(r) * power.number;
 }
 
-/* ln(m 2^e) with m in [1/sqrt 2, sqrt 2); subnormals are scaled up first. */
-static inline f32 popgraph_logf(f32 x) {
-    const f32 scaled = x < 1.17549435e-38f ? x * 8388608.0f : x;
-    union { f32 number; u32 bits; } split = {.number = scaled};
+/* ln(2^-scale x) - c for normal numbers x = m 2^e, with m in [1/sqrt 2, sqrt 2). */
+static inline f32 popgraph_logf_part(f32 x, f32 c, i32 scale) {
+    union { f32 number; u32 bits; } split = {.number = x};
     const i32 exponent = (i32)(split.bits - 0x3f3504f3) >> 23;
     split.bits -= (u32)exponent << 23;
-    const f32 e = (f32)(x < 1.17549435e-38f ? exponent - 23 : exponent);
+    const f32 e = (f32)(exponent - scale);
     const f32 m = split.number - 1.0f, square = m * m;
     f32 p = 7.0376836292e-2f;
     p = p * m - 1.1514610310e-1f;
@@ -66,11 +65,27 @@ static inline f32 popgraph_logf(f32 x) {
     p = p * m + 2.0000714765e-1f;
     p = p * m - 2.4999993993e-1f;
     p = p * m + 3.3333331174e-1f;
-    p = p * m * square - 2.12194440e-4f * e - 0.5f * square;
-    f32 y = m + p + 0.693359375f * e;
+    p = p * m * square - 2.12194440e-4f * e - 0.5f * square - c;
+    return m + p + 0.693359375f * e;
+}
+
+/* Subnormals are scaled up first. */
+static inline f32 popgraph_logf(f32 x) {
+    const bool small = x < 1.17549435e-38f;
+    f32 y = popgraph_logf_part(small ? x * 8388608.0f : x, 0.0f, small ? 23 : 0);
     y = x == 0.0f ? -INFINITY : y;
     y = x == INFINITY ? x : y;
     return x >= 0.0f ? y : NAN;
+}
+
+/* ln(u) and what u = 1 + x, as it is rounded, lacks. */
+static inline f32 popgraph_log1pf(f32 x) {
+    const f32 u = 1.0f + x;
+    const f32 more = (x < 1.0f ? (u - 1.0f) - x : (u - x) - 1.0f) / u;
+    f32 y = popgraph_logf_part(u, more, 0);
+    y = x == -1.0f ? -INFINITY : y;
+    y = x == INFINITY || x == 0.0f ? x : y;
+    return x >= -1.0f ? y : NAN;
 }
 
 static inline f32 popgraph_tanhf(f32 x) {
@@ -167,10 +182,10 @@ static inline f64 popgraph_expm1_times(f64 x, u64 shift) {
     const f64 r = (z - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
     const f64 scale = popgraph_power_of_two_f64(half);
     const f64 p = popgraph_exp_part(r) * scale + (scale - popgraph_power_of_two_f64(-rest));
-    return p * popgraph_power_of_two_f64(rest + shift);
+    return x == 0.0 ? x : p * popgraph_power_of_two_f64(rest + shift);
 }
 
-static inline f64 popgraph_expm1(f64 x) { return x == 0.0 ? x : popgraph_expm1_times(x, 0); }
+static inline f64 popgraph_expm1(f64 x) { return popgraph_expm1_times(x, 0); }
 
 /* ln(m 2^e + c), c being what m 2^e lacks, with m in [1/sqrt 2, sqrt 2); for normal numbers. */
 static inline f64 popgraph_log_part(f64 x, f64 c, f64 scale) {
@@ -291,17 +306,12 @@ static inline f64 popgraph_near_tan(f64 x) {
 
 /* f32 by way of f64, which hides all errors but the last rounding. */
 static inline f32 popgraph_expm1f(f32 x) { return (f32)popgraph_expm1((f64)x); }
-static inline f32 popgraph_log1pf(f32 x) { return (f32)popgraph_log1p((f64)x); }
 static inline f32 popgraph_atanf(f32 x) { return (f32)popgraph_atan((f64)x); }
 static inline f32 popgraph_near_sinf(f32 x) { return (f32)popgraph_near_sin((f64)x); }
 static inline f32 popgraph_near_cosf(f32 x) { return (f32)popgraph_near_cos((f64)x); }
 static inline f32 popgraph_near_tanf(f32 x) { return (f32)popgraph_near_tan((f64)x); }
 
-/* All from 2^53 on are whole, and even: the sum would be rounded as these are not. */
-static inline bool popgraph_is_whole(f64 x) {
-    x = x < 9007199254740992.0 ? x : 9007199254740992.0;
-    return (x + 4503599627370496.0) - 4503599627370496.0 == x;
-}
+static inline bool popgraph_is_whole(f64 x) { return trunc(x) == x; }
 
 static inline f32 popgraph_powf(f32 base, f32 exponent) {
     const f64 x = base, y = exponent, size = fabs(x), power = fabs(y);

@@ -1,0 +1,120 @@
+"""
+Runs of tests whose kernels and runtime are compiled with the address and undefined behaviour
+sanitizers: `python -m tests.sanitize` takes a broad part of the suite.
+
+Sanitized libraries are kept beside the others, under a key of their own: the next run is short.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+FLAGS = "-fsanitize=address,undefined"
+WHOLE = (
+    "tests/dialects/test_graphcore_c.py",
+    "tests/backends/test_c_kernels.py",
+    "tests/backends/test_c_executable.py",
+    "tests/backends/test_c_expressions.py",
+    "tests/test_accuracy.py",
+    "tests/test_threads.py",
+    "tests/session/test_training.py",
+)
+"""Every operation in every type, kernels of all kinds, whole programs, threads and training."""
+SAMPLE = (
+    "tests/dialects/test_graphcore_c.py",
+    *("-k", "graphcore.log or rem or max_pool or gather or conv_input or random or cast"),
+)
+
+
+MARKS = ("runtime error:", "ERROR: AddressSanitizer")
+"""What the lines of a finding hold."""
+
+
+class Report(NamedTuple):
+    """How a run ended, and what the sanitizers found."""
+
+    good: bool
+    output: str
+    findings: list[str]
+
+
+def obstacle() -> str:
+    """Why nothing can be sanitized here; empty if it can."""
+    library = runtime()
+    if not library:
+        return "cc is not GCC with the sanitizers' libraries"
+    with tempfile.TemporaryDirectory() as folder:
+        built = subprocess.run(
+            ["cc", *FLAGS.split(), "-shared", "-fPIC", "-x", "c", "-", "-o", f"{folder}/x.so"],
+            input="int popgraph_nothing;",
+            text=True,
+            capture_output=True,
+        )
+        tried = [sys.executable, "-c", f"import ctypes; ctypes.CDLL('{folder}/x.so')"]
+        loads = (
+            built.returncode == 0
+            and not subprocess.run(tried, env=environment(), capture_output=True).returncode
+        )
+    return "" if loads else "what the sanitizers make cannot be loaded into Python here"
+
+
+def runtime() -> str:
+    """The library that must be loaded before Python itself; empty if there is none."""
+    if shutil.which("cc") is None:
+        return ""
+    asked = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True)
+    found = asked.stdout.strip()
+    return found if os.path.isabs(found) else ""
+
+
+def environment() -> Mapping[str, str]:
+    """What makes a process sanitize all that it compiles; leaks would be Python's own."""
+    return {
+        **os.environ,
+        "CC": f"cc {FLAGS}",
+        "LD_PRELOAD": runtime(),
+        "ASAN_OPTIONS": "detect_leaks=0",
+    }
+
+
+def run(command: Sequence[str]) -> Report:
+    """A command of Python's with everything that it compiles sanitized."""
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    lines = [line.lstrip(".") for line in done.stdout.splitlines()]
+    findings = {line for line in lines if any(mark in line for mark in MARKS)}
+    return Report(done.returncode == 0, done.stdout, sorted(findings))
+
+
+def run_tests(arguments: Sequence[str]) -> Report:
+    """With `-s`: what is found is printed into whatever is standard error then."""
+    return run(["-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", *arguments])
+
+
+def main() -> int:
+    reason = obstacle()
+    if reason:
+        print(f"nothing was sanitized: {reason}")
+        return 1
+    report = run_tests(sys.argv[1:] or WHOLE)
+    print(report.output, *report.findings, sep="\n")
+    return not report.good or bool(report.findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
