@@ -334,6 +334,39 @@ def part_of_another(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) 
     return Node("Slice", operands), shape
 
 
+def single(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """One column, or one row, or one plane."""
+    shape = shapes[source]
+    if not shape:
+        return None
+    axis = draw(st.integers(0, len(shape) - 1))
+    start = draw(st.just(0) | st.integers(0, shape[axis] - 1))
+    operands = (source, vector(start), vector(start + 1), vector(axis))
+    return Node("Slice", operands), (*shape[:axis], 1, *shape[axis + 1 :])
+
+
+def square(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """A value with itself."""
+    return Node("Mul", (source, source)), shapes[source]
+
+
+def spread(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """With an earlier value that is larger, along which it repeats."""
+    shape = shapes[source]
+    larger = [
+        other
+        for other in range(source)
+        if shapes[other] != shape
+        and fits(shapes[other], shape)
+        and broadcast(shapes[other], shape) == shapes[other]
+    ]
+    if not larger:
+        return None
+    other = draw(st.sampled_from(larger[-2:]))
+    operands = draw(st.permutations([source, other]))
+    return Node(draw(st.sampled_from(["Add", "Mul", "Sub"])), tuple(operands)), shapes[other]
+
+
 def pad(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     shape = shapes[source]
     pads = [draw(st.integers(0, 1)) for _ in range(2 * len(shape))]
@@ -481,6 +514,8 @@ CHAINS: tuple[Chain, ...] = (
     (gemm, reshape, residual),
     (window_slice, matmul),
     (window_slice, binary),
+    (matmul, single, square, spread),
+    (matmul, single, activation, spread),
     (transpose, residual, reduction),
     (activation, residual),
     (same_again, residual),

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from xdsl.dialects.builtin import ModuleOp, NameLoc
@@ -373,6 +375,43 @@ def test_a_transposed_convolution_moved_to_the_end_of_all_it_makes() -> None:
     np.testing.assert_array_equal(found, whole[..., 2:])
 
 
+def transposed(x: Array, w: Array, stride: int, dilation: int) -> Array:
+    """Every element of x spreads w out, before anything is cut off or added."""
+    full = np.zeros((len(x) - 1) * stride + (len(w) - 1) * dilation + 1, x.dtype)
+    for place, element in enumerate(x):
+        full[place * stride :][: (len(w) - 1) * dilation + 1 : dilation] += element * w
+    return full
+
+
+@given(
+    st.sampled_from(["SAME_UPPER", "SAME_LOWER", "NOTSET", "VALID"]),
+    st.tuples(*(st.integers(1, high) for high in (4, 4, 5, 2))),
+    st.booleans(),
+    st.integers(-3, 3),
+)
+def test_fuzz_transposed_convolutions_stand_where_their_pads_say(
+    mode: str, sizes: tuple[int, int, int, int], given_shape: bool, more: int
+) -> None:
+    """By ONNX's equations, for kernels narrower than their stride, too."""
+    count, kernel, stride, dilation = sizes
+    x, w = np.arange(1, count + 1, dtype=np.float32), np.arange(2, kernel + 2, dtype=np.float32)
+    full = transposed(x, w, stride, dilation)
+    attributes: dict[str, Any] = {"strides": [stride], "dilations": [dilation], "auto_pad": mode}
+    same = mode.startswith("SAME")
+    size = count * stride if same else len(full)
+    if given_shape:
+        size = max(1, size + more)
+        attributes["output_shape"] = [size]
+    total = len(full) - size
+    start = total // 2 if mode == "SAME_UPPER" else total - total // 2
+    if total < 0 and not same:  # nothing to cut off: what is missing follows
+        start = 0
+    around = np.pad(full, 40)
+    expected = around[40 + start :][:size]
+    (found,) = run("ConvTranspose", [x[None, None], w[None, None]], **attributes)
+    np.testing.assert_array_equal(found[0, 0], expected)
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("opset", [10, 11, 17, 22])
 def test_windows_behind_the_data_are_no_windows(op: str, opset: int) -> None:
@@ -473,13 +512,13 @@ def test_losses_of_popart() -> None:
     probabilities = softmax(X)
     labels = np.array([[1, 0, 3], [2, 2, 0]], np.int32)
     picked = np.take_along_axis(probabilities, labels[..., None], -1)[..., 0]
-    for given, expected in (
+    for options, expected in (
         ({}, -np.log(picked).mean()),
         ({"reduction": "Sum"}, -np.log(picked).sum()),
         ({"reduction": "NoReduction"}, -np.log(picked)),
         ({"ignoreIndex": 2}, -np.log(picked[labels != 2]).mean()),
     ):
-        (found,) = run("Nll", [probabilities, labels], domain=GC, **given)
+        (found,) = run("Nll", [probabilities, labels], domain=GC, **options)
         np.testing.assert_allclose(found, expected, rtol=1e-5)
     logs = np.log(probabilities)
     (found,) = run("Nll", [logs, labels], domain=GC, inputIsLogProbability=1)

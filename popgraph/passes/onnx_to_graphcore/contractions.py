@@ -100,8 +100,9 @@ def conv_transpose(node: Node) -> Lowered:
 def _transposed_place(
     node: Node, windows: Windows, full: Shape, extra: Shape
 ) -> tuple[tuple[int, ...], Shape]:
-    """Where the result begins in the full one, and its spatial shape."""
-    same = node.text("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    """Where the result begins in the full one (before it, if negative), and its spatial shape."""
+    mode = node.text("auto_pad", "NOTSET")
+    same = mode in ("SAME_UPPER", "SAME_LOWER")
     sizes = node.integers("output_shape")[-len(full) :]
     if not sizes and same:
         sizes = tuple(
@@ -115,28 +116,24 @@ def _transposed_place(
         )
         return low, sizes
     total = [size + more - out for size, more, out in zip(full, extra, sizes, strict=True)]
-    upper = node.text("auto_pad", "NOTSET") != "SAME_LOWER"
-    low = tuple(pad // 2 if upper else pad - pad // 2 for pad in map(_at_least_0, total))
-    return low, sizes
-
-
-def _at_least_0(number: int) -> int:
-    return max(number, 0)
+    if not same:  # zeros that are missing stand at the end
+        total = [max(pad, 0) for pad in total]
+    return tuple(pad // 2 if mode == "SAME_UPPER" else pad - pad // 2 for pad in total), sizes
 
 
 def _window_of(node: Node, full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:
-    """The part of `full` that begins at `low`; zeros where it reaches beyond the end."""
+    """The part of `full` that begins at `low`; zeros where it reaches beyond the ends."""
     shape = shape_of(full)
     if shape[2:] == sizes and not any(low):
         return full
-    missing = tuple(
+    before = tuple(max(0, -begin) for begin in low)
+    behind = tuple(
         max(0, begin + size - have) for begin, size, have in zip(low, sizes, shape[2:], strict=True)
     )
-    if any(missing):
-        rank = len(shape)
-        full = gc.PadOp(
-            full, low=(0,) * rank, high=(0, 0, *missing), interior=(0,) * rank, value=0.0
-        )
+    if any(before) or any(behind):
+        none = (0,) * len(shape)
+        full = gc.PadOp(full, low=(0, 0, *before), high=(0, 0, *behind), interior=none, value=0.0)
+    starts = tuple(max(0, begin) for begin in low)
     return gc.SliceOp(
-        full, starts=(0, 0, *low), sizes=(*shape[:2], *sizes), steps=(1,) * len(shape)
+        full, starts=(0, 0, *starts), sizes=(*shape[:2], *sizes), steps=(1,) * len(shape)
     )
