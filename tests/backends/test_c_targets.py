@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import re
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import popgraph
 from popgraph import compiler
@@ -23,6 +25,7 @@ from popgraph.backends.c.module import Layout, find_program
 from popgraph.backends.c.target import from_macros
 from popgraph.backends.c.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.unit import HERE
+from popgraph.cli import app
 from popgraph.passes.pipeline import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
@@ -213,6 +216,27 @@ def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPat
     with pytest.raises(BackendError, match="there is no target 'itanium'") as caught:
         host_target()
     assert caught.value.hint == "POPGRAPH_TARGET may be native, avx512, avx2, sse2, neon"
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("avx512", (64, 32)), ("avx2", (32, 16)), ("neon", (16, 32))]
+)
+def test_a_target_has_its_vectors_whatever_compiler_there_is(
+    name: str, wanted: tuple[int, int], cache: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Code that is emitted is compiled elsewhere."""
+    monkeypatch.setenv("POPGRAPH_TARGET", name)
+    monkeypatch.setenv("CC", "/bin/false")
+    found = host_target()
+    assert (found.name, found.vector_bytes, found.registers) == (name, *wanted)
+    (tmp_path / "net.pgraph").write_text(GRAPHS["product_f32"])
+    arguments = ["emit", str(tmp_path / "net.pgraph"), "-o", str(tmp_path / "c")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    widths = set(re.findall(r"f32x(\d+)", (tmp_path / "c" / "kernels.c").read_text()))
+    assert max(map(int, widths)) == wanted[0] // 4
+    build = json.loads((tmp_path / "c" / "program.json").read_text())["build"]
+    assert build.startswith("cc -std=c11" if name == "neon" else "cc -march=x86-64-v")
 
 
 @pytest.mark.skipif(platform.machine() == "aarch64", reason="this machine has NEON")
