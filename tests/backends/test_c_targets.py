@@ -62,11 +62,11 @@ graph convolution(x: T[2, 8, 9, 11]) -> (y) {
 }
 """
 PRODUCT = """
-opset 13
+opset 22
 
 graph product(x: T[5, 33]) -> (y) {
     weight w: T[33, 37] = he_normal(seed=1)
-    y = Sigmoid(x @ w) + Sin(ReduceMean(x, axes=[1], keepdims=1))
+    y = Sigmoid(x @ w) + Sin(ReduceMean(x, [1], keepdims=1))
 }
 """
 FUNCTIONS = """
