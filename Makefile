@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types fuzz sanitize bless bench docs accuracy sizes clean
+.PHONY: help demo test check lint types fuzz sanitize targets bless bench docs accuracy sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -44,6 +44,9 @@ fuzz: $(READY)  ## the property tests, long
 
 sanitize: $(READY)  ## tests whose kernels and runtime are compiled with ASan and UBSan, long
 	$(BIN)/python -m tests.sanitize
+
+targets: $(READY)  ## the code of a dozen models for avx512, avx2, sse2, and aarch64 and arm where QEMU and a cross compiler are
+	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py --timeout 0 -rs
 
 bless: $(READY)  ## rewrite the expected IR of tests/passes/cases (then read the diff)
 	$(BIN)/python -m pytest tests/passes/test_cases.py --bless

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from popgraph.builder import onnx_wire
+from popgraph.builder import onnx_import, onnx_wire
 from popgraph.builder.dsl import safetensors
 from popgraph.builder.dsl.array_files import read_key
 from popgraph.builder.onnx_export import export_model
@@ -65,6 +65,7 @@ def test_raw_data_of_onnx(
     path = tmp_path / "model.onnx"
     path.write_bytes(helper.make_model(graph).SerializeToString())
     monkeypatch.setattr(onnx_wire, "LARGE", 1 if where == "set aside" else 1 << 20)
+    monkeypatch.setattr(onnx_import, "LARGE_MODEL", 0)
     store = WeightStore()
     module = import_model(path, store, mapped=where == "set aside")
     (op,) = model_of(module).graph.initializers

@@ -27,7 +27,7 @@ TEXT = """
 opset 21
 
 graph net(x: f32[N, 64], labels: i32[N]) -> (y, loss) {
-    weight w: f32[64, 10] = he_normal(seed=1)
+    weight w: f32[64, 1000] = he_normal(seed=1)
     y = Softmax(x @ w)
     loss = ai.graphcore.Nll(y, labels)
 }
@@ -236,7 +236,7 @@ def test_code_and_threads_of_forgotten_programs_go(
     before, tasks = libraries(), len(os.listdir("/proc/self/task"))
     shapes = range(64, 69)
     for rows in (*shapes, *shapes):
-        assert run(data(rows))["y"].shape == (rows, 10)
+        assert run(data(rows))["y"].shape == (rows, 1000)
         assert len(libraries() - before) <= 2
     assert len(os.listdir("/proc/self/task")) <= tasks + 2 * (threads - 1)
     del run

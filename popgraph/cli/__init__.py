@@ -57,7 +57,7 @@ First steps:
   popgraph doctor                              is a C compiler there?
 
 \b
-Models are .onnx files, .pgraph texts and .mlir files (IR of any level).
+Models are .onnx files, .pgraph texts and .mlir files (IR of any level; that of tile is code).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
 POPGRAPH_PATH=lib:more (or -I lib) is where texts look for what they import.
 POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.

@@ -58,6 +58,9 @@ def command(
     popgraph run model.onnx -i x=x.npy -o y=y.npy --threads 2
     popgraph run model.pgraph --random --dim N=4 --seed 7
     popgraph run model.onnx --random --backend reference
+
+    .onnx and .pgraph files are data. IR text of the tile level (.mlir) is code, loops on plain
+    memory: run only what you trust.
     """
     from popgraph import compiler
     from popgraph.cli import models

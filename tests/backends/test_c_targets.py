@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import platform
 import re
 import shlex
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import popgraph
 from popgraph import compiler
@@ -23,6 +26,7 @@ from popgraph.backends.c.module import Layout, find_program
 from popgraph.backends.c.target import from_macros
 from popgraph.backends.c.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.unit import HERE
+from popgraph.cli import app
 from popgraph.passes.pipeline import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
@@ -58,11 +62,11 @@ graph convolution(x: T[2, 8, 9, 11]) -> (y) {
 }
 """
 PRODUCT = """
-opset 13
+opset 22
 
 graph product(x: T[5, 33]) -> (y) {
     weight w: T[33, 37] = he_normal(seed=1)
-    y = Sigmoid(x @ w) + Sin(ReduceMean(x, axes=[1], keepdims=1))
+    y = Sigmoid(x @ w) + Sin(ReduceMean(x, [1], keepdims=1))
 }
 """
 FUNCTIONS = """
@@ -76,20 +80,92 @@ graph functions(x: f32[5, 33]) -> (y, z, b) {
     b = ReduceMax(Cast(x * 100.0, to=i32), keepdims=0) + least
 }
 """
+ATTENTION = """
+opset 21
+
+graph attention(x: f32[2, 7, 32]) -> (y) {
+    weight q: f32[32, 32] = he_normal(seed=1)
+    weight k: f32[32, 32] = he_normal(seed=2)
+    weight v: f32[32, 32] = he_normal(seed=3)
+    weight scale: f32[32] = ones
+    weight shift: f32[32] = zeros
+    n = LayerNormalization(x, scale, shift)
+    scores = Softmax((n @ q) @ Transpose(n @ k, perm=[0, 2, 1]) * 0.177, axis=-1)
+    y = x + scores @ (n @ v)
+}
+"""
+NORMALIZED = """
+opset 21
+
+graph normalized(x: f32[2, 6, 7, 5]) -> (y, total) {
+    weight scale: f32[6] = normal(mean=1.0, std=0.1, seed=1)
+    weight shift: f32[6] = normal(std=0.1, seed=2)
+    n = InstanceNormalization(LRN(x, size=3), scale, shift)
+    y = LogSoftmax(Where(n > x, n, Tan(x)), axis=1)
+    total = ReduceL2(y, keepdims=0)
+}
+"""
+DEPTHWISE = """
+opset 21
+
+graph depthwise(x: f32[1, 16, 13, 9]) -> (y) {
+    weight w: f32[16, 1, 3, 3] = he_normal(seed=1)
+    weight p: f32[24, 16, 1, 1] = he_normal(seed=2)
+    h = Clip(Conv(x, w, group=16, pads=[1, 1, 1, 1]), 0.0, 6.0)
+    g = Conv(Pad(h, [0, 0, 1, 0, 0, 0, 0, 2]), p)
+    y = Concat(g, Expand(ReduceMean(g, [2, 3]), [1, 24, 14, 11]), axis=1)
+}
+"""
+TRANSPOSED = """
+opset 21
+
+graph transposed(x: f32[2, 6, 5, 4]) -> (y) {
+    weight w: f32[6, 4, 3, 3] = he_normal(seed=1)
+    y = CumSum(LeakyRelu(ConvTranspose(x, w, strides=[2, 2], pads=[1, 1, 1, 1])), 2)
+}
+"""
+INTEGERS = """
+opset 21
+
+graph integers(x: f32[6, 50]) -> (y, best, rows) {
+    whole = Cast(x * 1000.0, to=i64)
+    y = Mod(whole, 7) + whole / 3
+    best = ArgMax(Cast(x * 50.0, to=i8), axis=1)
+    rows = Gather(Max(Cast(x * 9.0, to=i32), Cast(Abs(x), to=i32)), [5, 0, -2])
+}
+"""
 GRAPHS = {
     "lenet": NETWORK,
     **{f"convolution_{kind}": CONVOLUTION.replace("T", kind) for kind in ("f32", "f16", "f64")},
     **{f"product_{kind}": PRODUCT.replace("T", kind) for kind in ("f32", "bf16", "f64")},
     "functions": FUNCTIONS,
 }
+MORE = {
+    "attention": ATTENTION,
+    "normalized": NORMALIZED,
+    "depthwise": DEPTHWISE,
+    "transposed": TRANSPOSED,
+    "integers": INTEGERS,
+}
+"""These, too, where all is tried (`make targets`)."""
+ALL = os.environ.get("POPGRAPH_PROFILE") == "fuzz"
 LEAST = {"f16": 4e-3, "bf16": 4e-2}
 """How far results may be apart, where it is not that of f32."""
 
 
-@pytest.fixture(params=GRAPHS)
+@pytest.fixture(params=GRAPHS | MORE if ALL else GRAPHS)
 def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    path = tmp_path / f"{request.param}.pgraph"
-    path.write_text(GRAPHS[request.param])
+    return written(request.param, tmp_path)
+
+
+@pytest.fixture(params=GRAPHS | MORE if ALL else ["lenet", "functions"])
+def few_graphs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return written(request.param, tmp_path)
+
+
+def written(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.pgraph"
+    path.write_text((GRAPHS | MORE)[name])
     return path
 
 
@@ -228,6 +304,27 @@ def test_an_unknown_target_is_refused(cache: None, monkeypatch: pytest.MonkeyPat
     assert caught.value.hint == "POPGRAPH_TARGET may be native, avx512, avx2, sse2, neon"
 
 
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("avx512", (64, 32)), ("avx2", (32, 16)), ("neon", (16, 32))]
+)
+def test_a_target_has_its_vectors_whatever_compiler_there_is(
+    name: str, wanted: tuple[int, int], cache: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Code that is emitted is compiled elsewhere."""
+    monkeypatch.setenv("POPGRAPH_TARGET", name)
+    monkeypatch.setenv("CC", "/bin/false")
+    found = host_target()
+    assert (found.name, found.vector_bytes, found.registers) == (name, *wanted)
+    (tmp_path / "net.pgraph").write_text(GRAPHS["product_f32"])
+    arguments = ["emit", str(tmp_path / "net.pgraph"), "-o", str(tmp_path / "c")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    widths = set(re.findall(r"f32x(\d+)", (tmp_path / "c" / "kernels.c").read_text()))
+    assert max(map(int, widths)) == wanted[0] // 4
+    build = json.loads((tmp_path / "c" / "program.json").read_text())["build"]
+    assert build.startswith("cc -std=c11" if name == "neon" else "cc -march=x86-64-v")
+
+
 @pytest.mark.skipif(platform.machine() == "aarch64", reason="this machine has NEON")
 def test_a_compiler_for_another_machine_does_not_work(
     cache: None, monkeypatch: pytest.MonkeyPatch, graph: Path
@@ -298,19 +395,34 @@ def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generi
     return outputs
 
 
-@needs_zig
-def test_neon_code_computes_the_same_where_it_can_be_run(graph: Path, tmp_path: Path) -> None:
-    outputs = driver(graph, tmp_path)
-    cross = [*ZIG, "-target", "aarch64-linux-musl"]
-    command = [*cross, *FLAGS, "-static", "user.c", "main.c", "-lm", "-o", "user"]
+ZIG_NEON = [*ZIG, "-target", "aarch64-linux-musl"]
+CROSS = {
+    "aarch64, zig": (ZIG_NEON, "aarch64"),
+    "aarch64, gcc": (["aarch64-linux-gnu-gcc"], "aarch64"),
+    "arm, gcc": (["arm-linux-gnueabihf-gcc", "-march=armv7-a", "-mfpu=neon-vfpv4"], "arm"),
+}
+"""Compilers for another machine, and QEMU's name of it."""
+
+
+@pytest.mark.parametrize("cross", CROSS)
+def test_neon_code_computes_the_same_where_it_can_be_run(
+    cross: str, few_graphs: Path, tmp_path: Path
+) -> None:
+    compiler, machine = CROSS[cross]
+    if compiler[0] == sys.executable and importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed")
+    if shutil.which(compiler[0]) is None:
+        pytest.skip(f"{compiler[0]} is not installed")
+    outputs = driver(few_graphs, tmp_path)
+    command = [*compiler, *FLAGS, "-static", "user.c", "main.c", "-lm", "-o", "user"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-    emulator = shutil.which("qemu-aarch64")
-    if platform.machine() != "aarch64" and emulator is None:
-        pytest.skip("compiled; without qemu-aarch64 it cannot be run here")
-    run = ["./user"] if platform.machine() == "aarch64" else [str(emulator), "./user"]
+    emulator = shutil.which(f"qemu-{machine}")
+    if platform.machine() != machine and emulator is None:
+        pytest.skip(f"compiled; without qemu-{machine} it cannot be run here")
+    run = ["./user"] if platform.machine() == machine else [str(emulator), "./user"]
     subprocess.run(run, cwd=tmp_path, check=True)
     check(
-        graph,
+        few_graphs,
         {
             name: np.frombuffer(path.read_bytes(), dtype).reshape(shape)
             for name, (path, dtype, shape) in outputs.items()

@@ -19,6 +19,8 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import build, cache_folder, compiling, target, toolchain
+from popgraph.backends.c.library import load
+from popgraph.backends.c.machines import machine_of
 from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
 from popgraph.dialects.program import WeightStore
@@ -181,11 +183,36 @@ def test_a_damaged_library_says_what_to_do(cache: Path) -> None:
     unit = Unit("int damaged_library;\n")
     path = compiling.library([unit])
     path.write_bytes(b"not a library")
-    from popgraph.backends.c.library import load
-
     with pytest.raises(BackendError, match="could not be loaded") as caught:
         load(path, "main")
     assert caught.value.where == str(path)
+
+
+def elf(width: int, order: int, machine: int) -> bytes:
+    """The head of a library: 1 or 2 for 32 or 64 bits and for little- or big-endian."""
+    number = machine.to_bytes(2, "little" if order == 1 else "big")
+    return b"\x7fELF" + bytes([width, order, 1]) + bytes(9) + bytes(2) + number + bytes(100)
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ((2, 1, 183), "aarch64"),
+        ((1, 1, 40), "arm"),
+        ((2, 2, 22), "s390x"),
+        ((2, 2, 183), "aarch64, big-endian"),
+        ((2, 1, 4711), "machine 4711 of ELF"),
+    ],
+)
+def test_a_library_for_another_machine_is_called_that(
+    tmp_path: Path, head: tuple[int, int, int], name: str
+) -> None:
+    (tmp_path / "library.so").write_bytes(elf(*head))
+    if machine_of(Path("/proc/self/exe")) in ("", name):
+        pytest.skip("this machine is one of those, or has no /proc")
+    with pytest.raises(BackendError, match=f"the compiled library is for {name}, and") as caught:
+        load(tmp_path / "library.so", "main")
+    assert "POPGRAPH_TARGET" in caught.value.hint and "delete" not in caught.value.hint
 
 
 def test_many_builds_at_once(cache: Path) -> None:

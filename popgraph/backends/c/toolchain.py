@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from popgraph.backends.c.cache_folder import readable_caches
+from popgraph.backends.c.compiler_files import identity
 from popgraph.backends.c.unit import headers
 from popgraph.support.caches import digest, is_sealed
 from popgraph.support.errors import BackendError
@@ -119,22 +120,11 @@ def candidates() -> Iterator[Compiler]:
     chosen = os.environ.get("CC", "").strip()
     commands = [tuple(shlex.split(chosen))] if chosen else [("cc",), ("gcc",), ("clang",)]
     for command in commands:
-        found = shutil.which(command[0])
-        if found or chosen:
-            yield Compiler(command, _identity(command, Path(found) if found else None), target)
-    zig = None if chosen else importlib.util.find_spec("ziglang")
-    if zig is not None and zig.origin is not None:
+        if chosen or shutil.which(command[0]):
+            yield Compiler(command, identity(command), target)
+    if not chosen and importlib.util.find_spec("ziglang") is not None:
         command = (sys.executable, "-m", "ziglang", "cc")
-        yield Compiler(command, _identity(command, Path(zig.origin)), target)
-
-
-def _identity(command: tuple[str, ...], file: Path | None) -> str:
-    facts: list[object] = [command]
-    if file is not None:
-        real = file.resolve()
-        state = real.stat()
-        facts += [str(real), state.st_size, state.st_mtime_ns]
-    return digest(repr(facts))[:16]
+        yield Compiler(command, identity(command), target)
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,12 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
 from popgraph.dialects.program.shared import symbol, whole
 from popgraph.dialects.tile.attributes import memory_span
+from popgraph.dialects.tile.soundness import called, check_body, check_chunks
+from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
 """Pieces of the arena begin at multiples of it; what is lost before the next counts as used."""
@@ -106,6 +109,8 @@ class KernelOp(IRDLOperation):
         expected = kernel_arguments(self.inputs, self.outputs)
         if [argument.type for argument in self.body.block.args] != expected:
             raise VerifyException("the body takes the chunk number and the memory of all values")
+        check_chunks(self.chunks)
+        check_body(self)
 
 
 @irdl_op_definition
@@ -138,6 +143,12 @@ class LaunchOp(IRDLOperation):
             properties={"callee": symbol(callee), "chunks": chunks, "inplace": inplace},
             result_types=result_types,
         )
+
+    def verify_(self) -> None:
+        check_chunks(self.chunks)
+        kernel = called(self, self.callee)
+        if kernel is not None:
+            check_body(kernel)
 
 
 @irdl_op_definition
@@ -183,6 +194,18 @@ class BufferOp(IRDLOperation):
             result_types=[memory],
         )
 
+    def check_within(self, size: int) -> None:
+        """VerifyException unless it lies within memory of so many bytes."""
+        memory = self.memory.type
+        assert isinstance(memory, MemRefType)
+        element = element_types.from_ir(memory.element_type).numpy.itemsize
+        begin = self.offset.value.data
+        end = begin + prod(memory.get_shape()) * element
+        if begin < 0 or end > size:
+            raise VerifyException(
+                f"the buffer is bytes {begin} to {end} of {size} bytes of {self.space.data} memory"
+            )
+
 
 @irdl_op_definition
 class CallOp(IRDLOperation):
@@ -200,6 +223,9 @@ class CallOp(IRDLOperation):
             operands=arguments,
             properties={"callee": symbol(callee), "chunks": chunks},
         )
+
+    def verify_(self) -> None:
+        check_chunks(self.chunks)
 
 
 @irdl_op_definition
@@ -235,3 +261,16 @@ class ProgramOp(IRDLOperation):
             },
             regions=[Region(Block()), Region(Block())],
         )
+
+    def verify_(self) -> None:
+        sizes = {"arena": self.arena.value.data, "persistent": self.persistent.value.data}
+        kernels = dict[str, SymbolRefAttr]()
+        for op in (*self.prepare.block.ops, *self.body.block.ops):
+            if isinstance(op, BufferOp) and op.space.data in sizes:
+                op.check_within(sizes[op.space.data])
+            elif isinstance(op, CallOp):
+                kernels[op.callee.string_value()] = op.callee
+        for callee in kernels.values():
+            kernel = called(self, callee)
+            if kernel is not None:
+                check_body(kernel)

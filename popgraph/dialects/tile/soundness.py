@@ -1,0 +1,76 @@
+"""What in a kernel is wrong whatever its inputs are? Loops without end, and fixed bad indices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.dialects import arith, func, memref, scf, vector
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, ModuleOp, SymbolRefAttr, VectorType
+from xdsl.ir import Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+Access = memref.LoadOp | memref.StoreOp | vector.LoadOp | vector.StoreOp
+
+
+def check_chunks(chunks: IntegerAttr) -> None:
+    """VerifyException unless it is a number of chunks."""
+    if chunks.value.data < 0:
+        raise VerifyException(f"there are no {chunks.value.data} chunks")
+
+
+def check_body(kernel: Operation) -> None:
+    """VerifyException for what would never end, or leave its memory, however it is called."""
+    for op in kernel.walk():
+        if isinstance(op, scf.ForOp):
+            _check_step(op)
+        elif isinstance(op, Access):
+            _check_access(op)
+
+
+def called(op: Operation, callee: SymbolRefAttr) -> func.FuncOp | None:
+    """The kernel of this name, if the operation stands in a module that has it."""
+    home: Operation | None = op
+    while home is not None and not isinstance(home, ModuleOp):
+        home = home.parent_op()
+    name = callee.string_value()
+    functions = () if home is None else home.ops
+    return next(
+        (one for one in functions if isinstance(one, func.FuncOp) and one.sym_name.data == name),
+        None,
+    )
+
+
+def _constant(value: SSAValue) -> int | None:
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return int(owner.value.value.data)
+    return None
+
+
+def _check_step(loop: scf.ForOp) -> None:
+    step = _constant(loop.step)
+    if step is None or step <= 0:
+        what = "no constant" if step is None else str(step)
+        raise VerifyException(f"the step of a loop is a positive constant, not {what}")
+
+
+def _check_access(op: Access) -> None:
+    place = op.base if isinstance(op, vector.LoadOp | vector.StoreOp) else op.memref
+    assert isinstance(place.type, MemRefType)
+    for index, (size, width) in _bounds(op, place.type, op.indices):
+        number = _constant(index)
+        if number is not None and size >= 0 and not 0 <= number <= size - width:
+            read = f"{width} elements from {number} on" if width > 1 else f"element {number}"
+            raise VerifyException(f"{op.name} wants {read} of memory that has {size}")
+
+
+def _bounds(
+    op: Access, type_: MemRefType, indices: Sequence[SSAValue]
+) -> Iterator[tuple[SSAValue, tuple[int, int]]]:
+    """Each index, with the size of its axis and how many elements are wanted along it."""
+    sizes = type_.get_shape()
+    widths = [1] * len(sizes)
+    held = op.results[0] if isinstance(op, vector.LoadOp) else op.operands[0]
+    if isinstance(held.type, VectorType) and sizes:
+        widths[-1] = held.type.get_shape()[-1]
+    return zip(indices, zip(sizes, widths, strict=True), strict=True)

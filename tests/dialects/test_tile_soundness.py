@@ -1,0 +1,101 @@
+"""Does the verifier refuse kernels that could not but hang, or leave their memory?"""
+
+from __future__ import annotations
+
+import pytest
+
+from popgraph import compiler
+from popgraph.passes.base import Compilation
+from popgraph.support.errors import ParseError
+
+BODY = """
+    %zero = arith.constant {first} : index
+    %end = arith.constant 8 : index
+    %step = arith.constant {step} : index
+    scf.for %i = %zero to %end step %step {{
+      %x = memref.load %a[{load}] : memref<8xf32>
+      %y = arith.addf %x, %x : f32
+      memref.store %y, %b[{store}] : memref<8xf32>
+    }}
+    %v = vector.load %a[%zero] : memref<8xf32>, vector<{lanes}xf32>
+    vector.store %v, %b[%zero] : memref<8xf32>, vector<{lanes}xf32>
+"""
+FUNCTION = f"""
+  func.func private @double(%chunk: index, %a: memref<8xf32>, %b: memref<8xf32>) {{{{{BODY}
+    func.return
+  }}}}"""
+PROGRAM = f"""
+builtin.module {{{{{FUNCTION}
+  tile.program @main arena {{arena}} : i64 persistent 0 : i64 lower_bound 0 : i64 prepare {{{{
+  ^bb0:
+  }}}} body {{{{
+    %p = tile.buffer "input" at 0 : i64 named <"x"> : memref<8xf32>
+    %q = tile.buffer "arena" at {{offset}} : i64 named <""> : memref<8xf32>
+    tile.call @double chunks {{chunks}} : i64(%p, %q) : memref<8xf32>, memref<8xf32>
+  }}}}
+}}}}
+"""
+LAUNCH = f"""
+builtin.module {{{{{FUNCTION}
+  pg.graph @main inputs [#pg.bytes<"x">] {{{{
+  ^bb0(%in: tensor<8xf32>):
+    %y = tile.launch @double chunks {{chunks}} : i64 inplace [](%in)\
+      : (tensor<8xf32>) -> tensor<8xf32>
+    pg.return [#pg.bytes<"y">], %y : tensor<8xf32>
+  }}}}
+}}}}
+"""
+KERNEL = f"""
+builtin.module {{{{
+  pg.graph @main inputs [#pg.bytes<"x">] {{{{
+  ^bb0(%in: tensor<8xf32>):
+    %r = tile.kernel chunks {{chunks}} : i64 inplace [] ins(%in : tensor<8xf32>) {{{{
+    ^bb0(%chunk: index, %a: memref<8xf32>, %b: memref<8xf32>):{BODY}
+    }}}} -> tensor<8xf32>
+    pg.return [#pg.bytes<"y">], %r : tensor<8xf32>
+  }}}}
+}}}}
+"""
+FORMS = {"program": PROGRAM, "launch": LAUNCH, "kernel": KERNEL}
+GOOD = {
+    "first": 0, "step": 1, "load": "%i", "store": "%i", "lanes": 8, "arena": 96, "offset": 64,
+    "chunks": 1,
+}  # fmt: skip
+BAD = [
+    ({"step": 0}, "the step of a loop is a positive constant, not 0"),
+    ({"step": -1}, "the step of a loop is a positive constant, not -1"),
+    ({"load": "%end"}, "memref.load wants element 8 of memory that has 8"),
+    ({"store": "%end"}, "memref.store wants element 8 of memory that has 8"),
+    ({"first": -1}, "vector.load wants 8 elements from -1 on of memory that has 8"),
+    ({"lanes": 16}, "vector.load wants 16 elements from 0 on of memory that has 8"),
+    ({"chunks": -1}, "there are no -1 chunks"),
+    ({"arena": 64}, "the buffer is bytes 64 to 96 of 64 bytes of arena memory"),
+    ({"offset": -64}, "the buffer is bytes -64 to -32 of 96 bytes of arena memory"),
+]
+
+
+def parse(form: str, **changed: object) -> None:
+    text = FORMS[form].format(**GOOD | changed)
+    compiler.parse_ir(text, Compilation(), "kernel.mlir")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sound_program_is_accepted(form: str) -> None:
+    parse(form)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("changed", "message"), BAD, ids=lambda one: str(one)[:40])
+def test_what_is_unsound_is_refused(form: str, changed: dict[str, object], message: str) -> None:
+    if form != "program" and changed.keys() & {"arena", "offset"}:
+        return  # these are about programs
+    with pytest.raises(ParseError, match="not valid IR") as caught:
+        parse(form, **changed)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_that_is_computed_is_refused(form: str) -> None:
+    text = FORMS[form].format(**GOOD).replace("step %step", "step %chunk")
+    with pytest.raises(ParseError, match="a positive constant, not no constant"):
+        compiler.parse_ir(text, Compilation(), "kernel.mlir")
