@@ -23,7 +23,8 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
-from popgraph.support.files import SIZE, state_of
+from popgraph.support.files import SIZE
+from popgraph.support.reading import Unreadable, opened, reading, rest_of
 
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
@@ -91,19 +92,18 @@ def _load(
 def _read(path: Path, store: WeightStore, mapped: bool, where: str) -> memoryview:
     """The content of a file, which the store then knows."""
     try:
-        with path.open("rb") as file:
-            store.files[path.resolve()] = state_of(path)
-            size = store.files[path.resolve()][SIZE]
+        file, state = opened(path)
+        with reading(), file:
+            store.files[path.resolve()] = state
+            size = state[SIZE]
             if size == 0:  # a pipe, for example
-                return memoryview(file.read())
+                return memoryview(rest_of(file))
             if mapped:
                 return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
             content = np.empty(size, np.uint8)
-            read = file.readinto(content.data)
-    except OSError as error:
-        raise ModelError(
-            f"the model cannot be read: {error.strerror}", where, "check the path"
-        ) from error
+            read = file.readinto(content.data)  # type: ignore[attr-defined]
+    except Unreadable as error:
+        raise ModelError(f"the model cannot be read: {error}", where, "check the path") from error
     return content[:read].data
 
 
