@@ -17,7 +17,13 @@ from popgraph.builder.onnx_wire import without_weights
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.protos import remainder
-from popgraph.dialects.onnx.reader import not_utf8, read_function, read_graph, read_opset
+from popgraph.dialects.onnx.reader import (
+    not_utf8,
+    read_function,
+    read_graph,
+    read_opset,
+    versions_of,
+)
 from popgraph.dialects.onnx.tensorproto import set_aside
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
@@ -58,8 +64,8 @@ def import_model(
 def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> ModuleOp:
     if folder is not None:
         ExternalData(folder, store).resolve(proto)
+    opsets = versions_of(proto.opset_import) or {"": 1}
     functions = _read_functions(proto, store)
-    opsets = {opset.domain: opset.version for opset in proto.opset_import} or {"": 1}
     writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)
     graph = read_graph(writer, proto.graph)
     return writer.module(
