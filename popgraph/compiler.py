@@ -322,6 +322,7 @@ def runner(
     if is_open(module) or backend == "reference":
         compilation.weights.own()
     if is_open(module):
+        verify(module)
         return Runner(OpenModel(module, compilation, options, backend, threads))
     return Runner(build(module, compilation, options, backend=backend, threads=threads))
 

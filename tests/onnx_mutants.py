@@ -117,10 +117,10 @@ def mutant(random: Random, seeds: Sequence[ModelProto]) -> bytes:
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         random.choice(CHANGES)(random, model)
     data = model.SerializeToString()
-    return _some_bytes(random, data) if random.random() < 0.1 else data
+    return some_bytes(random, data) if random.random() < 0.1 else data
 
 
-def _some_bytes(random: Random, data: bytes) -> bytes:
+def some_bytes(random: Random, data: bytes) -> bytes:
     """A few bytes are others, or missing, or stand twice."""
     changed = bytearray(data)
     for _ in range(random.randint(1, 4)):
@@ -234,7 +234,7 @@ def _tensor_field(random: Random, tensor: TensorProto) -> None:
         for key in ("location", "offset", "length"):
             tensor.external_data.add(key=key, value=random.choice(("w.bin", "../secret", "8", "")))
     elif kind == 3 and tensor.raw_data:
-        tensor.raw_data = _some_bytes(random, tensor.raw_data)
+        tensor.raw_data = some_bytes(random, tensor.raw_data)
     else:
         _other_elements(random, tensor)
 

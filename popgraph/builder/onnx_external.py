@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.support.files import is_settled, state_of
+from popgraph.support.reading import Missing, Outside, Unreadable, beside, part_of, reading, size_of
 
 
 def graphs_of(attribute: AttributeProto) -> list[GraphProto]:
@@ -58,10 +59,12 @@ class ExternalData:
     def _resolve_tensor(self, tensor: TensorProto) -> None:
         check_tensor(tensor)
         path, offset, length = self._place(tensor)
-        state = self.store.files.setdefault(path, state_of(path))
+        with _refusing(tensor.name, path):
+            state = self.store.files.setdefault(path, state_of(path))
         row = dtypes.BY_ONNX.get(tensor.data_type)
         if row is None or row.name in PACKED:
-            tensor.raw_data = path.read_bytes()[offset : offset + length]
+            with _refusing(tensor.name, path):
+                tensor.raw_data = part_of(path, offset, length)
             tensor.ClearField("external_data")
             tensor.ClearField("data_location")
             return
@@ -74,7 +77,7 @@ class ExternalData:
                 f"file {path.name!r}",
                 "export the model again together with its data",
             )
-        source = _mapping(path, offset, shape, row.numpy)
+        source = _mapping(path, offset, shape, row.numpy, tensor.name)
         if is_settled(state):
             marks = (path, state, offset, shape, row.name)
             key = hashlib.sha256(repr(marks).encode()).hexdigest()
@@ -89,21 +92,22 @@ class ExternalData:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         where = f"tensor {tensor.name!r}"
-        path = self.folder / location  # As it is named: a link may lead elsewhere one day.
-        inside = path.resolve().is_relative_to(self.folder)
-        if not location or os.path.isabs(location) or not inside:
+        try:
+            path = beside(self.folder, location)
+            size = size_of(path)
+        except Outside as error:
             raise ModelError(
                 f"the external data file {location!r} is outside the model's folder",
                 where,
                 "a model may only read files beside itself; move the file there",
-            )
-        if not path.is_file():
+            ) from error
+        except Unreadable as error:
+            wrong = "is missing" if isinstance(error, Missing) else f"cannot be read: {error}"
             raise ModelError(
-                f"the external data file {location!r} is missing",
+                f"the external data file {location!r} {wrong}",
                 where,
                 f"put it into the model's folder {str(self.folder)!r}",
-            )
-        size = path.stat().st_size
+            ) from error
         try:
             offset = int(entries.get("offset") or 0)
             length = int(entries.get("length") or size - offset)
@@ -119,8 +123,20 @@ class ExternalData:
         return path, offset, length
 
 
+@contextmanager
+def _refusing(name: str, path: Path) -> Iterator[None]:
+    """The error for a file that was there a moment ago."""
+    try:
+        with reading():
+            yield
+    except Unreadable as error:
+        raise ModelError(
+            f"the external data file {path.name!r} cannot be read: {error}", f"tensor {name!r}"
+        ) from error
+
+
 def _mapping(
-    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic]
+    path: Path, offset: int, shape: tuple[int, ...], dtype: np.dtype[np.generic], name: str
 ) -> Callable[[], Array]:
     """Maps the file when the tensor is first used."""
 
@@ -128,7 +144,8 @@ def _mapping(
         if prod(shape) == 0:
             return np.empty(shape, dtype)
         size = prod(shape) * dtype.itemsize
-        mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
+        with _refusing(name, path):
+            mapped: Array = np.memmap(path, np.uint8, "r", offset, (size,))
         return array_of_memory(mapped, dtype, shape)
 
     return load

@@ -17,13 +17,20 @@ from popgraph.builder.onnx_wire import without_weights
 from popgraph.dialects.onnx.attributes import MetadataAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.protos import remainder
-from popgraph.dialects.onnx.reader import not_utf8, read_function, read_graph, read_opset
+from popgraph.dialects.onnx.reader import (
+    not_utf8,
+    read_function,
+    read_graph,
+    read_opset,
+    versions_of,
+)
 from popgraph.dialects.onnx.tensorproto import set_aside
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError
-from popgraph.support.files import SIZE, state_of
+from popgraph.support.files import SIZE
+from popgraph.support.reading import Unreadable, opened, reading, rest_of
 
 LARGE_MODEL = 1 << 20
 """Bytes from which on a model's weights are not copied through protobuf."""
@@ -57,8 +64,8 @@ def import_model(
 def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> ModuleOp:
     if folder is not None:
         ExternalData(folder, store).resolve(proto)
+    opsets = versions_of(proto.opset_import) or {"": 1}
     functions = _read_functions(proto, store)
-    opsets = {opset.domain: opset.version for opset in proto.opset_import} or {"": 1}
     writer = GraphWriter(opsets, store, name=proto.graph.name, functions=functions)
     graph = read_graph(writer, proto.graph)
     return writer.module(
@@ -91,19 +98,18 @@ def _load(
 def _read(path: Path, store: WeightStore, mapped: bool, where: str) -> memoryview:
     """The content of a file, which the store then knows."""
     try:
-        with path.open("rb") as file:
-            store.files[path.resolve()] = state_of(path)
-            size = store.files[path.resolve()][SIZE]
+        file, state = opened(path)
+        with reading(), file:
+            store.files[path.resolve()] = state
+            size = state[SIZE]
             if size == 0:  # a pipe, for example
-                return memoryview(file.read())
+                return memoryview(rest_of(file))
             if mapped:
                 return memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
             content = np.empty(size, np.uint8)
-            read = file.readinto(content.data)
-    except OSError as error:
-        raise ModelError(
-            f"the model cannot be read: {error.strerror}", where, "check the path"
-        ) from error
+            read = file.readinto(content.data)  # type: ignore[attr-defined]
+    except Unreadable as error:
+        raise ModelError(f"the model cannot be read: {error}", where, "check the path") from error
     return content[:read].data
 
 

@@ -182,17 +182,15 @@ def check_place(path: Path, option: str) -> None:
 
 def read_array(text: str) -> Array:
     """The array of an .npy file."""
-    import numpy as np
+    from popgraph.support.array_files import read_npy
+    from popgraph.support.reading import Unreadable
 
     try:
-        array = np.load(text, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        return read_npy(Path(text))
+    except Unreadable as error:
         raise RunError(
-            "this is no .npy file, or one of Python objects", text, "numpy.save writes arrays"
+            f"the array cannot be read: {error}", text, "numpy.save writes arrays, one per file"
         ) from error
-    if not isinstance(array, np.ndarray):
-        raise RunError("this is an .npz file", text, "give one .npy file per array")
-    return array
 
 
 def read_arrays(texts: Iterable[str], option: str) -> dict[str, Array]:

@@ -26,7 +26,8 @@ class PopgraphError(Exception):
             lines.append(f"  at: {self.where}")
         if self.hint:
             lines.append(f"  try: {self.hint}")
-        return "\n".join(lines)
+        # Names of files and of tensors may hold what no terminal can be told.
+        return "\n".join(lines).encode(errors="backslashreplace").decode()
 
 
 class ModelError(PopgraphError):

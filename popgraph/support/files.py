@@ -26,10 +26,10 @@ def state_of(path: Path) -> State:
 
 
 def seen(path: Path) -> State:
-    """The state of a file that may be absent."""
+    """The state of a file that may be absent; where there can be none, there is none."""
     try:
         return state_of(path)
-    except (FileNotFoundError, NotADirectoryError):
+    except (OSError, ValueError):
         return ABSENT
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from popgraph.support.errors import ParseError
+from popgraph.support.reading import Unreadable, reading
 
 
 def read_text(path: Path) -> str:
     """The text of a file; a ParseError says why it cannot be read."""
     try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise ParseError("this is no UTF-8 text", str(path), "save the file as UTF-8") from error
-    except OSError as error:
-        raise ParseError(f"the file cannot be read: {error.strerror}", str(path)) from error
+        with reading("this is no UTF-8 text"):
+            return path.read_text("utf-8")
+    except Unreadable as error:
+        if isinstance(error.__cause__, UnicodeDecodeError):
+            raise ParseError(str(error), str(path), "save the file as UTF-8") from error
+        raise ParseError(f"the file cannot be read: {error}", str(path)) from error

@@ -166,9 +166,9 @@ def test_a_reader_that_leaves_early_is_no_mistake() -> None:
         (["run", MLP, "--random", "-o", "z=z.npy"], "error: the model has no output 'z'"),
         (
             ["run", MLP, "-i", "x=nothing.npy"],
-            "error: No such file or directory\n  at: nothing.npy",
+            "error: the array cannot be read: No such file or directory\n  at: nothing.npy",
         ),
-        (["run", MLP, "-i", f"x={MLP}"], "error: this is no .npy file"),
+        (["run", MLP, "-i", f"x={MLP}"], "error: the array cannot be read: it is no .npy file"),
         (["train", MLP], "error: there is no data to train on"),
         (["opt", "nothing.mlir"], "error: the file cannot be read: No such file or directory\n"),
         *(

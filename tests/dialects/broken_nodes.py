@@ -198,6 +198,8 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 3, 4] f32[4] f32[3]"),
         row("f32[2, 3, 4] f32[4]", axis=3),
         row("f32[2, 3, 4] f32[4]", axis=2**63 - 1),
+        row("f32[2, 3, 4] f32[4]", stash_type=-1),
+        row("f32[2, 3, 4] f32[4]", stash_type=7),
     ),
     "RMSNormalization": (
         row("f32[2, 3] f32[2, 2, 3]"),
@@ -349,7 +351,12 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("i64[3] i64=4 f32[2]", axis=2),
     ),
     # what is made up
-    "Constant": (row(""), row("", value_int=1, value_float=1.0), row("f32[1]", value_int=1)),
+    "Constant": (
+        row(""),
+        row("", value_int=1, value_float=1.0),
+        row("", value=numpy_helper.from_array(np.zeros(2, np.float32)), value_int=1),
+        row("f32[1]", value_int=1),
+    ),
     "ConstantOfShape": (
         row("i64{-1, 2}"),
         row("i64=3"),

@@ -13,6 +13,7 @@ from popgraph.backends.c.measured import measured_text, place_in
 from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
 from popgraph.support.caches import write_sealed
 from popgraph.support.errors import ParseError
+from popgraph.support.texts import read_text
 
 ROWS = "schedules"
 CONTRACTION, OP, WAY = "contraction", "op", "schedule"
@@ -23,11 +24,7 @@ Row = dict[str, Any]
 
 def read(path: Path) -> tuple[str, ...]:
     """The decisions of a file, as options want them; ParseError when it is none."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, ValueError) as error:
-        raise _unreadable(error, str(path)) from error
-    return _decisions(text, str(path))
+    return _decisions(read_text(path), str(path))
 
 
 def _unreadable(error: Exception, where: str) -> ParseError:
@@ -37,7 +34,7 @@ def _unreadable(error: Exception, where: str) -> ParseError:
 def _rows(text: str, where: str) -> list[Row]:
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _unreadable(error, where) from error
     rows = found.get(ROWS) if isinstance(found, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -30,7 +30,8 @@ def recall(model: object, options: object, threads: int) -> CExecutable | None:
     """The program of a file, if file, options, machine and this package are as they were."""
     if not isinstance(model, str | Path):
         return None
-    with suppress(OSError, ValueError, KeyError, TypeError):
+    # RuntimeError: a loop of links.
+    with suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
         path = Path(model).resolve()
         key = _key(path, state_of(path), options, threads)
         for cache in readable_caches() if key else ():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
-import zipfile
 from collections.abc import Iterator, Mapping
 from math import prod
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,9 @@ import numpy as np
 
 from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
+from popgraph.support.array_files import read_npz
 from popgraph.support.arrays import Array
+from popgraph.support.reading import Unreadable, part_of, reading, size_of
 
 _NAMES = {
     "f64": "F64",
@@ -42,37 +44,19 @@ _MOST_HEADER = 100_000_000
 _ALIGNMENT = 64
 
 
-class Unreadable(Exception):
-    """What is wrong with a file."""
-
-
 def read_key(path: Path, key: str) -> Array:
     """The array of that key in a .safetensors or .npz file; `KeyError` if there is none."""
-    return _from_safetensors(path, key) if path.suffix == ".safetensors" else _from_npz(path, key)
-
-
-def read_only(path: Path) -> Array:
-    """The array of an .npy file."""
-    try:
-        found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Unreadable(getattr(error, "strerror", None) or str(error)) from error
-    if not isinstance(found, np.ndarray):
-        found.close()
-        raise Unreadable("it is no .npy file")
-    return found
+    return _from_safetensors(path, key) if path.suffix == ".safetensors" else read_npz(path, key)
 
 
 def read_part(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Array:
     """The elements that stand in a file from a place on, as ONNX keeps external data."""
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
+    size = size_of(path)
     wanted = prod(shape) * dtype.itemsize
     if not 0 <= offset <= size - wanted:
         raise Unreadable(f"it has {size} bytes, not {wanted} from {offset} on")
-    return _mapped(path, dtype, shape, offset)
+    with reading():
+        return _mapped(path, dtype, shape, offset)
 
 
 def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Array:
@@ -82,28 +66,13 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
     return array_of_memory(np.memmap(path, np.uint8, "r", offset, (count,)), dtype, shape)
 
 
-def _from_npz(path: Path, key: str) -> Array:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise Unreadable("it is no .npz file")
-            found: Array = archive[key]
-            return found
-    except KeyError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise Unreadable(getattr(error, "strerror", None) or str(error)) from error
-
-
 def _from_safetensors(path: Path, key: str) -> Array:
     header, start = _header(path)
     entry = header[key]
-    try:
-        name, shape = entry["dtype"], tuple(int(size) for size in entry["shape"])
-        first, last = entry["data_offsets"]
+    with reading(f"what it says about {key!r} cannot be understood"):
+        name, shape = entry["dtype"], tuple(map(index, entry["shape"]))
+        first, last = map(index, entry["data_offsets"])
         dtype = dtypes.BY_NAME[_OURS[name]].numpy
-    except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"what it says about {key!r} cannot be understood") from error
     if min(shape, default=0) < 0 or first < 0 or last - first != prod(shape) * dtype.itemsize:
         raise Unreadable(f"{key!r} has the wrong number of bytes")
     return read_part(path, dtype, shape, start + first)
@@ -111,16 +80,11 @@ def _from_safetensors(path: Path, key: str) -> Array:
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """What stands in a file, and where its arrays begin."""
-    try:
-        with path.open("rb") as file:
-            (size,) = _HEAD.unpack(file.read(_HEAD.size))
-            if size > _MOST_HEADER:
-                raise Unreadable("it is no .safetensors file")
-            header = json.loads(file.read(size))
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-    except (struct.error, ValueError, RecursionError) as error:
-        raise Unreadable("it is no .safetensors file") from error
+    (size,) = _HEAD.unpack(part_of(path, 0, _HEAD.size))
+    if size > min(_MOST_HEADER, size_of(path)):
+        raise Unreadable("it is no .safetensors file")
+    with reading("it is no .safetensors file"):
+        header = json.loads(part_of(path, _HEAD.size, size))
     if not isinstance(header, dict):
         raise Unreadable("it is no .safetensors file")
     return {key: value for key, value in header.items() if key != "__metadata__"}, _HEAD.size + size

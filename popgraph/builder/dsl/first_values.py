@@ -11,7 +11,7 @@ from zlib import crc32
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
-from popgraph.builder.dsl.array_files import Unreadable, as_type, read_key, read_only, read_part
+from popgraph.builder.dsl.array_files import as_type, read_key, read_part
 from popgraph.builder.dsl.declared_types import static_type, type_of
 from popgraph.builder.dsl.initializers import INITIALIZERS
 from popgraph.builder.dsl.known import folded
@@ -45,9 +45,11 @@ from popgraph.dialects.onnx.attributes import SparseTensorAttr
 from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
 from popgraph.dialects.onnx.types import describe
 from popgraph.support import dtypes
+from popgraph.support.array_files import read_npy
 from popgraph.support.arrays import Array
 from popgraph.support.files import state_of
 from popgraph.support.names import closest
+from popgraph.support.reading import Outside, Unreadable, beside
 from popgraph.support.shapes import Shape, prod, text
 
 LOAD = "load"
@@ -340,16 +342,18 @@ def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
 
 def path_beside(setting: Setting, file: str, span: Span) -> Path:
     """The path of a file in the folder of the text; fails at any other."""
-    folder = setting.folder.resolve()
-    path = folder / file  # As it is named: a link may lead elsewhere one day.
-    if not path.resolve().is_relative_to(folder):
+    try:
+        return beside(setting.folder, file)
+    except Outside as error:
         setting.source.parse_error(
             span,
             f"{file!r} is not in the folder of this text",
             "weights are read from there and from folders below it only",
         )
-        raise Failed
-    return path
+        raise Failed from error
+    except Unreadable as error:
+        setting.source.parse_error(span, f"{file!r} cannot be read: {error}")
+        raise Failed from error
 
 
 def _read(
@@ -365,7 +369,7 @@ def _read(
         case ((".npz" | ".safetensors"), Text(value=name), None):
             return read_key(path, name)
         case ".npy", None, None:
-            return read_only(path)
+            return read_npy(path, mapped=True)
         case suffix, None, (None | Number(value=int())) as place if wanted is not None and (
             suffix not in (".npz", ".safetensors", ".npy") and wanted.dtype != STRING
         ):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from typing_extensions import TypeVar
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, f32
 from xdsl.ir import Attribute
 from xdsl.irdl import AttrConstraint, IntConstraint, VerificationContext
 from xdsl.utils.exceptions import VerifyException
@@ -19,7 +20,14 @@ from popgraph.dialects.onnx.attributes import (
     TensorAttr,
     TypeAttr,
 )
-from popgraph.dialects.onnx.types import NamesAttr, UnknownType, describe, erased
+from popgraph.dialects.onnx.types import (
+    NamesAttr,
+    UnknownType,
+    describe,
+    erased,
+    static_shape,
+    tensor_type,
+)
 from popgraph.dialects.program import BytesAttr
 
 
@@ -29,7 +37,8 @@ class TypeVariable(AttrConstraint):
     A type variable of a schema: one of `allowed`, compared without shapes.
 
     With a name, all operands and results that share it must agree; heterogeneous variadics have
-    none. A value of unknown type fits everywhere and binds nothing.
+    none. A value of unknown type fits everywhere and binds nothing, nor does a scalar in single
+    precision: beside tensors in half, PopART's programs have those.
     """
 
     variable: str | None
@@ -42,13 +51,18 @@ class TypeVariable(AttrConstraint):
         if shapeless not in self.allowed:
             wanted = ", ".join(sorted(describe(one).removesuffix("[...]") for one in self.allowed))
             raise VerifyException(f"{describe(attr)} is none of {wanted}")
-        if self.variable is not None:
+        if self.variable is not None and not _is_single(attr):
             constraint_context.set_attr_variable(self.variable, shapeless)
 
     def mapping_type_vars(
         self, type_var_mapping: Mapping[TypeVar, AttrConstraint | IntConstraint]
     ) -> TypeVariable:
         return self
+
+
+def _is_single(type_: Attribute) -> bool:
+    shape = static_shape(type_)
+    return shape is not None and prod(shape) == 1 and erased(type_) == tensor_type(f32, None)
 
 
 KINDS: dict[str, type[Attribute]] = {

@@ -103,7 +103,8 @@ class Inference:
 
     def _visit_node(self, op: SchemaOp) -> None:
         held = op.properties.get("value")
-        if op.op_type == "Constant" and isinstance(held, TensorAttr):
+        alone = len(op.properties) == 1
+        if op.op_type == "Constant" and isinstance(held, TensorAttr) and alone:
             # The elements may be many: the schema need not see them.
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)

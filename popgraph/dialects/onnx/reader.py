@@ -30,6 +30,8 @@ from popgraph.support.errors import ModelError, PopgraphError, UnsupportedError
 
 _GRAPH_KINDS = ("GRAPH", "GRAPHS")
 _TENSOR_KINDS = ("TENSOR", "TENSORS", "SPARSE_TENSOR", "SPARSE_TENSORS")
+MOST_OPSETS = 1 << 31
+"""The onnx package counts in 32 bits."""
 MAX_DEPTH = 64
 """Graphs within graphs: more is no model, and would exhaust Python's stack."""
 
@@ -318,6 +320,19 @@ _FUNCTION_TOLD = {
 }  # fmt: skip
 
 
+def versions_of(opsets: Iterable[OperatorSetIdProto]) -> dict[str, int]:
+    """The imported operator sets by domain; `ModelError` for a version that is no number of one."""
+    versions = {opset.domain: opset.version for opset in opsets}
+    for domain, version in versions.items():
+        if not 0 <= version < MOST_OPSETS:
+            raise ModelError(
+                f"opset {version} of domain {domain or 'ai.onnx'} is not known",
+                "the model's opset imports",
+                "the file is damaged: export the model again",
+            )
+    return versions
+
+
 def read_opset(proto: OperatorSetIdProto) -> OpsetAttr:
     plain = OpsetAttr.of(proto.domain, proto.version)
     if write_opset(plain) == proto:
@@ -336,7 +351,7 @@ def read_function(
 
     `outer` are values of the caller that the graphs inside it use by name.
     """
-    opsets = {opset.domain: opset.version for opset in proto.opset_import}
+    opsets = versions_of(proto.opset_import)
     writer = GraphWriter(opsets, store, name=proto.name, calls=calls, typed=False)
     writer.capture(outer or {})
     for name in proto.input:

@@ -70,8 +70,26 @@ def _type_variable(name: str | None, types: frozenset[str]) -> TypeVariable:
 
 
 def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
+    """
+    What inference takes as well: see the ways to read a node in `questions.py`.
+
+    Those are types of later versions, shapes in 32 bits, and statistics of another precision.
+    """
     shared = parameter.is_homogeneous and not parameter.type_str.endswith(")")
-    return _type_variable(parameter.type_str if shared else None, frozenset(parameter.types))
+    shared = shared and schema.name != "BatchNormalization"
+    types = frozenset(parameter.types) | _types_of_latest(schema, parameter.name)
+    if types == {"tensor(int64)"}:
+        types |= {"tensor(int32)"}
+    return _type_variable(parameter.type_str if shared else None, types)
+
+
+def _types_of_latest(schema: OpSchema, name: str) -> frozenset[str]:
+    """The types that the latest version of an operator takes for an operand or a result."""
+    latest = defs.get_schema(schema.name, schema.domain)
+    if latest.deprecated:
+        return frozenset()
+    formals = (*latest.inputs, *latest.outputs)
+    return frozenset(one for formal in formals if formal.name == name for one in formal.types)
 
 
 class _ClassMaker:

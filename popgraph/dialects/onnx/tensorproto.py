@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.attributes import (
     array_of,
     elements_of,
 )
-from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, number_from_element
+from popgraph.dialects.onnx.typeproto import cannot_exist, number_from_element
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
 from popgraph.support import dtypes
 from popgraph.support.array_bytes import array_of_memory, memory_of
@@ -130,7 +130,7 @@ def check_tensor(proto: TensorProto) -> None:
             hint="the file is damaged, or newer than this release",
         )
     shape = tuple(proto.dims)
-    if any(dim < 0 for dim in shape) or prod(shape) > MAX_ELEMENTS:
+    if cannot_exist(shape):
         raise ModelError(
             f"tensor {proto.name!r} of shape {list(shape)} cannot exist",
             hint="the file is damaged: export the model again",
@@ -253,7 +253,7 @@ def read_sparse(proto: SparseTensorProto, store: WeightStore) -> SparseTensorAtt
 def check_sparse(attribute: SparseTensorAttr, store: WeightStore, what: str) -> None:
     """`ModelError` unless values and indices fit together, and into the shape."""
     shape = [dim.data for dim in attribute.shape]
-    if any(dim < 0 for dim in shape) or prod(shape) > MAX_ELEMENTS:
+    if cannot_exist(shape):
         raise ModelError(f"{what} of shape {shape} cannot exist")
     count = attribute.values.type.get_shape()
     found = attribute.indices.type.get_shape()

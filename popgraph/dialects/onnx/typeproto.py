@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from math import prod
 
 import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
@@ -32,6 +34,12 @@ from popgraph.support.errors import ModelError
 
 MAX_ELEMENTS = 1 << 48
 """More elements than any memory holds: a model that says so is damaged."""
+
+
+def cannot_exist(shape: Sequence[Dim]) -> bool:
+    """Whether no tensor has this shape; an empty one does not excuse its other dimensions."""
+    sizes = [dim for dim in shape if isinstance(dim, int)]
+    return min(sizes, default=0) < 0 or prod(filter(None, sizes)) > MAX_ELEMENTS
 
 
 def element_from_number(number: int) -> Attribute:
@@ -83,16 +91,11 @@ def _read_tensor(proto: TypeProto.Tensor | TypeProto.SparseTensor) -> Attribute:
     if not proto.HasField("shape"):
         return UNKNOWN if element == UNKNOWN else UnrankedTensorType(element)
     shape = [_read_dim(dim) for dim in proto.shape.dim]
-    count = 1
-    for dim in shape:
-        count *= dim if isinstance(dim, int) else 1
-        if count > MAX_ELEMENTS:
-            raise ModelError(
-                f"a tensor of shape {shape} cannot exist",
-                hint="the file is damaged: no memory holds so many elements",
-            )
-        if count == 0:
-            break
+    if cannot_exist(shape):
+        raise ModelError(
+            f"a tensor of shape {shape} cannot exist",
+            hint="the file is damaged: no memory holds so many elements",
+        )
     return tensor_type(element, shape)
 
 

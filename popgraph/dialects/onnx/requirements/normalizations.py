@@ -15,6 +15,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     positive,
     stretches,
 )
+from popgraph.support import dtypes
 
 
 @asks("Hardmax", "LogSoftmax", "Softmax")
@@ -94,6 +95,11 @@ def layer_normalization(node: Seen) -> Complaints:
     yield from in_range("axis", [node.integer("axis", -1)], node.rank(0))
     yield from stretches(node, 1, node.shape(0))
     yield from stretches(node, 2, node.shape(0))
+
+    stash = node.integer("stash_type", 1)
+    row = dtypes.BY_ONNX.get(stash)
+    if row is None or row.name not in ("f16", "bf16", "f32", "f64"):
+        yield Disagreement(f"`stash_type` is {stash}", "it is the number of a type of floats")
 
 
 @asks("LRN")

@@ -18,7 +18,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     of_shape,
     one_element,
 )
-from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS
+from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, cannot_exist
 
 
 @asks("Range")
@@ -43,6 +43,13 @@ def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Compl
         yield Disagreement(f"no memory holds the range ({shown})", "look at its step")
 
 
+@asks("Constant")
+def constant(node: Seen) -> Complaints:
+    names = sorted(node.op.onnx_attributes())
+    if len(names) != 1:
+        yield Disagreement(f"it has {len(names)} values: {', '.join(names)}", "it has one")
+
+
 @asks("ConstantOfShape")
 def constant_of_shape(node: Seen) -> Complaints:
     yield from of_rank(node, 0, 1)
@@ -59,7 +66,7 @@ def _sizes(node: Seen, index: int) -> Complaints:
 
 def wrong_sizes(sizes: list[int]) -> Complaints:
     """What is wrong with numbers that are to be a shape."""
-    if min(sizes, default=0) < 0 or math.prod(filter(None, sizes)) > MAX_ELEMENTS:
+    if cannot_exist(sizes):
         yield Disagreement(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 

@@ -1,0 +1,147 @@
+"""Does every damaged file of weights end in a sentence, and in time, and is no other file read?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import popgraph
+from popgraph.builder.dsl import parse
+from popgraph.builder.dsl.document import load
+from popgraph.cli.models import read_array
+from popgraph.support.errors import PopgraphError
+from tests.judging import in_time
+from tests.onnx_mutants import some_bytes
+
+MUTANTS = 40 if settings().max_examples <= 20 else 4000
+"""Per kind of file: short in every run, long in `make fuzz`."""
+ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def text(source: str) -> str:
+    return f"graph g(x: f32[2, 3]) -> y {{\n weight w: f32[2, 3] = {source}\n y = x + w\n}}\n"
+
+
+def write_npz(path: Path) -> None:
+    np.savez_compressed(path, w=ARRAY, v=ARRAY)
+
+
+def write_safetensors(path: Path) -> None:
+    header = b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + ARRAY.tobytes())
+
+
+FILES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "w.npy": (lambda path: np.save(path, ARRAY), 'load("w.npy")'),
+    "w.npz": (write_npz, 'load("w.npz", "w")'),
+    "w.safetensors": (write_safetensors, 'load("w.safetensors", "w")'),
+    "w.bin": (lambda path: ARRAY.tofile(path), 'load("w.bin", offset=0)'),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_fuzz_of_weight_files(name: str, tmp_path: Path) -> None:
+    write, source = FILES[name]
+    path, model = tmp_path / name, tmp_path / "m.pgraph"
+    write(path)
+    whole = path.read_bytes()
+    model.write_text(text(source))
+    assert load(model)
+    refused = 0
+    for number in range(MUTANTS):
+        path.write_bytes(some_bytes(Random(number), whole))
+        with in_time():
+            try:
+                load(model)
+            except PopgraphError as error:
+                refused += 1
+                assert error.what
+            if name == "w.npy":
+                read_or_refused(path)
+    assert refused or name == "w.bin"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["m.pgraph", name]
+
+
+def read_or_refused(path: Path) -> None:
+    try:
+        read_array(str(path))
+    except PopgraphError as error:
+        assert error.what.startswith("the array cannot be read: ")
+
+
+HEADERS = (
+    b"[]",
+    b"{",
+    b"[" * 100_000,
+    b'{"w":1}',
+    b'{"w":{}}',
+    b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":["0","24"]}}',
+    b'{"w":{"dtype":"F32","shape":[1e999,3],"data_offsets":[0,24]}}',
+    b'{"w":{"dtype":"F32","shape":[-2,-3],"data_offsets":[0,24]}}',
+    b'{"w":{"dtype":"F32","shape":[2.5,3],"data_offsets":[0,24]}}',
+    b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[-24,0]}}',
+    b'{"w":{"dtype":"F32","shape":[2,3],"data_offsets":[9223372036854775807,24]}}',
+    b'{"w":{"dtype":["F32"],"shape":[2,3],"data_offsets":[0,24]}}',
+    b'{"w":{"dtype":"F32","shape":[4611686018427387904,4,0],"data_offsets":[0,0]}}',
+    b"\xff\xfe",
+)
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+def test_headers_that_nobody_can_mean(header: bytes, tmp_path: Path) -> None:
+    size = len(header).to_bytes(8, "little")
+    (tmp_path / "w.safetensors").write_bytes(size + header + ARRAY.tobytes())
+    (tmp_path / "m.pgraph").write_text(text('load("w.safetensors", "w")'))
+    with pytest.raises(PopgraphError):
+        load(tmp_path / "m.pgraph")
+
+
+@pytest.mark.parametrize("size", [b"", b"1234", b"\xff" * 8, b"\0" * 8])
+def test_a_header_that_is_not_there(size: bytes, tmp_path: Path) -> None:
+    (tmp_path / "w.safetensors").write_bytes(size)
+    (tmp_path / "m.pgraph").write_text(text('load("w.safetensors", "w")'))
+    with pytest.raises(PopgraphError):
+        load(tmp_path / "m.pgraph")
+
+
+PATHS = {
+    "a loop of links": "loop",
+    "a name that is too long": "x" * 300,
+    "a NUL": "a\0b",
+    "no text": "\udc80",
+    "a folder": ".",
+    "nothing": "none",
+    "below a file": "file/x",
+}
+
+
+@pytest.mark.parametrize("suffix", [".onnx", ".pgraph", ".mlir", ".npy"])
+@pytest.mark.parametrize("kind", PATHS)
+def test_paths_that_lead_nowhere(kind: str, suffix: str, tmp_path: Path) -> None:
+    loop = tmp_path / f"loop{suffix}"
+    os.symlink(loop, loop)
+    (tmp_path / "file").write_text("")
+    path = f"{tmp_path}/{PATHS[kind]}{suffix if kind != 'a folder' else ''}"
+    with pytest.raises(PopgraphError) as caught:
+        if suffix == ".npy":
+            read_array(path)
+        else:
+            popgraph.compile(path)
+    assert str(caught.value).encode()
+
+
+@pytest.mark.parametrize("name", ["loop", "x" * 300, "../secret", "/etc/hostname", "none", "."])
+def test_weights_that_stand_nowhere(name: str, tmp_path: Path) -> None:
+    os.symlink(tmp_path / "loop.npy", tmp_path / "loop.npy")
+    model = tmp_path / "m.pgraph"
+    model.write_text(text(f'load("{name}.npy")'))
+    with pytest.raises(PopgraphError):
+        load(model)
+    with pytest.raises(PopgraphError):
+        parse(text(f'load("{name}.npy")'))
