@@ -107,7 +107,8 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     x = cast(node[0], wide)
     peak: Operand = gc.ReduceMaxOp(x, axes=axes, keepdims=True)
     infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf, wide), predicate="eq")
-    peak = gc.WhereOp(infinite, node.scalar(0.0, wide), peak)
+    # The slope by way of the peak is zero; what rounding makes of it would all go to one element.
+    peak = gc.DetachOp(gc.WhereOp(infinite, node.scalar(0.0, wide), peak))
     total = gc.ReduceSumOp(gc.ExpOp(gc.SubOp(x, peak)), axes=axes, keepdims=True)
     result = cast(gc.AddOp(gc.LogOp(total), peak), node.dtype)
     if node.integer("keepdims", 1):
