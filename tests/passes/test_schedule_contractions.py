@@ -22,7 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.tile_loops import TileLoops, chunks, sweeps
 from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.passes.sharing import THREADS, share_all
@@ -87,7 +87,7 @@ def check_any(
     module = before.clone()
     op = contraction(module)
     choice = data.draw(st.sampled_from(found))
-    chunk = data.draw(st.sampled_from([0, 3, 256]))
+    chunk = data.draw(st.sampled_from([0, 1, 3, 256]))
     fields = {**choice.numbers, "chunk": chunk, "inside": data.draw(st.integers(0, 1))}
     fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
     if fields["window"]:
@@ -95,6 +95,8 @@ def check_any(
     scheduling._apply(op, replace(choice, numbers=fields), {})
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
+        patch.setattr(chunks, "TERMS", data.draw(st.sampled_from([2, 32])))
+        patch.setattr(sweeps, "LOCAL", data.draw(st.sampled_from([0, 1 << 19])))
         check_kernels(before, module, vector_bytes)
 
 
@@ -121,6 +123,7 @@ def test_rows_apart_take_in_a_packed_factor(
     )
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
+        patch.setattr(chunks, "TERMS", 2)
         check_kernels(before, after, 16)
 
 
