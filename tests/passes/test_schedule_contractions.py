@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir.affine import AffineMap
@@ -105,10 +105,26 @@ def check_any(
     st.sampled_from([(4, 8), (3, 5), (14, 7)]),
     st.sampled_from([8, 64, 16384]),
 )
+@example((2, 9, 20, 24), (3, 5), 64)
 def test_rows_apart_take_in_a_packed_factor(
     sizes: tuple[int, ...], steps: tuple[int, int], grain: int
 ) -> None:
     """Rows that two loops go over take it in together, one chunk of a panel after the other."""
+    check_packed(sizes, steps, grain)
+
+
+@pytest.mark.parametrize("terms", [3, 9, 24, 61])
+@pytest.mark.parametrize("local", [0, 1 << 19])
+def test_sweeps_of_any_length(terms: int, local: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of chunks beside the results where they fit, else in each tile."""
+    monkeypatch.setattr(sweeps, "LOCAL", local)
+    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1)
+
+
+def check_packed(
+    sizes: tuple[int, ...], steps: tuple[int, int], grain: int, sweep: int = 0
+) -> None:
+    """One factor is in panels; chunks of two are one of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
     rhs = Operand(((0, 0, 1, 0, 0), (0, 0, 0, 1, 0)))
     before = ContractSpec("f32", sizes, 3, lhs, rhs).module()
@@ -119,7 +135,7 @@ def test_rows_apart_take_in_a_packed_factor(
     block, chunk = steps
     op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
     op.properties["schedule"] = ScheduleAttr.of(
-        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4
+        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4, sweep=sweep
     )
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
