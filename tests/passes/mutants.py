@@ -936,7 +936,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "tile-loops",
         "sweeps keep the last chunk only",
-        f"{PASSES}.tile_loops.contract:sum_of_two",
+        f"{PASSES}.tile_loops.sweeps:sum_of_two",
         chunk_for_total,
     ),
     Mutant(
@@ -944,6 +944,12 @@ MUTANTS: tuple[Mutant, ...] = (
         "sweeps add to what is there",
         f"{PASSES}.tile_loops.contract:ContractLoops._sweeps",
         from_anything,
+    ),
+    Mutant(
+        "tile-loops",
+        "long sums forget all chunks of chunks",
+        f"{PASSES}.tile_loops.tiles:Grid.carry",
+        nothing,
     ),
     Mutant(
         "tile-loops",

@@ -29,6 +29,7 @@ from popgraph.passes.fuse_channels import FuseChannels
 from popgraph.passes.onnx_to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training, planned
+from popgraph.passes.tile_loops import chunks, sweeps
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
     Network,
@@ -104,6 +105,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MUCH", 64)
     monkeypatch.setattr(streams, "FEWEST", 1)
     monkeypatch.setattr(contraction_costs, "TERMS", 8)
+    monkeypatch.setattr(chunks, "TERMS", 2)
+    monkeypatch.setattr(sweeps, "LOCAL", 512)
     monkeypatch.setattr(contraction_costs, "IN_ONE_GO", ())
     monkeypatch.setattr(contraction_costs.Estimate, "_late", late)
     monkeypatch.setattr(assign_layouts, "FEWEST", 2)

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir.affine import AffineMap
@@ -22,7 +22,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.contraction_costs import Choice, Estimate
 from popgraph.passes.schedule_contractions import ScheduleContractions
 from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.tile_loops import TileLoops, chunks, sweeps
 from popgraph.passes.tile_loops.contract import ContractLoops
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.passes.sharing import THREADS, share_all
@@ -87,7 +87,7 @@ def check_any(
     module = before.clone()
     op = contraction(module)
     choice = data.draw(st.sampled_from(found))
-    chunk = data.draw(st.sampled_from([0, 3, 256]))
+    chunk = data.draw(st.sampled_from([0, 1, 3, 256]))
     fields = {**choice.numbers, "chunk": chunk, "inside": data.draw(st.integers(0, 1))}
     fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
     if fields["window"]:
@@ -95,6 +95,8 @@ def check_any(
     scheduling._apply(op, replace(choice, numbers=fields), {})
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
+        patch.setattr(chunks, "TERMS", data.draw(st.sampled_from([2, 32])))
+        patch.setattr(sweeps, "LOCAL", data.draw(st.sampled_from([0, 1 << 19])))
         check_kernels(before, module, vector_bytes)
 
 
@@ -103,10 +105,26 @@ def check_any(
     st.sampled_from([(4, 8), (3, 5), (14, 7)]),
     st.sampled_from([8, 64, 16384]),
 )
+@example((2, 9, 20, 24), (3, 5), 64)
 def test_rows_apart_take_in_a_packed_factor(
     sizes: tuple[int, ...], steps: tuple[int, int], grain: int
 ) -> None:
     """Rows that two loops go over take it in together, one chunk of a panel after the other."""
+    check_packed(sizes, steps, grain)
+
+
+@pytest.mark.parametrize("terms", [3, 9, 24, 61])
+@pytest.mark.parametrize("local", [0, 1 << 19])
+def test_sweeps_of_any_length(terms: int, local: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of chunks beside the results where they fit, else in each tile."""
+    monkeypatch.setattr(sweeps, "LOCAL", local)
+    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1)
+
+
+def check_packed(
+    sizes: tuple[int, ...], steps: tuple[int, int], grain: int, sweep: int = 0
+) -> None:
+    """One factor is in panels; chunks of two are one of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
     rhs = Operand(((0, 0, 1, 0, 0), (0, 0, 0, 1, 0)))
     before = ContractSpec("f32", sizes, 3, lhs, rhs).module()
@@ -117,10 +135,11 @@ def test_rows_apart_take_in_a_packed_factor(
     block, chunk = steps
     op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
     op.properties["schedule"] = ScheduleAttr.of(
-        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4
+        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4, sweep=sweep
     )
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
+        patch.setattr(chunks, "TERMS", 2)
         check_kernels(before, after, 16)
 
 

@@ -136,9 +136,15 @@ def power(node: Node) -> Lowered:
     return cast(result, dtype_of(base))
 
 
-def cast(value: Operand, to: dtypes.DType) -> Operand:
+def cast(value: Operand, to: dtypes.DType) -> SSAValue:
     """The value in another element type, or itself."""
-    return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to))
+    value = SSAValue.get(value)
+    return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to)).result
+
+
+def computing(node: Node) -> dtypes.DType:
+    """What statistics of the first input are computed in: single precision for halves."""
+    return dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
 
 
 @lowers("Mod")

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.passes.onnx_to_graphcore.arithmetic import cast
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx_to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import Lowered, lowers
@@ -77,7 +77,7 @@ def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callab
         axis = node.axis(node.numbers(1, "the axis")[0])
         size, shape = node.shape[axis], node.shape
         backwards = {axis: (size - 1, size, -1)}
-        value: SSAValue = node[0]
+        value = cast(node[0], computing(node))
         if node.integer("reverse"):
             value = SSAValue.get(sliced(value, backwards))
         if node.integer("exclusive"):
@@ -87,6 +87,7 @@ def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callab
             value = SSAValue.get(join(value, _moved(value, axis, step, neutral)))
             step *= 2
         assert shape_of(value) == shape
+        value = cast(value, node.dtype)
         return sliced(value, backwards) if node.integer("reverse") else value
 
     return lower

@@ -11,11 +11,11 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp
-from popgraph.passes.onnx_to_graphcore.arithmetic import cast
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx_to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, Lowered, lowers
-from popgraph.support import dtypes
+from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
 
@@ -56,28 +56,28 @@ def hardmax(node: Node) -> Lowered:
 @lowers("BatchNormalization", domain=GRAPHCORE)
 def batch_normalization(node: Node) -> Lowered:
     epsilon = node.real("epsilon", 1e-5)
-    x, *numbers = _channels(node, [node[0], node[1], node[2]])
     if not _is_training(node):
-        old = _channels(node, [node[0], *(_untrained(node, index) for index in (3, 4))])
-        made: Operand = gc.BatchNormOp(x, *numbers, *old[1:], epsilon=epsilon)
-        return [reshaped(SSAValue.get(made), node.shape)]
-    result, *statistics = gc.BatchNormTrainOp(x, *numbers, epsilon=epsilon).results
+        old = [_untrained(node, index) for index in (3, 4)]
+        values = _channels(node, [node[0], node[1], node[2], *old], node.dtype)
+        return [reshaped(gc.BatchNormOp(*values, epsilon=epsilon).result, node.shape)]
+    values = _channels(node, [node[0], node[1], node[2]], computing(node))
+    result, *statistics = gc.BatchNormTrainOp(*values, epsilon=epsilon).results
     mean, variance = (reshaped(value, shape_of(node[1])) for value in statistics)
     running = [_running(node, 3, mean), _running(node, 4, _running_variance(node, variance))]
-    return [reshaped(result, node.shape), *running, mean, variance]
+    return [
+        reshaped(cast(result, node.dtype), node.shape),
+        *running,
+        *(cast(value, node.dtype) for value in (mean, variance)),
+    ]
 
 
-def _channels(node: Node, values: Sequence[Operand]) -> list[Operand]:
-    """x and numbers of its channels, in its type; not `spatial`, each element is a channel."""
-    x, *numbers = values
-    numbers = [cast(value, node.dtype) for value in numbers]
+def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> list[Operand]:
+    """x and numbers of its channels, in a type; not `spatial`, each element is a channel."""
+    x, *numbers = (cast(value, dtype) for value in values)
     if node.integer("spatial", 1):
         return [x, *numbers]
     flat = (node.shape[0], prod(node.shape[1:]), 1)
-    return [
-        reshaped(SSAValue.get(x), flat),
-        *(reshaped(SSAValue.get(value), (prod(shape_of(value)),)) for value in numbers),
-    ]
+    return [reshaped(x, flat), *(reshaped(value, (prod(shape_of(value)),)) for value in numbers)]
 
 
 def _untrained(node: Node, index: int) -> Operand:
@@ -99,7 +99,7 @@ def _running_variance(node: Node, variance: Operand) -> Operand:
     if not node.integer("unbiased_variance", int(node.op.domain == GRAPHCORE)):
         return variance
     count = prod(node.shape) // prod(shape_of(node[1]))
-    return gc.MulOp(variance, node.scalar(count / max(count - 1, 1)))
+    return gc.MulOp(variance, node.scalar(count / max(count - 1, 1), dtype_of(variance)))
 
 
 def _running(node: Node, index: int, batch: Operand) -> Operand:
@@ -113,23 +113,90 @@ def _running(node: Node, index: int, batch: Operand) -> Operand:
     return new
 
 
+def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
+    """
+    What is left of `x` without its mean, and the variance.
+
+    E[(x - mean)^2], not E[x^2] - mean^2, which loses all digits where the mean is large.
+    """
+    centred = gc.SubOp(x, gc.ReduceMeanOp(x, axes=axes, keepdims=True))
+    return centred, gc.ReduceMeanOp(gc.MulOp(centred, centred), axes=axes, keepdims=True)
+
+
 @lowers("InstanceNormalization")
 def instance_normalization(node: Node) -> Lowered:
-    axes = tuple(range(2, node.rank))
-    mean = gc.ReduceMeanOp(node[0], axes=axes, keepdims=True)
-    centered = gc.SubOp(node[0], mean)
-    variance = gc.ReduceMeanOp(gc.MulOp(centered, centered), axes=axes, keepdims=True)
-    deviation = gc.SqrtOp(gc.AddOp(variance, node.scalar(node.real("epsilon", 1e-5))))
+    axes, wide = tuple(range(2, node.rank)), computing(node)
+    centred, variance = _centred(cast(node[0], wide), axes)
+    deviation = gc.SqrtOp(gc.AddOp(variance, node.scalar(node.real("epsilon", 1e-5), wide)))
     channel = (1, node.shape[1], *(1 for _ in axes))
-    scale, bias = (gc.ReshapeOp(node[index], shape=channel) for index in (1, 2))
-    return gc.AddOp(gc.MulOp(gc.DivOp(centered, deviation), scale), bias)
+    scale, bias = (gc.ReshapeOp(cast(node[index], wide), shape=channel) for index in (1, 2))
+    result = gc.AddOp(gc.MulOp(gc.DivOp(centred, deviation), scale), bias)
+    return cast(result, node.dtype)
+
+
+@lowers("MeanVarianceNormalization")
+def mean_variance_normalization(node: Node) -> Lowered:
+    wide = computing(node)
+    axes = node.axes(node.integers("axes", (0, 2, 3)))
+    centred, variance = _centred(cast(node[0], wide), axes)
+    deviation = gc.AddOp(gc.SqrtOp(variance), node.scalar(1e-9, wide))
+    return cast(gc.DivOp(centred, deviation), node.dtype)
+
+
+@lowers("GroupNormalization")
+def group_normalization(node: Node) -> Lowered:
+    normalized = _groups(node, computing(node)).results[0]
+    scale, bias = (cast(node[index], node.dtype) for index in (1, 2))
+    if node.version < 21:  # Scale and bias are of groups, not of channels.
+        return reshaped(_scaled(cast(normalized, node.dtype), scale, bias), node.shape)
+    return _scaled(cast(reshaped(normalized, node.shape), node.dtype), scale, bias)
+
+
+@lowers("GroupNormalization", domain=GRAPHCORE)
+def graphcore_group_normalization(node: Node) -> Lowered:
+    normalized, *statistics = _groups(node, computing(node)).results
+    result = _scaled(cast(reshaped(normalized, node.shape), node.dtype), node[1], node[2])
+    flat = (prod(shape_of(statistics[0])),)
+    return [result, *(cast(reshaped(value, flat), node.dtype) for value in statistics)]
+
+
+def _groups(node: Node, wide: dtypes.DType) -> gc.LayerNormOp:
+    """Every group of channels of an image normalized, as a row."""
+    groups = node.integer("num_groups")
+    if node.rank < 2 or groups < 1 or node.shape[1] % groups:
+        raise TypeMismatchError(
+            f"{groups} groups of the channels of {shapes.text(node.shape)}",
+            hint="num_groups divides the second dimension",
+        )
+    rows = node.shape[0], groups, prod(node.shape[1:]) // groups
+    x = reshaped(cast(node[0], wide), rows)
+    epsilon = node.real("epsilon", 1e-5)
+    return gc.LayerNormOp(x, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
+
+
+def _scaled(x: SSAValue, scale: SSAValue, bias: SSAValue) -> SSAValue:
+    """By numbers of the second axis."""
+    shape = (1, *shape_of(scale), *(1 for _ in shape_of(x)[2:]))
+    return gc.AddOp(gc.MulOp(x, reshaped(scale, shape)), reshaped(bias, shape)).result
+
+
+@lowers("LpNormalization")
+def lp_normalization(node: Node) -> Lowered:
+    axis, wide = node.axis(node.integer("axis", -1)), computing(node)
+    x = cast(node[0], wide)
+    squared = node.integer("p", 2) == 2
+    terms = gc.MulOp(x, x) if squared else gc.AbsOp(x)
+    total = gc.ReduceSumOp(terms, axes=(axis,), keepdims=True)
+    # Nothing stays nothing, and its slope is finite.
+    nothing = gc.CompareOp(total, node.scalar(0, wide), predicate="eq")
+    norm: Operand = gc.WhereOp(nothing, node.scalar(1, wide), total)
+    return cast(gc.DivOp(x, gc.SqrtOp(norm) if squared else norm), node.dtype)
 
 
 @lowers("LayerNormalization")
 def layer_normalization(node: Node) -> Lowered:
     axis = node.axis(node.integer("axis", -1))
-    # Half precision is computed in single precision, as `stash_type` asks by default.
-    wide = dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
+    wide = computing(node)  # As `stash_type` asks by default.
     normal = node.shape[axis:]
     scale, bias = node[1], node.optional(2)
     whole = all(value is None or shape_of(value) == normal for value in (scale, bias))

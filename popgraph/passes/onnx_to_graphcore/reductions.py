@@ -10,7 +10,7 @@ import numpy as np
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.passes.onnx_to_graphcore.arithmetic import cast
+from popgraph.passes.onnx_to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import Lowered, as_values, lowers
 from popgraph.support import dtypes
@@ -31,19 +31,28 @@ def reduced_axes(node: Node) -> tuple[int, ...]:
     return tuple(sorted(node.axes(axes)))
 
 
+def _same(x: Operand) -> Operand:
+    return x
+
+
 def reduce_with(
     operation: Reduce,
-    before: Callable[[Operand], Operand] = lambda x: x,
-    after: Callable[[Operand], Operand] = lambda x: x,
+    before: Callable[[Operand], Operand] = _same,
+    after: Callable[[Operand], Operand] = _same,
 ) -> Callable[[Node], Lowered]:
-    """A lowering: `after(reduce(before(x)))`."""
+    """
+    A lowering: `after(reduce(before(x)))`.
+
+    Of halves, what is done before and after is done in single precision, as the sum is.
+    """
 
     def lower(node: Node) -> Lowered:
         axes = reduced_axes(node)
-        inner = before(node[0])
+        plain = before is after is _same
+        inner = before(cast(node[0], node.dtype if plain else computing(node)))
         if axes:
             inner = operation(inner, axes=axes, keepdims=bool(node.integer("keepdims", 1)))
-        return after(inner)
+        return cast(after(inner), node.dtype)
 
     return lower
 
@@ -107,11 +116,14 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
         return node[0]
     if 0 in node.shape:
         return reduce_with(gc.ReduceSumOp, gc.ExpOp, gc.LogOp)(node)
-    peak: Operand = gc.ReduceMaxOp(node[0], axes=axes, keepdims=True)
-    infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf), predicate="eq")
-    peak = gc.WhereOp(infinite, node.scalar(0.0), peak)
-    total = gc.ReduceSumOp(gc.ExpOp(gc.SubOp(node[0], peak)), axes=axes, keepdims=True)
-    result = gc.AddOp(gc.LogOp(total), peak)
+    wide = computing(node)
+    x = cast(node[0], wide)
+    peak: Operand = gc.ReduceMaxOp(x, axes=axes, keepdims=True)
+    infinite = gc.CompareOp(gc.AbsOp(peak), node.scalar(math.inf, wide), predicate="eq")
+    # The slope by way of the peak is zero; what rounding makes of it would all go to one element.
+    peak = gc.DetachOp(gc.WhereOp(infinite, node.scalar(0.0, wide), peak))
+    total = gc.ReduceSumOp(gc.ExpOp(gc.SubOp(x, peak)), axes=axes, keepdims=True)
+    result = cast(gc.AddOp(gc.LogOp(total), peak), node.dtype)
     if node.integer("keepdims", 1):
         return result
     return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))

@@ -9,8 +9,9 @@ from xdsl.ir import Attribute, Block
 
 from popgraph.dialects import element_types
 from popgraph.passes.caches import SECOND
+from popgraph.passes.tile_loops import chunks
 from popgraph.passes.tile_loops.access import Access
-from popgraph.passes.tile_loops.chunks import TERMS, Loops, add_up
+from popgraph.passes.tile_loops.chunks import Loops, add_up
 from popgraph.passes.tile_loops.epilogue import Epilogue, sum_of_read, sum_of_two
 from popgraph.passes.tile_loops.microkernel import MicroKernel
 from popgraph.passes.tile_loops.tiles import Sums, Tile
@@ -51,7 +52,7 @@ class Sweeps:
     def _few(self) -> tuple[list[Loops], list[Loops]]:
         """The levels of chunks that tiles add up for themselves, and the few of the results."""
         count = self.micro.steps // self.micro.shortest
-        *inside, last = self.micro.levels(longer=max(TERMS, 2 * count // TERMS))
+        *inside, last = self.micro.levels(longer=max(chunks.TERMS, 2 * count // chunks.TERMS))
         return inside[:-1], [inside[-1], last]
 
     def _local(self, target: Access) -> Access:
