@@ -43,4 +43,5 @@ def _low_bits(value: Elements) -> Elements:
     whole = np.where(np.isfinite(value), np.trunc(value), 0.0)
     rest = np.fmod(whole, 2.0**64)
     size = np.abs(rest).astype(np.uint64)
-    return np.where(rest < 0, np.uint64(0) - size, size)[()]
+    bits = np.where(rest < 0, np.uint64(0) - size, size)
+    return bits if isinstance(value, np.ndarray) else bits[()]

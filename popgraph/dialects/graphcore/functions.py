@@ -304,7 +304,7 @@ class CastOp(Elementwise):
         return self.made_element(REAL, self.to)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        return (np.asarray(casts.cast(x, element_types.from_ir(self.to).numpy)),)
+        return (casts.cast(x, element_types.from_ir(self.to).numpy),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)
