@@ -51,9 +51,8 @@ def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Samp
             return operand
         if first == main:
             return random_elements(dtype, operand.shape)
-        return cast(
-            np.asarray(np.clip(operand, 0, 1)), dtype.numpy
-        )  # places and labels, in every type
+        places = np.asarray(np.clip(operand, 0, 1))  # or labels: every type has these two
+        return cast(places, dtype.numpy)
 
     return replace(sample, operands=[other(operand) for operand in sample.operands], smooth=False)
 
