@@ -291,7 +291,9 @@ def _narrowed(node: Node, target: dtypes.DType) -> Operand:
     if dtype_of(value) == target:
         return value
     if target.name == "f8e8m0":
-        return cast(_power_of_two(node, cast(value, dtypes.BY_NAME["f64"])), target)
+        # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
+        size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
+        return cast(_power_of_two(node, size), target)
     if target.name.startswith("f8") and node.integer("saturate", 1):
         largest = float(ml_dtypes.finfo(target.numpy).max)
         value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
