@@ -28,6 +28,7 @@ from xdsl.ir import Attribute, SSAValue
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import conversions, rows
 from popgraph.dialects.tile import ConvertOp
+from popgraph.support import casts
 
 F16, BF16, F32, F64 = Float16Type(), BFloat16Type(), Float32Type(), Float64Type()
 I1, I8, I16, I32, I64 = (IntegerType(width) for width in (1, 8, 16, 32, 64))
@@ -341,7 +342,7 @@ def test_division_by_a_number(name: str, divisor: int) -> None:
 
 
 def natural(a: np.ndarray, target: Attribute) -> np.ndarray:
-    return a.astype(kernels.numpy_type(target))
+    return casts.cast(a, kernels.numpy_type(target))
 
 
 def from_unsigned(a: np.ndarray, target: Attribute) -> np.ndarray:
@@ -375,12 +376,15 @@ CONVERSIONS: list[tuple[str, Attribute, Attribute, Callable[..., np.ndarray]]] =
 
 
 def conversion_values(op: str, source: Attribute) -> np.ndarray:
-    """What the conversion is defined for: floats that fit the smallest integer type."""
+    """Those that are special; of floats that become integers, first whole vectors that fit."""
     values = values_of(source)
     if op in ("arith.fptosi", "arith.fptoui"):
         fits = np.array([0.0, -0.0, 0.25, 0.999, 1.5, 2.5, 3.0, 100.0, 126.9])
-        fits = fits if op == "arith.fptoui" else np.concatenate([fits, -fits])
-        values = fits.astype(values.dtype)
+        ends = 2.0 ** np.array([7, 8, 15, 16, 31, 32, 63, 64, 65])
+        far = np.concatenate([ends, -ends, ends * 1.5, -ends * 1.25, [3e9, -5e9, 1e19, -3e38]])
+        fits = np.resize(np.concatenate([fits, -fits]), 32)
+        with np.errstate(over="ignore"):
+            values = np.concatenate([fits.astype(values.dtype), far.astype(values.dtype), values])
     return np.resize(values, -(-values.size // 16) * 16)
 
 

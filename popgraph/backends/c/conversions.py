@@ -9,13 +9,18 @@ from xdsl.ir import Attribute
 from popgraph.backends.c import types
 from popgraph.backends.c.types import Element
 
-_UNSIGNED = frozenset({"arith.uitofp", "arith.extui", "arith.fptoui"})
+_UNSIGNED = frozenset({"arith.uitofp", "arith.extui"})
+_WHOLE = frozenset({"arith.fptosi", "arith.fptoui"})
 
-CONVERSIONS = _UNSIGNED | {
-    *("arith.sitofp", "arith.fptosi", "arith.extf", "arith.truncf"),
-    *("arith.index_cast", "arith.extsi", "arith.trunci"),
-}
-"""From one element type to another. What no integer can be is whatever the machine makes of it."""
+CONVERSIONS = (
+    _UNSIGNED
+    | _WHOLE
+    | {
+        *("arith.sitofp", "arith.extf", "arith.truncf"),
+        *("arith.index_cast", "arith.extsi", "arith.trunci"),
+    }
+)
+"""From one element type to another. What a type cannot hold loses its high bits."""
 
 
 def converted(name: str, source: Attribute, target: Attribute, operand: str) -> str:
@@ -24,9 +29,13 @@ def converted(name: str, source: Attribute, target: Attribute, operand: str) -> 
     start, end = types.element(source), types.element(target)
     signed = name not in _UNSIGNED
     text, at = _entered(start, end, signed, operand, count)
+    if name in _WHOLE:
+        text, at = _whole(text, at, end, count)
     match end.kind:
         case "half":
             return narrowed(end, cast(text, at, "f32", count), count)
+        case "narrow":
+            return cast(f"({cast(text, at, 'u32', count)} & {_mask(end)})", "u32", "u8", count)
         case "bool":
             low = f"({cast(text, at, 'i32', count)} & 1)"
             return low if count is None else f"-{low}"
@@ -44,18 +53,47 @@ def _entered(
             number = operand if count else f"(i32){operand}"
             # True is -1 for those who see a sign; the lanes of a mask are that already.
             return (number if signed == (count is not None) else f"(-({number}))"), "i32"
+        case "narrow":
+            return _widened_integer(start, signed, cast(operand, "u8", "u32", count), count)
         case "float" if start.name == "f64" and end.name == "f16":
-            return _rounded_once(operand, count), "f32"
+            return _each_lane("f64_to_odd_f32", operand, "f64", "f32", count), "f32"
         case "int" | "index" if not signed:
             return cast(operand, start.name, f"u{start.bits}", count), f"u{start.bits}"
     return operand, start.name
 
 
-def _rounded_once(operand: str, count: int | None) -> str:
-    """An f64 as an f32 that rounds to f16 as the f64 would."""
+def _mask(narrow: Element) -> str:
+    return f"{(1 << narrow.used) - 1}u"
+
+
+def _widened_integer(
+    narrow: Element, signed: bool, operand: str, count: int | None
+) -> tuple[str, str]:
+    """The bits of a narrow integer that count, in a u32."""
+    if not signed:
+        return f"({operand} & {_mask(narrow)})", "u32"
+    unused = 32 - narrow.used
+    return f"({cast(f'({operand} << {unused})', 'u32', 'i32', count)} >> {unused})", "i32"
+
+
+def _whole(operand: str, at: str, end: Element, count: int | None) -> tuple[str, str]:
+    """The whole part of a float, as an integer of as many bits or more."""
     if count is None:
-        return f"f64_to_odd_f32({operand})"
-    return f"POPGRAPH_LANES(f64x{count}, f64, f32x{count}, f32, {count}, f64_to_odd_f32, {operand})"
+        return f"{at}_to_whole({operand})", "u64"
+    if end.bits == 64:
+        operand, at = cast(operand, at, "f64", count), "f64"
+    to, limit = ("i64", "0x1p63") if end.bits == 64 else ("i32", "0x1p31")
+    types_ = f"{at}x{count}, {at}, {to}x{count}, {to}, {count}"
+    limit += "f" if at == "f32" else ""
+    return f"POPGRAPH_WHOLE_LANES({types_}, {limit}, {at}_to_whole, {operand})", to
+
+
+def _each_lane(function: str, operand: str, source: str, target: str, count: int | None) -> str:
+    """A function of one element, on all lanes."""
+    if count is None:
+        return f"{function}({operand})"
+    lanes = f"{source}x{count}, {source}, {target}x{count}, {target}, {count}"
+    return f"POPGRAPH_LANES({lanes}, {function}, {operand})"
 
 
 _INSTRUCTIONS = (8, 16)
@@ -64,8 +102,8 @@ _INSTRUCTIONS = (8, 16)
 
 def widened(half: Element, operand: str, count: int | None) -> str:
     """Halves as f32."""
-    if count is None:
-        return f"{half.name}_to_f32({operand})"
+    if count is None or half.bits == 8:
+        return _each_lane(f"{half.half}_to_f32", operand, half.name, "f32", count)
     if half.name == "f16" and count in _INSTRUCTIONS:
         return f"POPGRAPH_F16_TO_F32_{count}(f32x{count}, u32x{count}, {operand})"
     wide = cast(operand, "u16", "u32", count)
@@ -74,8 +112,8 @@ def widened(half: Element, operand: str, count: int | None) -> str:
 
 def narrowed(half: Element, operand: str, count: int | None) -> str:
     """f32 as halves."""
-    if count is None:
-        return f"f32_to_{half.name}({operand})"
+    if count is None or half.bits == 8:
+        return _each_lane(f"f32_to_{half.half}", operand, "f32", half.name, count)
     if half.name == "f16" and count in _INSTRUCTIONS:
         return f"POPGRAPH_F32_TO_F16_{count}(f32x{count}, u32x{count}, u16x{count}, {operand})"
     wide = f"POPGRAPH_F32_TO_{half.name.upper()}(f32x{count}, u32x{count}, {operand})"

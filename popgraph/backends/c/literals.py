@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
@@ -34,7 +35,7 @@ def literal(attribute: Attribute, type_: Attribute) -> str:
 def _number(value: float | int, found: Element, type_: Attribute) -> str:
     if found.kind == "half":
         rounded = np.array(value).astype(element_types.from_ir(type_).numpy)
-        return f"{int(rounded.view(np.uint16)):#06x}"
+        return f"{int.from_bytes(rounded.tobytes(), sys.byteorder):#06x}"
     if found.kind == "float":
         return _float(float(value), "f" if found.bits == 32 else "")
     if found.kind == "bool":

@@ -217,7 +217,7 @@ COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi", "tile.compare"})
 
 def find(op: Operation, found: Element) -> Row:
     """The row of an operation that computes within one kind of element."""
-    if op.name in COMPARISONS:
+    if op.name in COMPARISONS and found.kind in _TABLES:
         predicate = op.properties["predicate"]
         assert isinstance(predicate, IntegerAttr)
         floats = found.kind in ("float", "half")

@@ -166,6 +166,7 @@ static inline f32 f64_to_odd_f32(f64 x) {
     to.v; \
 })
 
+#include "conversions.h"
 #include "functions.h"
 #include "derived.h"
 

@@ -12,16 +12,13 @@ from popgraph.dialects import element_types
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.shapes import Shape
 
-_OPAQUE = {1: "u8", 2: "u16"}
-"""Element types without arithmetic (8 bits and less) are moved as these, by their size."""
-
 _SPELLED = frozenset(
     (
         *("f32", "f64", "f16", "bf16", "c64", "c128"),
         *("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"),
     )
 )
-"""Element types with a C type of the same name in runtime.h."""
+"""Element types with a C type of the same name in runtime.h; all others have a byte each."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,13 @@ class Element:
     name: str
     """The C type of a value in a variable."""
     kind: str
-    """Which column of the expression table it takes: float, half, int, index, bool or none."""
+    """Which column of the expression table: float, half, int, narrow, index, bool or none."""
     bits: int
     signed: bool = True
+    half: str = ""
+    """What its conversions to and from f32 are called, if it is computed there."""
+    used: int = 0
+    """How many of the bits of a narrow integer count: the low ones."""
 
     @property
     def memory(self) -> str:
@@ -68,16 +69,24 @@ def element(type_: Attribute) -> Element:
         dtype = element_types.from_ir(type_)
     except KeyError:
         raise UnsupportedError(f"C has no type for {type_}") from None
-    bits = dtype.numpy.itemsize * 8
-    if dtype.name not in _SPELLED:
-        return Element(_OPAQUE[dtype.numpy.itemsize], "none", bits)
+    bits, signed = dtype.numpy.itemsize * 8, not dtype.name.startswith("u")
+    if dtype.name not in _SPELLED:  # a byte holds one; of an integer, the low bits count
+        if dtype.is_float:
+            return Element("u8", "half", bits, half=dtype.name)
+        return Element("u8", "narrow", bits, signed, used=_width(type_))
     if dtype.name in ("f16", "bf16"):
-        return Element(dtype.name, "half", bits)
+        return Element(dtype.name, "half", bits, half=dtype.name)
     if dtype.name in ("f32", "f64"):
         return Element(dtype.name, "float", bits)
     if isinstance(type_, IntegerType):
-        return Element(dtype.name, "int", bits, signed=dtype.name.startswith("i"))
+        return Element(dtype.name, "int", bits, signed)
     return Element(dtype.name, "none", bits)
+
+
+def _width(type_: Attribute) -> int:
+    assert isinstance(type_, IntegerType)
+    width: int = type_.width.data
+    return width
 
 
 def lanes(type_: Attribute) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 RUNTIME = "runtime.h"
 """What every unit includes; it stands beside this file."""
-HEADERS = (RUNTIME, "functions.h", "derived.h")
+HEADERS = (RUNTIME, "conversions.h", "functions.h", "derived.h")
 """What generated C stands on."""
 
 

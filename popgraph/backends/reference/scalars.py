@@ -14,24 +14,27 @@ from xdsl.ir import Operation
 
 from popgraph.backends.reference.memory import literal_value, numpy_dtype
 from popgraph.dialects import element_types, tile
+from popgraph.support import dtypes
+from popgraph.support.casts import cast
 
 Function: TypeAlias = Callable[..., Any]
 
 
 def convert(value: Any, dtype: np.dtype[np.generic]) -> Any:
     """`value` in another dtype. Indices may be plain Python numbers."""
-    return value.astype(dtype) if hasattr(value, "astype") else dtype.type(value)
+    return cast(value, dtype) if hasattr(value, "astype") else dtype.type(value)
+
+
+_UNSIGNED = {"bool": np.dtype(np.uint8)} | {
+    f"i{width}": dtypes.BY_NAME[f"u{width}"].numpy for width in (2, 4, 8, 16, 32, 64)
+}
 
 
 def unsigned(value: Any) -> Any:
     """The same bits, read without a sign."""
     value = value if hasattr(value, "dtype") else np.int64(value)
-    kind = value.dtype.kind
-    if kind == "u":
-        return value
-    if kind in "ib":
-        return value.view(f"u{value.dtype.itemsize}")
-    return value.astype(np.int8).view(np.uint8) & 15  # four bits live in a byte of their own
+    dtype = dtypes.from_numpy(value.dtype)
+    return value if dtype.name.startswith("u") else value.view(_UNSIGNED[dtype.name])
 
 
 def divide(lhs: Any, rhs: Any) -> Any:
@@ -205,17 +208,11 @@ def from_unsigned(op: Operation) -> Function:
     return lambda value: convert(unsigned(value), dtype)
 
 
-def to_unsigned(op: Operation) -> Function:
-    dtype = result_dtype(op)
-    kind = np.dtype(f"u{dtype.itemsize}")
-    return lambda value: value.astype(kind).view(dtype)
-
-
 def from_signed(op: Operation) -> Function:
     """An `i1` that is true counts as -1."""
     dtype = result_dtype(op)
     if numpy_dtype(op.operands[0].type) == np.bool_:
-        return lambda value: -value.astype(dtype)
+        return lambda value: convert(-value.astype(np.int8), dtype)
     return lambda value: convert(value, dtype)
 
 
@@ -223,7 +220,7 @@ def truncate(op: Operation) -> Function:
     dtype = result_dtype(op)
     if dtype == np.bool_:
         return lambda value: (value & 1).astype(np.bool_)
-    return lambda value: value.astype(dtype)
+    return lambda value: cast(value, dtype)
 
 
 def bitcast(op: Operation) -> Function:
@@ -256,6 +253,7 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.SIToFPOp: from_signed,
     arith.UIToFPOp: from_unsigned,
     arith.FPToSIOp: to_result,
+    arith.FPToUIOp: to_result,
     arith.ExtFOp: to_result,
     arith.TruncFOp: to_result,
     arith.ExtSIOp: from_signed,
@@ -267,7 +265,6 @@ TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.RemUIOp: as_unsigned(remainder),
     arith.MaxUIOp: as_unsigned(np.maximum),
     arith.MinUIOp: as_unsigned(np.minimum),
-    arith.FPToUIOp: to_unsigned,
 }
 """Operations whose function depends on their attributes or types."""
 

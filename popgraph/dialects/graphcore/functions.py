@@ -29,6 +29,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.graphcore.broadcasting import BroadcastOp, scalar
 from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.support import casts
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -286,8 +287,10 @@ class CastOp(Elementwise):
     """
     The element in another type. ONNX Cast.
 
-    Floats become integers toward zero (anything, where they are out of range), integers wrap, and
-    whatever is not zero is true.
+    Floats are rounded to the nearest, to even from halfway; bf16 and floats of eight bits or fewer
+    are made from f32, whatever was there before. Integers wrap: the low bits stay. Floats become
+    integers toward zero and wrap as integers do; infinities and NaN become 0. Whatever is not zero
+    is true.
     """
 
     name = "graphcore.cast"
@@ -303,9 +306,7 @@ class CastOp(Elementwise):
         return self.made_element(REAL, self.to)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
-        with np.errstate(all="ignore"):
-            result: Any = x.astype(element_types.from_ir(self.to).numpy)
-        return (result,)
+        return (casts.cast(x, element_types.from_ir(self.to).numpy),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)

@@ -59,16 +59,21 @@ def computing(element: Attribute) -> Attribute:
     """
     The type that elements are computed in.
 
-    f32 for floats that are narrower; signless for unsigned integers, as `arith` wants it: its
-    operations know by themselves where the sign matters.
+    f32 for floats that are narrower, i8 for integers that are; signless for unsigned integers, as
+    `arith` wants it: its operations know by themselves where the sign matters.
     """
     match kind_of(element):
         case Kind.FLOAT:
             return element if element == f64 else f32
-        case Kind.UNSIGNED:
-            return IntegerType(width_of(element))
-        case _:
+        case Kind.BOOL:
             return element
+        case _:
+            return IntegerType(max(width_of(element), 8))
+
+
+def signless(element: Attribute) -> IntegerType:
+    """An integer type as `arith` wants it."""
+    return IntegerType(width_of(element))
 
 
 def entered(value: Operand, element: Attribute) -> SSAValue:
@@ -78,7 +83,20 @@ def entered(value: Operand, element: Attribute) -> SSAValue:
         return value
     if kind_of(element) is Kind.FLOAT:
         return arith.ExtFOp(value, target).result
-    return arith.BitcastOp(value, target).result
+    bits = bits_as(value, signless(element))
+    return bits if bits.type == target else extended(bits, kind_of(element), target)
+
+
+def extended(value: SSAValue, kind: Kind, target: Attribute) -> SSAValue:
+    """An integer of more bits, by its sign if it has one."""
+    assert isinstance(target, IntegerType)
+    extend = arith.ExtSIOp if kind is Kind.SIGNED else arith.ExtUIOp
+    return extend(value, target).result
+
+
+def bits_as(value: SSAValue, element: Attribute) -> SSAValue:
+    """The same bits as an element of a type that is as wide."""
+    return value if value.type == element else arith.BitcastOp(value, element).result
 
 
 def left(value: Operand, element: Attribute) -> SSAValue:
@@ -88,7 +106,9 @@ def left(value: Operand, element: Attribute) -> SSAValue:
         return value
     if kind_of(element) is Kind.FLOAT:
         return arith.TruncFOp(value, element).result
-    return arith.BitcastOp(value, element).result
+    if width_of(value.type) > width_of(element):
+        value = arith.TruncIOp(value, signless(element)).result
+    return bits_as(value, element)
 
 
 def attribute(number: Any, element: Attribute) -> Attribute:

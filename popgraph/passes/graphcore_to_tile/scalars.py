@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects import arith, math
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects import tile
@@ -17,6 +17,7 @@ from popgraph.passes.graphcore_to_tile.elements import (
     Operand,
     computing,
     entered,
+    extended,
     kind_of,
     left,
     number,
@@ -209,9 +210,9 @@ def cast(value: Operand, source: Attribute, target: Attribute) -> Operand:
         case Kind.FLOAT, _:
             return float_to_integer(value, target)
         case Kind.SIGNED, Kind.FLOAT:
-            return left(arith.SIToFPOp(value, computing(target)), target)  # type: ignore[arg-type]
+            return arith.SIToFPOp(value, target)  # type: ignore[arg-type]
         case _, Kind.FLOAT:
-            return left(arith.UIToFPOp(value, computing(target)), target)  # type: ignore[arg-type]
+            return arith.UIToFPOp(value, target)  # type: ignore[arg-type]
         case kind, _:
             return integer_to_integer(value, kind, target)
 
@@ -224,25 +225,18 @@ def float_to_float(value: SSAValue, target: Attribute) -> Operand:
 
 
 def float_to_integer(value: SSAValue, target: Attribute) -> Operand:
-    """By way of a signed type that holds all numbers of the target, where there is one."""
-    assert isinstance(target, IntegerType)
-    signless, width = IntegerType(width_of(target)), width_of(target)
-    if kind_of(target) is Kind.SIGNED and width >= 8:
-        return arith.FPToSIOp(value, signless)
-    if width == 64:
-        return arith.FPToUIOp(value, target)
-    wide = arith.FPToSIOp(value, i64 if width == 32 else i32)
-    return left(arith.TruncIOp(wide, signless), target)
+    """Toward zero; it wraps, so the sign of the target does not matter."""
+    return left(arith.FPToSIOp(value, computing(target)), target)  # type: ignore[arg-type]
 
 
 def integer_to_integer(value: SSAValue, kind: Kind, target: Attribute) -> Operand:
     """The low bits, or more bits by the sign of the source."""
-    signless = IntegerType(width_of(target))
-    if width_of(value.type) < signless.width.data:
-        extend = arith.ExtSIOp if kind is Kind.SIGNED else arith.ExtUIOp
-        return left(extend(value, signless), target)
-    if width_of(value.type) > signless.width.data:
-        return left(arith.TruncIOp(value, signless), target)
+    computed = computing(target)
+    assert isinstance(computed, IntegerType)
+    if width_of(value.type) < width_of(computed):
+        return left(extended(value, kind, computed), target)
+    if width_of(value.type) > width_of(computed):
+        return left(arith.TruncIOp(value, computed), target)
     return left(value, target)
 
 

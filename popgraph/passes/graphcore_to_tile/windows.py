@@ -36,6 +36,7 @@ from popgraph.passes.graphcore_to_tile.elements import (
 )
 from popgraph.passes.graphcore_to_tile.elementwise import mapped
 from popgraph.passes.graphcore_to_tile.reductions import is_better, reduce
+from popgraph.passes.graphcore_to_tile.scalars import TABLES
 from popgraph.passes.graphcore_to_tile.sliding import (
     Cover,
     around,
@@ -176,7 +177,7 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
     """
     shape, rank = shape_of(op.x), len(op.kernel)
     source = tensor_of(op.dy).element_type
-    inner = computing(source)
+    inner, add = computing(source), TABLES[kind_of(source)]["add"]
     covers = covering(op.geometry, shape[2:], shape_of(op.dy)[2:])
     nc, i, t = dimensions(2, rank, rank)
     places = [cover.window(at, number) for cover, at, number in zip(covers, i, t, strict=True)]
@@ -193,7 +194,8 @@ def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:
             if cover.reaches_back:
                 is_behind = arith.CmpiOp(distance, number(0, i32), "sge")
                 is_here = arith.AndIOp(is_behind, is_here)
-        return arith.AddfOp(total, arith.SelectOp(is_here, entered(dy, source), number(0, inner)))
+        found = arith.SelectOp(is_here, entered(dy, source), number(0, inner))
+        return add(total, found)
 
     return tile.ReduceOp(
         [around(choice, covers), around(op.dy, covers)],

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, REGISTRY, Lowered, lowers
 from popgraph.support import dtypes
@@ -300,13 +300,46 @@ def cast_to(node: Node) -> Lowered:
 
 def _narrowed(node: Node, target: dtypes.DType) -> Operand:
     """The first input cast; 8-bit floats hold the largest number they have where it is larger."""
-    if target.name == "f8e8m0":
-        raise node.unsupported("casting to f8e8m0")
     value: Operand = node[0]
+    if dtype_of(value) == target:
+        return value
+    if target.name == "f8e8m0":
+        # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
+        size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
+        return cast(_power_of_two(node, size), target)
     if target.name.startswith("f8") and node.integer("saturate", 1):
         largest = float(ml_dtypes.finfo(target.numpy).max)
-        value = gc.MinOp(gc.MaxOp(value, node.scalar(-largest)), node.scalar(largest))
+        value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
+        value = _limited(node, value, -largest, largest)
     return cast(value, target)
+
+
+def _limited(node: Node, value: Operand, low: float, high: float) -> Operand:
+    dtype = dtype_of(value)
+    return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
+
+
+LEAST, LARGEST = 2.0**-127, 2.0**127
+"""The numbers at the ends of f8e8m0."""
+
+
+def _power_of_two(node: Node, value: Operand) -> Operand:
+    """An f64 rounded to a number of f8e8m0; NaN where there is none and nothing is saturated."""
+    f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
+    saturates = node.integer("saturate", 1)
+    if saturates:
+        value = _limited(node, value, LEAST, LARGEST)
+    near = cast(cast(value, f8e8m0), f64)
+    result = near
+    if (mode := node.text("round_mode", "up")) != "nearest":
+        step, predicate = (2, "lt") if mode == "up" else (0.5, "gt")
+        wrong = gc.CompareOp(near, value, predicate=predicate)
+        result = gc.WhereOp(wrong, gc.MulOp(near, node.scalar(step, f64)), near)
+    if saturates:
+        return result
+    least = node.scalar(LEAST, f64)
+    too_small = gc.CompareOp(value, least, predicate="lt")
+    return gc.WhereOp(too_small, node.scalar(math.nan, f64), result)
 
 
 @lowers("CastLike")

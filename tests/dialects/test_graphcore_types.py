@@ -1,0 +1,119 @@
+"""Does every operation keep its word in every element type that it admits, in C too?"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from popgraph.compiler import build as build_program
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore import GRAPHCORE
+from popgraph.dialects.graphcore.base import Array, GraphcoreOp
+from popgraph.passes.base import Compilation
+from popgraph.support import dtypes
+from popgraph.support.errors import UnsupportedError
+from tests.dialects.graphcore_run import Sample, assert_close, build, is_float, type_of
+from tests.dialects.graphcore_samples import SAMPLES
+from tests.dialects.graphcore_types import REAL, casts, each_type, is_admitted
+from tests.dialects.test_graphcore_c import TOLERANCE, together
+
+WHOLE = os.environ.get("POPGRAPH_PROFILE") == "fuzz"
+"""Otherwise every operation and every type is tried, but not each with each."""
+SHARE = 5
+EACH = each_type(SAMPLES)
+CASTS = list(casts())
+
+
+def some(samples: Sequence[Sample]) -> list[Sample]:
+    """One in so many, and all in the long run; neighbours stand for types, not for operations."""
+    return [each for at, each in enumerate(samples) if WHOLE or at % SHARE == at // SHARE % SHARE]
+
+
+def assert_same(actual: Array, expected: Array, tolerance: float) -> None:
+    """Floats of one byte to the bit, but for those of NaN."""
+    if is_float(expected):
+        assert_close(actual, expected, tolerance)
+        return
+    assert actual.dtype == expected.dtype
+    if not dtypes.from_numpy(expected.dtype).is_float:
+        np.testing.assert_array_equal(actual, expected)
+        return
+    wide, wanted = actual.astype(np.float32), expected.astype(np.float32)
+    np.testing.assert_array_equal(wide, wanted)
+    numbers = wanted == wanted
+    np.testing.assert_array_equal(np.signbit(wide[numbers]), np.signbit(wanted[numbers]))
+
+
+def check(samples: Sequence[Sample]) -> None:
+    """All in one program, so that one compiler run serves them."""
+    module, ops, arrays = together(samples)
+    expected = [
+        (sample, result)
+        for sample, placed in zip(samples, ops, strict=True)
+        for result in placed.evaluate(*sample.arrays)
+    ]
+    outputs = build_program(module, Compilation()).run({f"x{i}": x for i, x in enumerate(arrays)})
+    for at, (sample, result) in enumerate(expected):
+        try:
+            assert_same(outputs[f"y{at}"], result, TOLERANCE.get(result.dtype.name, 4e-6))
+        except AssertionError as error:
+            raise AssertionError(f"{sample}: {error}") from error
+
+
+@pytest.mark.parametrize("op", list(GRAPHCORE.operations), ids=lambda op: op.name)
+def test_evaluate_gives_what_infer_promises(op: type[GraphcoreOp]) -> None:
+    for sample in EACH:
+        if sample.op is op:
+            built = build(sample)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                results = built.op.evaluate(*built.arrays)
+            assert [type_of(result) for result in results] == list(built.op.result_types), sample
+
+
+def test_casts_of_every_pair_mean_something() -> None:
+    for sample in CASTS:
+        (result,) = build(sample).op.evaluate(*sample.arrays)
+        assert type_of(result) == build(sample).op.result_types[0]
+
+
+GROUPS = 6
+"""Programs that share the work."""
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_c_equals_evaluate_in_every_type_fuzz(group: int) -> None:
+    check([each for each in some(EACH) if not is_complex(each)][group::GROUPS])
+
+
+def is_complex(sample: Sample) -> bool:
+    return any(np.iscomplexobj(array) for array in sample.arrays)
+
+
+@pytest.mark.parametrize("sample", list(filter(is_complex, EACH)), ids=str)
+def test_c_refuses_what_it_does_not_compute(sample: Sample) -> None:
+    """Complex numbers pass where only their shape changes."""
+    try:
+        check([sample])
+    except UnsupportedError as error:
+        assert "complex numbers cannot be compiled" in error.what
+        assert error.hint
+
+
+@pytest.mark.parametrize("group", range(len(REAL) if WHOLE else 1))
+def test_c_casts_every_pair_fuzz(group: int) -> None:
+    check(some(CASTS)[group :: len(REAL) if WHOLE else 1])
+
+
+def test_every_type_is_tried_of_operations_that_only_move_elements() -> None:
+    moved = {
+        dtypes.from_numpy(sample.arrays[0].dtype).name
+        for sample in EACH
+        if sample.op is gc.TransposeOp
+    }
+    assert moved == set(dtypes.BY_NAME) - {"f16", "bf16", "f32", "f64"}
+    assert is_admitted(CASTS[0])
