@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
@@ -14,11 +14,15 @@ from lark.exceptions import UnexpectedInput
 from popgraph.builder.dsl import advice
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.transform import ToTree
-from popgraph.builder.dsl.tree import Expression, File
+from popgraph.builder.dsl.tree import Expression, File, Node, deepest
 
 GRAMMAR = Path(__file__).with_name("pgraph.lark")
 MANY = 20
 """How many lines that are not well formed are reported at once."""
+DEEPEST = 200
+"""So many levels deep expressions may be nested; a block counts as five."""
+
+Tree = TypeVar("Tree", bound=Node)
 
 
 class _LinesInBrackets:
@@ -83,7 +87,7 @@ def parse_file(source: Source) -> File:
             text = _without_line(text, line)
         else:
             source.raise_mistakes()
-            return ToTree().transform(parsed)
+            return _shallow(source, ToTree().transform(parsed))
     source.raise_mistakes()
     raise AssertionError("a refused text has a mistake")
 
@@ -92,11 +96,22 @@ def parse_expression(source: Source) -> Expression:
     """The tree of one expression, such as `SGD(0.1, momentum=0.9)`."""
     try:
         parsed = language().parse(source.text, start="expression")
-        return cast(Expression, ToTree().transform(parsed))
+        return _shallow(source, cast(Expression, ToTree().transform(parsed)))
     except UnexpectedInput as error:
         advice.explain(error, source.text, source, language())
     source.raise_mistakes()
     raise AssertionError("a refused text has a mistake")
+
+
+def _shallow(source: Source, found: Tree) -> Tree:
+    """A tree that can be gone through by functions that call themselves."""
+    node = deepest(found, DEEPEST)
+    if node is not None:
+        source.parse_error(
+            node.span, f"this is nested more than {DEEPEST} levels deep", "give parts of it a name"
+        )
+        source.raise_mistakes()
+    return found
 
 
 def with_line_end(text: str) -> str:
