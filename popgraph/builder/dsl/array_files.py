@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import lzma
 import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -45,6 +49,23 @@ class Unreadable(Exception):
     """What is wrong with a file."""
 
 
+DAMAGED = (
+    *(OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError, struct.error),
+)
+"""What NumPy and the modules below it raise at files that are damaged, or none of theirs."""
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Whatever a file does to its reader, it is unreadable; a key that is not there is not."""
+    try:
+        yield
+    except DAMAGED as error:
+        what = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise Unreadable(what) from error
+
+
 def read_key(path: Path, key: str) -> Array:
     """The array of that key in a .safetensors or .npz file; `KeyError` if there is none."""
     return _from_safetensors(path, key) if path.suffix == ".safetensors" else _from_npz(path, key)
@@ -52,10 +73,8 @@ def read_key(path: Path, key: str) -> Array:
 
 def read_only(path: Path) -> Array:
     """The array of an .npy file."""
-    try:
+    with _readable():
         found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise Unreadable(getattr(error, "strerror", None) or str(error)) from error
     if not isinstance(found, np.ndarray):
         found.close()
         raise Unreadable("it is no .npy file")
@@ -64,10 +83,10 @@ def read_only(path: Path) -> Array:
 
 def read_part(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int) -> Array:
     """The elements that stand in a file from a place on, as ONNX keeps external data."""
-    try:
+    with _readable():
         size = path.stat().st_size
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
+        if not path.is_file():
+            raise IsADirectoryError("it is no file")
     wanted = prod(shape) * dtype.itemsize
     if not 0 <= offset <= size - wanted:
         raise Unreadable(f"it has {size} bytes, not {wanted} from {offset} on")
@@ -82,16 +101,11 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: in
 
 
 def _from_npz(path: Path, key: str) -> Array:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise Unreadable("it is no .npz file")
-            found: Array = archive[key]
-            return found
-    except KeyError:
-        raise
-    except (OSError, ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:
-        raise Unreadable(getattr(error, "strerror", None) or str(error)) from error
+    with _readable(), np.load(path, allow_pickle=False) as archive:
+        if isinstance(archive, np.ndarray):
+            raise Unreadable("it is no .npz file")
+        found: Array = archive[key]
+        return found
 
 
 def _from_safetensors(path: Path, key: str) -> Array:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from popgraph.support.errors import ParseError
 
 VARIABLE = "POPGRAPH_TEXT_BUDGET"
-"""The environment variable that says how many times as much a text may take."""
+"""The environment variable that says how many times as much texts may unfold into."""
 
 STEPS = 2_000_000
 STEPS_PER_CHARACTER = 100
@@ -54,7 +54,7 @@ class Budget:
 
     @property
     def most_steps(self) -> int:
-        return int(self.factor * (STEPS + STEPS_PER_CHARACTER * self.characters))
+        return int(self.factor * STEPS) + STEPS_PER_CHARACTER * self.characters
 
     @property
     def most_elements(self) -> int:

@@ -46,7 +46,7 @@ from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
 from popgraph.dialects.onnx.types import describe
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
-from popgraph.support.files import state_of
+from popgraph.support.files import resolved, state_of
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape, prod, text
 
@@ -343,7 +343,12 @@ def path_beside(setting: Setting, file: str, span: Span) -> Path:
     """The path of a file in the folder of the text; fails at any other."""
     folder = setting.folder.resolve()
     path = folder / file  # As it is named: a link may lead elsewhere one day.
-    if not path.resolve().is_relative_to(folder):
+    try:
+        inside = resolved(path).is_relative_to(folder)
+    except OSError as error:
+        setting.source.parse_error(span, f"{file!r} cannot be read: {error.strerror or error}")
+        raise Failed from error
+    if not inside:
         setting.source.parse_error(
             span,
             f"{file!r} is not in the folder of this text",

@@ -76,7 +76,8 @@ class Source:
 
     @cached_property
     def _lines(self) -> list[str]:
-        return self.text.split("\n")
+        shown = self.text.encode("utf-8", "backslashreplace").decode()
+        return shown.split("\n")
 
     def spend(self, span: Span, steps: int) -> None:
         """Takes steps for what stands here; there is nothing more to be made if none are left."""
