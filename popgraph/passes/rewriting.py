@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -10,17 +11,14 @@ import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.pattern_rewriter import (
-    GreedyRewritePatternApplier,
-    PatternRewriter,
-    PatternRewriteWalker,
-    RewritePattern,
-)
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.fold_constants import constant_array
 from popgraph.support.arrays import Array
+from popgraph.support.errors import PassError
 
 Root = TypeVar("Root", bound=Operation)
 
@@ -78,26 +76,74 @@ class Rule(RewritePattern, ABC, Generic[Root]):
 
 
 def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
-    """The same operation of other operands, with which its result has the same type."""
-    mapping = dict(zip(op.operands, operands, strict=True))
-    return op.clone(mapping)
+    """
+    The same operation of other operands, with which its result has the same type.
+
+    Place by place, not value by value: of two operands that are one value, each may become another.
+    """
+    return type(op).create(
+        operands=operands,
+        result_types=[result.type for result in op.results],
+        properties=dict(op.properties),
+        attributes=dict(op.attributes),
+    )
+
+
+REWRITES = 64
+"""Of each operation that a module begins with, there are not more rewrites than this."""
+ALWAYS = 1000
+"""And these, so that small modules have room, too."""
 
 
 class _ByRoot(RewritePattern):
     """Offers each operation to the rules that are about its class, in their order."""
 
-    def __init__(self, rules: Sequence[Rule[Any]]) -> None:
+    def __init__(self, rules: Sequence[Rule[Any]], limit: int) -> None:
         self.rules = rules
-        self.of_class: dict[type[Operation], RewritePattern] = {}
+        self.limit = limit
+        self.of_class: dict[type[Operation], list[Rule[Any]]] = {}
+        self.applied: Counter[str] = Counter()
+        """How often each rule changed something."""
+
+    @property
+    def exhausted(self) -> bool:
+        return self.applied.total() >= self.limit
 
     def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        fitting = self.of_class.get(type(op))
-        if fitting is None:
-            rules = [rule for rule in self.rules if isinstance(op, rule.ROOTS)]
-            fitting = self.of_class[type(op)] = GreedyRewritePatternApplier([*rules])
-        fitting.match_and_rewrite(op, rewriter)
+        if is_trivially_dead(op):
+            rewriter.erase(op)
+            return
+        for rule in self._about(type(op)):
+            if self.exhausted:
+                return
+            rule.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                self.applied[type(rule).__name__] += 1
+                return
+
+    def _about(self, kind: type[Operation]) -> list[Rule[Any]]:
+        if kind not in self.of_class:
+            self.of_class[kind] = [rule for rule in self.rules if issubclass(kind, rule.ROOTS)]
+        return self.of_class[kind]
 
 
 def apply_rules(module: ModuleOp, rules: Sequence[Rule[Any]]) -> None:
-    """Applies the rules until none changes anything; what nobody uses any more goes."""
-    PatternRewriteWalker(_ByRoot(rules), walk_reverse=False).rewrite_module(module)
+    """
+    Applies the rules until none changes anything; what nobody uses any more goes.
+
+    Rules that undo each other, or one that repeats itself, would never end: what no sensible set of
+    rules needs is too much.
+    """
+    by_root = _ByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
+    PatternRewriteWalker(by_root, walk_reverse=False).rewrite_module(module)
+    if by_root.exhausted:
+        raise PassError(
+            f"rewriting does not come to an end: after {by_root.limit:,} rewrites there is still "
+            f"one to do; applied were {_counted(by_root.applied)}",
+            hint="this is a mistake of PopGraph, please report it with the model; until it is "
+            "mended, compile with the pass left out (`Options(disabled=...)`)",
+        )
+
+
+def _counted(applied: Counter[str]) -> str:
+    return ", ".join(f"{rule} ({count:,} times)" for rule, count in applied.most_common())

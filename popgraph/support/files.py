@@ -19,6 +19,14 @@ SETTLED = 2.0
 """Seconds after which a file system's clock has certainly moved on: a change shows."""
 
 
+def resolved(path: Path) -> Path:
+    """Where a path leads; OSError when it leads nowhere: links in a circle, no name at all."""
+    try:
+        return path.resolve()
+    except (ValueError, RuntimeError) as error:
+        raise OSError(str(error)) from error
+
+
 def state_of(path: Path) -> State:
     """The state of a file; OSError when there is none."""
     found = path.stat()

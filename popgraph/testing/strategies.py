@@ -76,6 +76,20 @@ def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step |
     return Node(op, operands), shapes[source]
 
 
+def twice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """One value on both sides."""
+    return Node(draw(st.sampled_from(BINARY)), (source, source)), shapes[source]
+
+
+def expand(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
+    """Longer where it has one element, and along new axes before the first."""
+    shape = shapes[source]
+    longer = tuple(draw(st.integers(1, 3)) if size == 1 else size for size in shape)
+    before = () if len(shape) > 3 else tuple(draw(st.lists(st.integers(1, 3), max_size=1)))
+    result = (*before, *longer)
+    return (Node("Expand", (source, vector(*result))), result) if prod(result) <= LIMIT else None
+
+
 def fits(left: Shape, right: Shape) -> bool:
     try:
         return prod(broadcast(left, right)) <= LIMIT
@@ -481,6 +495,8 @@ TEMPLATES: tuple[Template, ...] = (
     batch_norm,
     layer_norm,
     literal,
+    twice,
+    expand,
 )
 
 Chain: TypeAlias = tuple[Template, ...]
@@ -534,6 +550,9 @@ CHAINS: tuple[Chain, ...] = (
     (unary, reduction, unary),
     (gemm, reduction, part_of_another, residual),
     (matmul, window_slice, binary, binary),
+    (expand, twice, unary),
+    (reduction, expand, twice),
+    (twice, reduction),
 )
 """What stands behind each other in real models, and what passes look for."""
 

@@ -81,7 +81,7 @@ def in_graph(statement: str) -> str:
 
 HOSTILE = {
     "minus": in_graph("y = " + "-" * 5000 + "x"),
-    "sum": in_graph("y = x" + " + x" * 5000),
+    "powers": in_graph("y = x" + " ** x" * 5000),
     "parentheses": in_graph("y = " + "(" * 9000 + "x"),
     "brackets": in_graph("y = " + "[" * 9000),
     "deep list": in_graph("y = " + "[" * 900 + "1" + "]" * 900),

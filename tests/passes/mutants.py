@@ -215,6 +215,24 @@ def neutral_on_both_sides(original: Any) -> Any:
     return rewrite
 
 
+def by_value(original: Any) -> Any:
+    """Operands that are one value are replaced by one value: the last that is said of them."""
+    return lambda op, operands: op.clone(dict(zip(op.operands, operands, strict=True)))
+
+
+def undone(original: Any) -> Any:
+    """Two rules undo each other: transposes of transposes are one, and one is two."""
+
+    def rewrite(self: Any, op: Any) -> Any:
+        turned = original(self, op)
+        if turned is not None or isinstance(op.x.owner, gc.TransposeOp):
+            return turned
+        order = list(range(len(op.perm)))
+        return gc.TransposeOp(gc.TransposeOp(op.x, perm=list(op.perm)), perm=order)
+
+    return rewrite
+
+
 def whole_count(original: Any) -> Any:
     """A mean over some axes is divided by the number of all elements."""
     return property(lambda self: int(np.prod(shape_of(self.x))))
@@ -664,6 +682,20 @@ MUTANTS: tuple[Mutant, ...] = (
         "0 - x is x",
         f"{PASSES}.canonicalize.arithmetic:DropNeutral.rewrite",
         neutral_on_both_sides,
+    ),
+    Mutant(
+        "canonicalize",
+        "an operand that is read twice is replaced twice or not at all, without end",
+        f"{PASSES}.canonicalize.arithmetic:with_operands",
+        by_value,
+        needs=frozenset({"Expand"}),
+    ),
+    Mutant(
+        "canonicalize",
+        "rules undo each other without end",
+        f"{PASSES}.canonicalize.movement:JoinTransposes.rewrite",
+        undone,
+        needs=frozenset({"Transpose"}),
     ),
     Mutant(
         "expand",

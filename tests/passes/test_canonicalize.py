@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp, TensorType, f32
 from xdsl.ir import SSAValue
 
 from popgraph.backends.reference import evaluate
@@ -18,8 +18,10 @@ from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, powers, scaling
+from popgraph.passes.rewriting import Rule, apply_rules
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
+from popgraph.support.errors import PassError
 
 SPECIAL = np.array([[0.0, -0.0, np.nan], [np.inf, -np.inf, -1.5]], np.float32)
 Literal = Callable[[object], SSAValue]
@@ -374,3 +376,70 @@ def test_a_wrong_rule_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_rule_says_before_and_after() -> None:
     rules: Sequence[type] = RULES
     assert all("->" in (rule.__doc__ or "") for rule in rules)
+
+
+@pytest.mark.parametrize("op", [gc.MulOp, gc.AddOp, gc.MaxOp, gc.PowOp])
+def test_one_broadcast_on_both_sides(op: Callable[[Operand, Operand], Operand]) -> None:
+    def build(x: SSAValue, literal: Literal) -> Operand:
+        wide = gc.BroadcastOp(x, shape=(2, 2, 3))
+        return op(wide, wide)
+
+    left, before, after = canonicalized(build)
+    assert len(left) == 2  # one of them goes
+    np.testing.assert_array_equal(before, after)
+
+
+def test_pieces_in_any_order_within_a_larger_sum() -> None:
+    """Four rows that were pulled out of a tensor, and a number that was not."""
+
+    def build(x: SSAValue, literal: Literal) -> Operand:
+        def row(number: int) -> Operand:
+            return gc.PadOp(x, low=[number, 0], high=[5 - number, 0], interior=[0, 0], value=0.0)
+
+        rows = gc.AddOp(gc.AddOp(row(3), row(0)), gc.AddOp(row(1), row(2)))
+        return gc.AddOp(gc.AddOp(rows, literal(np.float32(2))), row(4))
+
+    left, before, after = canonicalized(build, np.array([[1, 2, 3]], np.float32))
+    assert sorted(left) == ["add", "add", "concat", "pad", "pad"]
+    np.testing.assert_array_equal(before, after)
+
+
+def test_overlapping_pieces_stay_apart() -> None:
+    def build(x: SSAValue, literal: Literal) -> Operand:
+        def at(number: int) -> Operand:
+            return gc.PadOp(x, low=[number, 0], high=[6 - number, 0], interior=[0, 0], value=0.0)
+
+        return gc.AddOp(gc.AddOp(at(0), at(0)), gc.AddOp(at(2), at(3)))
+
+    left, before, after = canonicalized(build, np.array([[1, 2, 3]], np.float32))
+    assert left.count("add") == 2
+    np.testing.assert_array_equal(before, after)
+
+
+def test_rules_without_an_end_are_named() -> None:
+    class Again(Rule[gc.NegOp]):
+        ROOTS = (gc.NegOp,)
+
+        def rewrite(self, op: gc.NegOp) -> Operand | None:
+            return gc.NegOp(op.x)
+
+    compilation, graph = Compilation(), GraphOp("main", ["x"], [TensorType(f32, [2])])
+    with ImplicitBuilder(graph.block):
+        ReturnOp([gc.NegOp(graph.block.args[0]).result], ["y"])
+    with pytest.raises(PassError, match=r"does not come to an end: .* applied were Again \(\d"):
+        apply_rules(ModuleOp([graph]), [Again(compilation.weights)])
+
+
+def test_deep_sums_and_joins() -> None:
+    """Of sums of sums and joins of joins only the outermost are looked at, and all at once."""
+
+    def build(x: SSAValue, literal: Literal) -> Operand:
+        total, joined = x, x
+        for _ in range(2000):
+            total = gc.AddOp(total, x).result
+            joined = gc.ConcatOp([joined, x], axis=0).result
+        return gc.AddOp(total, gc.ReduceSumOp(joined, axes=[0], keepdims=True))
+
+    left, before, after = canonicalized(build, np.ones((1, 2), np.float32))
+    assert left.count("concat") == 1
+    np.testing.assert_array_equal(before, after)

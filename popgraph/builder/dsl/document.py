@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.builder.dsl.budget import Spent
 from popgraph.builder.dsl.definitions import settle
 from popgraph.builder.dsl.graph_notes import ModelNotes
 from popgraph.builder.dsl.imports import folders
@@ -16,7 +17,7 @@ from popgraph.builder.dsl.opset_versions import opset_versions
 from popgraph.builder.dsl.parser import parse_expression, parse_file
 from popgraph.builder.dsl.scope import Failed, Scope
 from popgraph.builder.dsl.setting import Setting
-from popgraph.builder.dsl.source import Source
+from popgraph.builder.dsl.source import TOO_DEEP, Source
 from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.training import (
     OptimizerCall,
@@ -73,12 +74,18 @@ def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()
         with without_collection():
             return _parse(Source(text, filename), folders(search))
     except RecursionError as error:
-        raise ParseError(
-            "this text is nested too deeply", filename, "give parts of it a name"
-        ) from error
+        raise ParseError(TOO_DEEP[0], filename, TOO_DEEP[1]) from error
 
 
 def _parse(source: Source, search: tuple[Path, ...]) -> Document:
+    try:
+        return _read(source, search)
+    except Spent:
+        source.raise_mistakes()
+        raise
+
+
+def _read(source: Source, search: tuple[Path, ...]) -> Document:
     file = parse_file(source)
     setting = Setting(
         source,
@@ -107,7 +114,7 @@ def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
         with without_collection():
             return _parse(source, folders(search))
     except RecursionError:
-        source.parse_error(Span(1, 1, 1, 2), "this text is nested too deeply")
+        source.parse_error(Span(1, 1, 1, 2), *TOO_DEEP)
     except PopgraphError as error:
         if not source.mistakes:
             source.note(Span(1, 1, 1, 2), error)
@@ -127,7 +134,7 @@ def parse_optimizer(text: str) -> OptimizerCall:
     source = Source(text, "<optimizer>")
     try:
         return optimizer_call(source, parse_expression(source))
-    except Failed:
+    except (Failed, Spent):
         source.raise_mistakes()
         raise
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 
 from lark.lexer import PatternStr
 
@@ -19,6 +20,7 @@ from popgraph.builder.dsl.tree import (
     Bytes,
     Call,
     Choice,
+    Computed,
     Everything,
     Expression,
     Graph,
@@ -35,6 +37,7 @@ from popgraph.builder.dsl.tree import (
     Type,
     Unary,
     Unknown,
+    left_spine,
 )
 
 WIDTH = 100
@@ -156,6 +159,8 @@ class ExpressionText:
                 return f"{then} if {condition} else {otherwise}"
             case Graph() | Branches():
                 return self.blocks(expression, depth, 0)
+            case Computed():
+                raise AssertionError("no text says so")
 
     def subscript(self, part: object) -> str:
         match part:
@@ -184,19 +189,31 @@ class ExpressionText:
         return keyword + self.expression(argument.value, len(keyword), depth)
 
     def binary(self, expression: Binary, column: int, depth: int) -> str:
-        symbol = expression.symbol
-        strength = STRENGTH.get(symbol, COMPARISON)
-        left = strength + 1 if symbol == "**" or strength == COMPARISON else strength
-        right = UNARY if symbol == "**" else strength + 1
-        lhs = self.operand(expression.lhs, left, column, depth)
-        start = column + len(lhs) + len(symbol) + 2
-        return f"{lhs} {symbol} {self.operand(expression.rhs, right, start, depth)}"
+        """From the left, however many operations follow each other."""
+        spine = left_spine(expression)
+        inner = [_strength(lhs) < _sides(outer)[0] for outer, lhs in pairwise(spine)]
+        column += sum(inner)
+        text = self.operand(spine[-1].lhs, _sides(spine[-1])[0], column, depth)
+        for outer, within in zip(reversed(spine), [*reversed(inner), False], strict=True):
+            start = column + len(text) + len(outer.symbol) + 2
+            rhs = self.operand(outer.rhs, _sides(outer)[1], start, depth)
+            text = f"({text} {outer.symbol} {rhs})" if within else f"{text} {outer.symbol} {rhs}"
+            column -= within
+        return text
 
     def operand(self, expression: Expression, least: int, column: int, depth: int) -> str:
         """An expression in parentheses, unless it binds at least as tightly as `least`."""
         if _strength(expression) >= least:
             return self.expression(expression, column, depth)
         return f"({self.expression(expression, column + 1, depth)})"
+
+
+def _sides(expression: Binary) -> tuple[int, int]:
+    """How tightly the sides of an operation have to bind, to stand there without parentheses."""
+    symbol = expression.symbol
+    strength = STRENGTH.get(symbol, COMPARISON)
+    left = strength + 1 if symbol == "**" or strength == COMPARISON else strength
+    return left, UNARY if symbol == "**" else strength + 1
 
 
 def _strength(expression: Expression) -> int:

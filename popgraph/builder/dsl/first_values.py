@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
 from popgraph.builder.dsl.array_files import as_type, read_key, read_part
 from popgraph.builder.dsl.declared_types import static_type, type_of
-from popgraph.builder.dsl.initializers import INITIALIZERS
+from popgraph.builder.dsl.initializers import INITIALIZERS, work
 from popgraph.builder.dsl.known import folded
 from popgraph.builder.dsl.literals import (
     STRING,
@@ -250,9 +250,10 @@ def _initialised(
     if "seed" in parameters(make):
         given.setdefault("seed", crc32(wanted.full_name.encode()))
         _check_float(source, wanted, name)
+    source.fill(name.span, work(make, wanted.shape))
     try:
         wide = make(wanted.shape, **given)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         source.parse_error(name.span, f"{name.text}: {error}")
         raise Failed from error
     return _narrowed(source, wanted, name, wide)

@@ -94,11 +94,13 @@ def first_line(node: Item | Statement) -> int:
 
 def _blocks(node: Node) -> Iterator[Block]:
     """The outermost blocks inside a node."""
-    for child in children(node):
+    waiting = [*children(node)][::-1]
+    while waiting:
+        child = waiting.pop()
         if isinstance(child, Block):
             yield child
         else:
-            yield from _blocks(child)
+            waiting += [*children(child)][::-1]
 
 
 def docstring(text: str, margin: str) -> str:

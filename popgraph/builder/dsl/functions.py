@@ -22,7 +22,7 @@ from popgraph.builder.dsl.tree import (
     Function,
     Node,
     Text,
-    children,
+    walk,
 )
 from popgraph.dialects.onnx import containers
 from popgraph.dialects.onnx.about import written_function
@@ -54,13 +54,15 @@ def calls_itself(
     return False
 
 
-def _called(setting: Setting, node: Node, overload: str = "") -> Iterator[FunctionKey]:
-    """What is called anywhere within; `overload` is said about the node itself."""
-    if isinstance(node, Call):
-        yield domain_of(node.path, setting.opsets), node.path.parts[-1].text, overload
-    for child in children(node):
-        root = isinstance(node, Assignment) and child is node.value
-        yield from _called(setting, child, _overload(node) if root else "")
+def _called(setting: Setting, root: Node) -> Iterator[FunctionKey]:
+    """What is called anywhere within."""
+    overloads: dict[int, str] = {}
+    for node in walk(root):
+        if isinstance(node, Assignment):
+            overloads[id(node.value)] = _overload(node)
+        if isinstance(node, Call):
+            overload = overloads.get(id(node), "")
+            yield domain_of(node.path, setting.opsets), node.path.parts[-1].text, overload
 
 
 def _overload(node: Node) -> str:

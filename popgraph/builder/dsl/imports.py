@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from popgraph.builder.dsl.scope import Failed
@@ -11,7 +12,7 @@ from popgraph.builder.dsl.setting import Setting
 from popgraph.builder.dsl.text_files import read_text
 from popgraph.builder.dsl.tree import Import
 from popgraph.support.errors import ParseError
-from popgraph.support.files import seen
+from popgraph.support.files import resolved, seen
 
 PATH = "POPGRAPH_PATH"
 """The environment variable with folders to look in, separated as in PATH."""
@@ -28,7 +29,10 @@ def found(setting: Setting, item: Import) -> Path:
     places = (setting.folder, *setting.search)
     for folder in places:
         path = folder / item.file.value
-        if not path.resolve().is_relative_to(folder.resolve()):
+        with _reading(setting, item):
+            inside = resolved(path).is_relative_to(resolved(folder))
+            state = seen(path)
+        if not inside:
             setting.source.parse_error(
                 item.file.span,
                 f"{item.file.value!r} does not stand below the folder of this text",
@@ -36,7 +40,7 @@ def found(setting: Setting, item: Import) -> Path:
             )
             raise Failed
         # As it is named, since a link may lead elsewhere one day; also where there is none yet.
-        setting.store.files.setdefault(path.absolute(), seen(path))
+        setting.store.files.setdefault(path.absolute(), state)
         if path.is_file():
             return path
     setting.source.parse_error(
@@ -45,6 +49,18 @@ def found(setting: Setting, item: Import) -> Path:
         f"looked in {', '.join(dict.fromkeys(map(str, places)))}; `-I FOLDER` or {PATH} add others",
     )
     raise Failed
+
+
+@contextmanager
+def _reading(setting: Setting, item: Import) -> Iterator[None]:
+    """Fails where a path cannot be one."""
+    try:
+        yield
+    except OSError as error:
+        setting.source.parse_error(
+            item.file.span, f"{item.file.value!r} cannot be read: {error.strerror or error}"
+        )
+        raise Failed from error
 
 
 def text_of_file(setting: Setting, item: Import, path: Path) -> str:

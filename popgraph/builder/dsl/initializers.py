@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from math import prod, sqrt
 
 import numpy as np
@@ -118,6 +119,20 @@ INITIALIZERS: dict[str, Initializer] = {
         linspace,
     )
 }
+
+
+DRAWN = 3
+"""As many elements count as one that is drawn at random."""
+
+
+def work(initializer: Initializer, shape: Shape) -> int:
+    """How many elements an initialiser fills, each counted as often as it costs."""
+    if initializer is truncated_normal:
+        return 3 * DRAWN * prod(shape)
+    if initializer is orthogonal:  # the more right angles there are, the more each costs
+        rows = shape[0] if len(shape) > 1 else 1
+        return prod(shape) * (DRAWN + min(rows, prod(shape[1:])) // 64)
+    return prod(shape) * (DRAWN if "seed" in signature(initializer).parameters else 1)
 
 
 def fans(shape: Shape) -> tuple[int, int]:

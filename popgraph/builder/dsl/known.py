@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from popgraph.builder.dsl.budget import PART
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
@@ -21,6 +22,7 @@ from popgraph.builder.dsl.tree import (
     Text,
     Truth,
     Unary,
+    left_spine,
 )
 
 Lookup = Callable[[Name], Expression | None]
@@ -57,19 +59,18 @@ def folded(source: Source, expression: Expression, lookup: Lookup) -> Expression
 
     Whole numbers that divide without a rest give a whole number: `width / heads` counts things.
     """
+    source.spend(expression.span, PART)
     match expression:
         case Name():
             found = lookup(expression)
-            return expression if found is None else _placed(found, expression.span)
+            return expression if found is None else _placed(source, found, expression.span)
         case Items():
             items = tuple(folded(source, item, lookup) for item in expression.items)
             return replace(expression, items=items)
         case Unary():
             return _unary(replace(expression, operand=folded(source, expression.operand, lookup)))
         case Binary():
-            lhs = folded(source, expression.lhs, lookup)
-            rhs = folded(source, expression.rhs, lookup)
-            return _binary(source, replace(expression, lhs=lhs, rhs=rhs))
+            return _from_left(source, expression, lookup)
         case Choice():
             return _choice(source, expression, lookup)
         case Index():
@@ -78,10 +79,22 @@ def folded(source: Source, expression: Expression, lookup: Lookup) -> Expression
             return expression
 
 
-def _placed(known: Expression, span: Span) -> Expression:
+def _from_left(source: Source, expression: Binary, lookup: Lookup) -> Expression:
+    """`a + b + c`, however many there are: the first two, then that and the third."""
+    spine = left_spine(expression)
+    found = folded(source, spine[-1].lhs, lookup)
+    for outer in reversed(spine):
+        source.spend(outer.span, PART)
+        rhs = folded(source, outer.rhs, lookup)
+        found = _binary(source, replace(outer, lhs=found, rhs=rhs))
+    return found
+
+
+def _placed(source: Source, known: Expression, span: Span) -> Expression:
     """Something known, at the place where it is used, for the sake of messages."""
+    source.spend(span, PART)
     if isinstance(known, Items):
-        return Items(span, tuple(_placed(item, span) for item in known.items))
+        return Items(span, tuple(_placed(source, item, span) for item in known.items))
     return replace(known, span=span)
 
 

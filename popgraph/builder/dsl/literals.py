@@ -139,7 +139,11 @@ def array_of(source: Source, expression: Expression, dtype: str) -> Array:
         parts = np.array(flat, np.float64).reshape(shape)
         return _paired(source, expression, parts.astype(_PARTS[dtype]), dtype)
     row = dtypes.BY_NAME[dtype].numpy
-    wide = np.array(flat, _exact(flat)).reshape(shape)
+    try:
+        wide = np.array(flat, _exact(flat)).reshape(shape)
+    except OverflowError as error:
+        source.mismatch(expression.span, f"there is a number too large for `{dtype}`")
+        raise Failed from error
     return wide.astype(row)
 
 

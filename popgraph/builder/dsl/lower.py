@@ -10,6 +10,7 @@ from itertools import count
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.dsl.budget import TURN
 from popgraph.builder.dsl.first_values import path_beside
 from popgraph.builder.dsl.graph_notes import GraphNotes, ModelNotes, graph_notes, model_notes
 from popgraph.builder.dsl.lower_statements import StatementLowering
@@ -37,10 +38,7 @@ from popgraph.dialects.onnx.containers import Graph as GraphOp
 from popgraph.dialects.onnx.containers import Initializer
 from popgraph.dialects.onnx.writer import GraphWriter
 
-MOST_TURNS = 100_000
-"""A `for` with more turns is a mistake."""
-
-MOST_CALLS = 50
+MOST_CALLS = 80
 """So deep a `def` may call others."""
 
 
@@ -72,9 +70,7 @@ class GraphLowering(StatementLowering):
         """The number of every turn, and what the names of the loop mean in it."""
         if isinstance(loop.range, Range):
             first, last = self.whole(loop.range.first), self.whole(loop.range.last)
-            if last - first > MOST_TURNS:
-                self.source.parse_error(loop.range.span, f"these are more than {MOST_TURNS} turns")
-                raise Failed
+            self.source.spend(loop.range.span, TURN * max(0, last - first))
             for number in range(first, last):
                 yield number, self.spread(loop, Number(loop.range.span, number))
             return
@@ -84,6 +80,7 @@ class GraphLowering(StatementLowering):
                 loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
             )
             raise Failed
+        self.source.spend(loop.range.span, TURN * len(items.items))
         for number, item in enumerate(items.items):
             yield number, self.spread(loop, item)
 
@@ -206,10 +203,9 @@ class GraphLowering(StatementLowering):
     ) -> list[SSAValue]:
         template = definition.template
         definition.setting.called.add(template.name.text)
-        if self.calls >= MOST_CALLS:
-            self.source.parse_error(
-                call.path.span, f"`{template.name.text}` calls itself without an end"
-            )
+        self.source.spend(call.path.span, TURN)
+        if len(self.calls) >= MOST_CALLS:
+            self.source.parse_error(call.path.span, *_too_many_calls(self.calls, definition))
             raise Failed
         if names is not None and len(names) > len(template.outputs):
             count = len(template.outputs)
@@ -225,7 +221,7 @@ class GraphLowering(StatementLowering):
         setting = replace(
             definition.setting, opsets=own.opsets, definitions=known, weights=own.weights
         )
-        inner = GraphLowering(setting, self.writer, scope, self.calls + 1)
+        inner = GraphLowering(setting, self.writer, scope, (*self.calls, definition.full_name))
         label = self.label(template.name.text, names)
         given = [label] if names is None else names
         inner.prefix = label + "/"
@@ -261,6 +257,15 @@ class GraphLowering(StatementLowering):
             label = stem if count == 1 else f"{stem}{count}"
             if names is not None or not self.writer.has_value(label):
                 return label
+
+
+def _too_many_calls(calls: Sequence[str], called: Definition) -> tuple[str, str]:
+    """What is wrong with one call more inside of all these, and what to do about it."""
+    name = called.template.name.text
+    if called.full_name in calls:
+        return f"`{name}` calls itself without an end", ""
+    what = f"this is the call of a `def` within {MOST_CALLS} others"
+    return what, "write some of them out, or let the graph call one after the other"
 
 
 def lower_graph(setting: Setting, graph: Graph) -> GraphLowering:

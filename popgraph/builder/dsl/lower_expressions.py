@@ -34,6 +34,7 @@ from popgraph.builder.dsl.tree import (
     Branches,
     Call,
     Choice,
+    Computed,
     Expression,
     Graph,
     Index,
@@ -43,6 +44,7 @@ from popgraph.builder.dsl.tree import (
     Path,
     Span,
     Unary,
+    left_spine,
 )
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Graph as GraphOp
@@ -52,9 +54,6 @@ from popgraph.dialects.onnx.writer import Graphs
 from popgraph.dialects.program import BytesAttr
 from popgraph.support import dtypes
 from popgraph.support.names import closest
-
-_DEEPEST = 200
-"""How deep expressions may be nested."""
 
 
 class ExpressionLowering(NodeLowering, ABC):
@@ -95,7 +94,7 @@ class ExpressionLowering(NodeLowering, ABC):
 
         These are names in the graph, "" where nobody wants the result.
         """
-        expression = self.piped(self.fold(expression))
+        expression = self.piped(self.from_left(self.fold(expression)))
         if isinstance(expression, Branches):
             return self.branches(expression, names)
         if isinstance(expression, Call) and typed_literal(expression) is None:
@@ -113,23 +112,27 @@ class ExpressionLowering(NodeLowering, ABC):
 
     def value(self, expression: Expression) -> SSAValue:
         """The value of an expression within another."""
-        expression = self.piped(self.fold(expression))
+        return self.folded_value(self.from_left(self.fold(expression)))
+
+    def folded_value(self, expression: Expression) -> SSAValue:
+        expression = self.piped(expression)
         if isinstance(expression, Name):
             return self.scope.value(expression)
-        self._depth += 1
-        try:
-            if self._depth > _DEEPEST:
-                self.source.parse_error(
-                    expression.span,
-                    "this expression is nested too deeply",
-                    "give parts of it a name",
-                )
-                raise Failed
-            if isinstance(expression, Call) and typed_literal(expression) is None:
-                return self.call(expression, None)[0]
-            return self.computed(expression, None)
-        finally:
-            self._depth -= 1
+        if isinstance(expression, Call) and typed_literal(expression) is None:
+            return self.call(expression, None)[0]
+        return self.computed(expression, None)
+
+    def from_left(self, expression: Expression) -> Expression:
+        """`a + b + c` with `a + b` computed, so that long sums and pipes are not deep ones."""
+        if not isinstance(expression, Binary):
+            return expression
+        found, *others = reversed(left_spine(expression))
+        for outer in others:
+            value = None
+            with suppress(Failed):
+                value = self.folded_value(found)
+            found = replace(outer, lhs=Computed(found.span, value))
+        return found
 
     def computed(self, expression: Expression, name: str | None) -> SSAValue:
         """The value of what is neither a name nor a call; it is a step without a `name`."""
@@ -163,6 +166,10 @@ class ExpressionLowering(NodeLowering, ABC):
                     "`If(c, then_branch=graph ..., else_branch=graph ...)`",
                 )
                 raise Failed
+            case Computed(value=value):
+                if not isinstance(value, SSAValue):
+                    raise Failed
+                return value
             case _:
                 return self.literal(expression, None, name)
 

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.dsl.annotations import Notes
+from popgraph.builder.dsl.budget import NODE
 from popgraph.builder.dsl.node_names import NodeNames
 from popgraph.builder.dsl.operators import (
     newest,
@@ -49,7 +50,6 @@ class NodeLowering:
         """Which of the functions of one name the statement calls."""
         self._stem = ""
         self._steps = 0
-        self._depth = 0
 
     # names
 
@@ -88,6 +88,7 @@ class NodeLowering:
         overload: str = "",
     ) -> list[SSAValue]:
         """Writes a node; what it says against it is a mistake at `span`."""
+        self.source.spend(span, NODE)
         if types is not None:
             types = [type_ for name, type_ in zip(names, types, strict=False) if name]
         self.writer.import_opset(domain, newest().get(domain, 1))

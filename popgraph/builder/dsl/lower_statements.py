@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.dsl.annotations import Notes, ValueNotes, notes_of, value_notes
+from popgraph.builder.dsl.budget import TURN
 from popgraph.builder.dsl.declared_types import check_declared, declared_type, type_of
 from popgraph.builder.dsl.first_values import first_value
 from popgraph.builder.dsl.graph_notes import GraphNotes
@@ -15,6 +16,7 @@ from popgraph.builder.dsl.literals import is_known
 from popgraph.builder.dsl.lower_expressions import ExpressionLowering
 from popgraph.builder.dsl.scope import Failed, Scope, defined_by
 from popgraph.builder.dsl.setting import Setting
+from popgraph.builder.dsl.source import TOO_DEEP
 from popgraph.builder.dsl.tree import (
     Assignment,
     Constant,
@@ -48,12 +50,17 @@ class StatementLowering(ExpressionLowering):
     """
 
     def __init__(
-        self, setting: Setting, writer: GraphWriter, scope: Scope | None = None, calls: int = 0
+        self,
+        setting: Setting,
+        writer: GraphWriter,
+        scope: Scope | None = None,
+        calls: Sequence[str] = (),
     ) -> None:
         super().__init__(setting, writer, scope or Scope(setting.source, setting.scope))
         self.infos: list[ValueInfoAttr] = []
         """What the text says about the types of inner values."""
         self.calls = calls
+        """The templates that are being written out around this, from the outermost in."""
         self.inner_graph = False
         """Whether this is a graph inside a node."""
         self.about = GraphNotes()
@@ -102,8 +109,12 @@ class StatementLowering(ExpressionLowering):
         self.scope.announce(statements)
         for statement in statements:
             try:
+                self.source.spend(statement.span, TURN)
                 self.statement(statement)
             except Failed:
+                self.fail(statement)
+            except RecursionError:
+                self.source.parse_error(statement.span, *TOO_DEEP)
                 self.fail(statement)
             except PopgraphError as error:
                 self.source.note(statement.span, error)

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from lark import Lark, Token
-from lark.exceptions import UnexpectedInput
+from lark import Tree as LarkTree
+from lark.exceptions import UnexpectedInput, VisitError
 
 from popgraph.builder.dsl import advice
 from popgraph.builder.dsl.source import Source
-from popgraph.builder.dsl.transform import ToTree
-from popgraph.builder.dsl.tree import Expression, File
+from popgraph.builder.dsl.transform import NoCharacterError, ToTree, span_of
+from popgraph.builder.dsl.tree import Expression, File, Node, Span, deepest
 
 GRAMMAR = Path(__file__).with_name("pgraph.lark")
 MANY = 20
 """How many lines that are not well formed are reported at once."""
+DEEPEST = 200
+"""So many levels deep expressions may be nested; a block counts as five."""
+
+Tree = TypeVar("Tree", bound=Node)
 
 
 class _LinesInBrackets:
@@ -72,6 +78,7 @@ def _shorten(made: Lark) -> None:
 
 def parse_file(source: Source) -> File:
     """The tree of a whole text; raises every mistake of form that can be told apart."""
+    _check_characters(source)
     text = with_line_end(source.text)
     for _ in range(MANY):
         try:
@@ -83,20 +90,55 @@ def parse_file(source: Source) -> File:
             text = _without_line(text, line)
         else:
             source.raise_mistakes()
-            return ToTree().transform(parsed)
+            return _tree(source, parsed, File)
     source.raise_mistakes()
     raise AssertionError("a refused text has a mistake")
 
 
 def parse_expression(source: Source) -> Expression:
     """The tree of one expression, such as `SGD(0.1, momentum=0.9)`."""
+    _check_characters(source)
     try:
         parsed = language().parse(source.text, start="expression")
-        return cast(Expression, ToTree().transform(parsed))
+        return cast(Expression, _tree(source, parsed, Node))
     except UnexpectedInput as error:
         advice.explain(error, source.text, source, language())
     source.raise_mistakes()
     raise AssertionError("a refused text has a mistake")
+
+
+def _check_characters(source: Source) -> None:
+    """Halves of characters can stand in a string of Python, but in no file."""
+    for number, line in enumerate(source.text.split("\n"), 1):
+        if found := _HALVES.search(line):
+            column = found.start() + 1
+            source.parse_error(
+                Span(number, column, number, column + 1), f"{found[0]!r} is no character"
+            )
+            source.raise_mistakes()
+
+
+_HALVES = re.compile("[\ud800-\udfff]")
+
+
+def _tree(source: Source, parsed: LarkTree[Token], kind: type[Tree]) -> Tree:
+    """What was parsed, so shallow that functions which call themselves can go through it."""
+    try:
+        found = cast(Tree, ToTree().transform(parsed))
+    except VisitError as error:
+        if not isinstance(error.orig_exc, NoCharacterError):
+            raise
+        assert isinstance(error.obj, LarkTree)
+        source.parse_error(span_of(error.obj.meta), f"`{error.orig_exc}` is no character")
+        source.raise_mistakes()
+    assert isinstance(found, kind)
+    node = deepest(found, DEEPEST)
+    if node is not None:
+        source.parse_error(
+            node.span, f"this is nested more than {DEEPEST} levels deep", "give parts of it a name"
+        )
+        source.raise_mistakes()
+    return found
 
 
 def with_line_end(text: str) -> str:

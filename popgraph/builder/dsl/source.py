@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from popgraph.builder.dsl.budget import VARIABLE, Budget, Spent
 from popgraph.builder.dsl.tree import Span
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
+
+_MORE = f"{VARIABLE}=10 in the environment allows ten times as much"
+
+TOO_DEEP = "this is nested too deeply", "give parts of it a name"
+"""What is said, and what to do, where Python itself has no room for more."""
 
 _MOST_CALLS = 4
 """Of so many calls around a mistake the place is shown."""
@@ -37,6 +44,7 @@ class Report:
     files: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
     """The places of the calls whose templates are being written out, the innermost last."""
+    budget: Budget = field(default_factory=Budget)
 
 
 @dataclass
@@ -56,6 +64,7 @@ class Source:
     def __post_init__(self) -> None:
         self._number = len(self.report.files)
         self.report.files.append(self.filename)
+        self.report.budget.characters += len(self.text)
 
     @property
     def mistakes(self) -> list[Mistake]:
@@ -65,9 +74,39 @@ class Source:
         """Another text, whose mistakes are told together with those of this one."""
         return Source(text, filename, self.report)
 
+    @cached_property
+    def _lines(self) -> list[str]:
+        shown = self.text.encode("utf-8", "backslashreplace").decode()
+        return shown.split("\n")
+
+    def spend(self, span: Span, steps: int) -> None:
+        """Takes steps for what stands here; there is nothing more to be made if none are left."""
+        budget = self.report.budget
+        if not budget.take_steps((self.filename, span.line), steps):
+            (file, line), most = budget.by_line.most_common(1)[0]
+            self.parse_error(
+                span,
+                f"this text unfolds into too much: line {line} of {file} took {most:,} of the "
+                f"{budget.most_steps:,} steps that it has",
+                _MORE,
+            )
+            raise Spent
+
+    def fill(self, span: Span, elements: int) -> None:
+        """Takes elements for a first value."""
+        budget = self.report.budget
+        if not budget.take_elements(elements):
+            self.parse_error(
+                span,
+                f"this fills {elements:,} elements (those drawn at random count more than once), "
+                f"with which the text has more than {budget.most_elements:,}",
+                _MORE,
+            )
+            raise Spent
+
     def where(self, span: Span) -> str:
         """`file:line:column`, the line, and a caret under what is meant."""
-        lines = self.text.split("\n")
+        lines = self._lines
         line = lines[span.line - 1].rstrip("\r") if span.line <= len(lines) else ""
         shown = line.expandtabs(4)
         start = len(line[: span.column - 1].expandtabs(4))

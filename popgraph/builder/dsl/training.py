@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import ModuleOp
@@ -25,7 +25,6 @@ from popgraph.builder.dsl.tree import (
     Graph,
     Missing,
     Name,
-    Node,
     Number,
     Path,
     Span,
@@ -34,7 +33,7 @@ from popgraph.builder.dsl.tree import (
     Text,
     Train,
     Truth,
-    children,
+    walk,
 )
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import describe, dims
@@ -199,16 +198,9 @@ def _terms(lowering: TrainingLowering, statements: Sequence[Statement]) -> tuple
     for statement in statements:
         match statement:
             case Assignment(targets=[Target(name=Name(text="loss"))], value=value):
-                names = dict.fromkeys(one.text for one in _names_in(value))
+                names = dict.fromkeys(one.text for one in walk(value) if isinstance(one, Name))
                 return tuple(name for name in names if _is_term(lowering, name))
     return ()
-
-
-def _names_in(node: Node) -> Iterator[Name]:
-    if isinstance(node, Name):
-        yield node
-    for child in children(node):
-        yield from _names_in(child)
 
 
 def _is_term(lowering: TrainingLowering, name: str) -> bool:

@@ -18,6 +18,10 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)")
 
 
+class NoCharacterError(Exception):
+    """An escape that stands for no character."""
+
+
 def unquote(literal: str) -> str:
     """The text between the quotes, its escapes undone."""
     return _ESCAPE.sub(_unescape, literal[1:-1])
@@ -27,7 +31,9 @@ def _unescape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) > 1:
         value = int(code[1:], 16)
-        return chr(value) if value <= 0x10FFFF else "\ufffd"
+        if value > 0x10FFFF or 0xD800 <= value <= 0xDFFF:
+            raise NoCharacterError(match[0])
+        return chr(value)
     return _ESCAPES.get(code, code)
 
 
@@ -61,7 +67,7 @@ def token_span(token: Token) -> Span:
     return Span(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 2)
 
 
-def _span(meta: Meta) -> Span:
+def span_of(meta: Meta) -> Span:
     if meta.empty:
         return Span(1, 1, 1, 2)
     return Span(meta.line, meta.column, meta.end_line, meta.end_column)
@@ -83,22 +89,22 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
 
     def file(self, meta: Meta, children: list[Any]) -> tree.File:
         items = tuple(child for child in children if isinstance(child, tree.Node))
-        return tree.File(_span(meta), _docstring(_doc_of(children)), cast(Any, items))
+        return tree.File(span_of(meta), _docstring(_doc_of(children)), cast(Any, items))
 
     # items
 
     def opset(self, meta: Meta, children: list[Any]) -> tree.Opset:
         path, version = children if len(children) == 2 else (None, children[0])
-        return tree.Opset(_span(meta), path.text if path else "", int(version, 0))
+        return tree.Opset(span_of(meta), path.text if path else "", int(version, 0))
 
     def import_(self, meta: Meta, children: list[Any]) -> tree.Import:
         file, *names = children
         where = tree.Text(token_span(file), unquote(file))
-        return tree.Import(_span(meta), where, None if names == [None] else _present(names))
+        return tree.Import(span_of(meta), where, None if names == [None] else _present(names))
 
     def graph(self, meta: Meta, children: list[Any]) -> tree.Graph:
         annotations, name, inputs, outputs, body = children
-        span = name.span if name else _span(meta)
+        span = name.span if name else span_of(meta)
         return tree.Graph(span, name, inputs, outputs, body, annotations)
 
     subgraph = graph
@@ -111,7 +117,7 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
         return _present(children)
 
     def formal(self, meta: Meta, children: list[Any]) -> tree.Formal:
-        return tree.Formal(_span(meta), *children)
+        return tree.Formal(span_of(meta), *children)
 
     def function(self, meta: Meta, children: list[Any]) -> tree.Function:
         annotations, path, inputs, attributes, outputs, (opsets, body) = children
@@ -126,40 +132,40 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
 
     def train(self, meta: Meta, children: list[Any]) -> tree.Train:
         name, inputs, body = children
-        return tree.Train(_span(meta), name, inputs or (), body)
+        return tree.Train(span_of(meta), name, inputs or (), body)
 
     def parameters(self, meta: Meta, children: list[Any]) -> tuple[tree.Parameter, ...]:
         return _present(children)
 
     def parameter(self, meta: Meta, children: list[Any]) -> tree.Parameter:
         annotations, name, type_ = children
-        return tree.Parameter(_span(meta), name, type_, annotations)
+        return tree.Parameter(span_of(meta), name, type_, annotations)
 
     def results(self, meta: Meta, children: list[Any]) -> tuple[tree.Target, ...]:
         return _present(children)
 
     def target(self, meta: Meta, children: list[Any]) -> tree.Target:
         annotations, name, type_ = children
-        return tree.Target(_span(meta), _or_missing(name), type_, annotations)
+        return tree.Target(span_of(meta), _or_missing(name), type_, annotations)
 
     result = target
 
     def block(self, meta: Meta, children: list[Any]) -> tree.Block:
         statements = tuple(child for child in children if isinstance(child, tree.Node))
-        return tree.Block(_span(meta), _docstring(_doc_of(children)), cast(Any, statements))
+        return tree.Block(span_of(meta), _docstring(_doc_of(children)), cast(Any, statements))
 
     def annotations(self, meta: Meta, children: list[Any]) -> tuple[tree.Annotation, ...]:
         return _present(children)
 
     def annotation(self, meta: Meta, children: list[Any]) -> tree.Annotation:
         path, arguments = children
-        return tree.Annotation(_span(meta), path, arguments)
+        return tree.Annotation(span_of(meta), path, arguments)
 
     # types
 
     def tensor_type(self, meta: Meta, children: list[Any]) -> tree.Type:
         dtype, dims = children
-        return tree.Type(_span(meta), dtype, () if dims is None else dims.value)
+        return tree.Type(span_of(meta), dtype, () if dims is None else dims.value)
 
     def other_type(self, meta: Meta, children: list[Any]) -> tree.OtherType:
         kind, *parts = children
@@ -167,7 +173,7 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
             tree.Text(token_span(part), unquote(part)) if isinstance(part, Token) else part
             for part in parts
         ]
-        return tree.OtherType(_span(meta), kind, _present(texts))
+        return tree.OtherType(span_of(meta), kind, _present(texts))
 
     def shape(self, meta: Meta, children: list[Any]) -> _Shape:
         if children and isinstance(children[0], Token) and children[0].type == "ELLIPSIS":
@@ -181,28 +187,28 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
         return cast(tree.Statement, replace(made, annotations=annotations))
 
     def weight(self, meta: Meta, children: list[Any]) -> tree.Weight:
-        return tree.Weight(_span(meta), *children)
+        return tree.Weight(span_of(meta), *children)
 
     def constant(self, meta: Meta, children: list[Any]) -> tree.Constant:
-        return tree.Constant(_span(meta), *children)
+        return tree.Constant(span_of(meta), *children)
 
     def static(self, meta: Meta, children: list[Any]) -> tree.Static:
-        return tree.Static(_span(meta), *children)
+        return tree.Static(span_of(meta), *children)
 
     def assignment(self, meta: Meta, children: list[Any]) -> tree.Assignment:
-        return tree.Assignment(_span(meta), *children)
+        return tree.Assignment(span_of(meta), *children)
 
     def loop(self, meta: Meta, children: list[Any]) -> tree.Loop:
-        return tree.Loop(_span(meta), *children)
+        return tree.Loop(span_of(meta), *children)
 
     def span(self, meta: Meta, children: list[Any]) -> tree.Range:
-        return tree.Range(_span(meta), *children)
+        return tree.Range(span_of(meta), *children)
 
     def region(self, meta: Meta, children: list[Any]) -> tree.Region:
-        return tree.Region(_span(meta), *children)
+        return tree.Region(span_of(meta), *children)
 
     def freeze(self, meta: Meta, children: list[Any]) -> tree.Freeze:
-        return tree.Freeze(_span(meta), tuple(children))
+        return tree.Freeze(span_of(meta), tuple(children))
 
     def targets(self, meta: Meta, children: list[Any]) -> tuple[tree.Target, ...]:
         return _present(children)
@@ -216,50 +222,50 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def unary(self, meta: Meta, children: list[Any]) -> tree.Expression:
         sign, operand = children
         if isinstance(operand, tree.Number) and sign == "-" and operand.spelling[:1] != "-":
-            return tree.Number(_span(meta), -operand.value, f"-{operand.spelling}")
+            return tree.Number(span_of(meta), -operand.value, f"-{operand.spelling}")
         return tree.Unary(token_span(sign), str(sign), operand)
 
     def choice(self, meta: Meta, children: list[Any]) -> tree.Choice:
-        return tree.Choice(_span(meta), *children)
+        return tree.Choice(span_of(meta), *children)
 
     def call(self, meta: Meta, children: list[Any]) -> tree.Call:
-        return tree.Call(_span(meta), *children)
+        return tree.Call(span_of(meta), *children)
 
     def arguments(self, meta: Meta, children: list[Any]) -> tuple[tree.Argument, ...]:
         return _present(children)
 
     def argument(self, meta: Meta, children: list[Any]) -> tree.Argument:
         keyword, value = children
-        return tree.Argument(_span(meta), keyword, _or_missing(value))
+        return tree.Argument(span_of(meta), keyword, _or_missing(value))
 
     def path(self, meta: Meta, children: list[Any]) -> tree.Path:
-        return tree.Path(_span(meta), tuple(children))
+        return tree.Path(span_of(meta), tuple(children))
 
     def index(self, meta: Meta, children: list[Any]) -> tree.Index:
         operand, *subscripts = children
-        return tree.Index(_span(meta), operand, _present(subscripts))
+        return tree.Index(span_of(meta), operand, _present(subscripts))
 
     def slice(self, meta: Meta, children: list[Any]) -> tree.Slice:
-        return tree.Slice(_span(meta), *children)
+        return tree.Slice(span_of(meta), *children)
 
     def all(self, meta: Meta, children: list[Any]) -> tree.Everything:
-        return tree.Everything(_span(meta))
+        return tree.Everything(span_of(meta))
 
     def new_axis(self, meta: Meta, children: list[Any]) -> tree.Missing:
-        return tree.Missing(_span(meta))
+        return tree.Missing(span_of(meta))
 
     def unknown(self, meta: Meta, children: list[Any]) -> tree.Unknown:
-        return tree.Unknown(_span(meta))
+        return tree.Unknown(span_of(meta))
 
     def branches(self, meta: Meta, children: list[Any]) -> tree.Branches:
-        return tree.Branches(_span(meta), *children)
+        return tree.Branches(span_of(meta), *children)
 
     def items(self, meta: Meta, children: list[Any]) -> tree.Items:
-        return tree.Items(_span(meta), _present(children))
+        return tree.Items(span_of(meta), _present(children))
 
     def literal(self, meta: Meta, children: list[Any]) -> tree.Expression:
         token: Token = children[0]
-        span = _span(meta)
+        span = span_of(meta)
         match token.type:
             case "INT":
                 value = int(token, 0) if "x" in token else int(token)
@@ -275,7 +281,7 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
 
     def name(self, meta: Meta, children: list[Any]) -> tree.Name:
         token: Token = children[0]
-        return tree.Name(_span(meta), unquote(token) if token.type == "QUOTED" else str(token))
+        return tree.Name(span_of(meta), unquote(token) if token.type == "QUOTED" else str(token))
 
 
 class _Shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 
@@ -226,6 +226,13 @@ class Graph(Node):
     annotations: tuple[Annotation, ...] = ()
 
 
+@dataclass(frozen=True)
+class Computed(Node):
+    """What stood here has been computed: no text says so. `value` is None where that failed."""
+
+    value: object
+
+
 Expression: TypeAlias = (
     Name
     | Number
@@ -241,7 +248,16 @@ Expression: TypeAlias = (
     | Call
     | Branches
     | Graph
+    | Computed
 )
+
+
+def left_spine(expression: Binary) -> list[Binary]:
+    """`a + b + c` and `a + b`: an operation and those that its left side begins with."""
+    spine = [expression]
+    while isinstance(lhs := spine[-1].lhs, Binary):
+        spine.append(lhs)
+    return spine
 
 
 @dataclass(frozen=True)
@@ -401,9 +417,41 @@ class File(Node):
 
 def children(node: Node) -> Iterator[Node]:
     """The nodes directly inside a node, in the order of the text."""
-    for one in fields(node):
-        value = getattr(node, one.name)
+    for value in vars(node).values():
         if isinstance(value, Node):
             yield value
         elif isinstance(value, tuple):
             yield from (item for item in value if isinstance(item, Node))
+
+
+_DEEPENS: dict[type[Node], int] = {Block: 5}
+"""Within these, things are nested deeper by more than one level."""
+
+_EXPRESSIONS = (Binary, Unary, Choice, Index, Items, Call)
+
+
+def deepest(root: Node, most: int) -> Node | None:
+    """
+    The first node that is nested more than so many levels deep, if one is.
+
+    An operation on the left side of another, as in `a + b + c`, is not deeper than that.
+    """
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        if depth > most:
+            return node
+        for child in children(node):
+            level = depth + _DEEPENS.get(type(child), int(isinstance(child, _EXPRESSIONS)))
+            beside = isinstance(node, Binary) and child is node.lhs and isinstance(child, Binary)
+            waiting.append((child, depth if beside else level))
+    return None
+
+
+def walk(root: Node) -> Iterator[Node]:
+    """A node and everything in it, in the order of the text."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(list(children(node)))

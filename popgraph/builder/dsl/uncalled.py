@@ -13,6 +13,7 @@ from popgraph.builder.dsl.tree import (
     Annotation,
     Argument,
     Assignment,
+    Binary,
     Block,
     Branches,
     Call,
@@ -32,6 +33,7 @@ from popgraph.builder.dsl.tree import (
     Type,
     Weight,
     children,
+    left_spine,
 )
 
 
@@ -109,6 +111,11 @@ class _Reader:
                     self.node(value)
             case Type() | Annotation() | Path():
                 pass
+            case Binary():
+                spine = left_spine(node)
+                self.node(spine[-1].lhs)
+                for outer in reversed(spine):
+                    self.node(outer.rhs)
             case _:
                 for child in children(node):
                     self.node(child)

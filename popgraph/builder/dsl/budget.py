@@ -1,0 +1,72 @@
+"""Into how much may a text unfold: its calls, its loops, its first values?"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+
+from popgraph.support.errors import ParseError
+
+VARIABLE = "POPGRAPH_TEXT_BUDGET"
+"""The environment variable that says how many times as much texts may unfold into."""
+
+STEPS = 2_000_000
+STEPS_PER_CHARACTER = 100
+"""So many steps a text may take, and so many more for each of its characters."""
+
+ELEMENTS = 1 << 29
+"""So many elements initialisers may fill; what is drawn at random counts more than once."""
+
+NODE, TURN, PART = 100, 20, 2
+"""The steps of a node; of a call, a statement or a turn of a loop; of a part of an expression."""
+
+Line = tuple[str, int]
+"""A file and the number of a line in it."""
+
+
+class Spent(Exception):
+    """The budget of a text is spent: `Source` knows where, and nothing more is made of the text."""
+
+
+def factor() -> float:
+    """How many times the usual budget the environment grants."""
+    given = os.environ.get(VARIABLE) or "1"
+    try:
+        found = float(given)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise ParseError(f"{VARIABLE} is {given!r}, not a number above 0", hint=f"`{VARIABLE}=10`")
+    return found
+
+
+@dataclass
+class Budget:
+    """What a text and those that it imports may take, and which lines took it."""
+
+    factor: float = field(default_factory=factor)
+    steps: int = 0
+    elements: int = 0
+    characters: int = 0
+    by_line: Counter[Line] = field(default_factory=Counter)
+
+    @property
+    def most_steps(self) -> int:
+        return int(self.factor * STEPS) + STEPS_PER_CHARACTER * self.characters
+
+    @property
+    def most_elements(self) -> int:
+        return int(self.factor * ELEMENTS)
+
+    def take_steps(self, line: Line, count: int) -> bool:
+        """Whether there were so many steps left."""
+        self.steps += count
+        self.by_line[line] += count
+        return self.steps <= self.most_steps
+
+    def take_elements(self, count: int) -> bool:
+        """Whether so many elements were left."""
+        self.elements += count
+        return self.elements <= self.most_elements
