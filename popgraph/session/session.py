@@ -35,6 +35,7 @@ from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
 from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
+from popgraph.support.poison import unwritten
 
 
 class Session:
@@ -123,7 +124,7 @@ class Session:
         arrays = {}
         for id, stream in self._program.outputs.items():
             shape = self._dataflow.anchor_shape(id, stream.shape)
-            arrays[id] = np.empty(shape, stream.dtype.numpy)
+            arrays[id] = unwritten(shape, stream.dtype.numpy)
         return arrays
 
     # getting ready

@@ -14,10 +14,11 @@ from popgraph.backends.c.in_place import LARGE, MadeInPlace, Pointers, ReadInPla
 from popgraph.backends.c.library import Entry, load
 from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
-from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
+from popgraph.support.poison import is_poisoned, spoil
 from popgraph.support.shapes import text
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
@@ -63,6 +64,14 @@ class CExecutable(Executable):
         self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
         self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
         self._variables = self._views("variable")
+        self._scratch = self._unwritten() if is_poisoned() else ()
+        """What is poisoned before each run."""
+
+    def _unwritten(self) -> tuple[Array, ...]:
+        """What holds nothing when a run begins; outputs made in place are new memory each time."""
+        arena = self._arrays[self.table.slots.index(ARENA)]
+        assert arena is not None
+        return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
 
     @property
     def persistent(self) -> Array:
@@ -143,6 +152,8 @@ class CExecutable(Executable):
                 ):
                     array = self._unusual(inputs, name)
                 view[...] = array
+            for memory in self._scratch:
+                spoil(memory)
             self._entry(self._address)
             return {name: view.copy() for name, view in self._outputs.items()}
 
