@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options_here
+from popgraph.cli.print import (
+    IndicesChoice,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Tuned,
+    Winograd,
+    options_here,
+)
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -28,6 +37,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    indices: IndicesChoice = None,
     threads: Threads = 1,
 ) -> None:
     """
@@ -44,7 +54,8 @@ def command(
     from popgraph.cli import models
 
     module, compilation, _ = models.opened(model, dim)
-    compiler.lower(module, compilation, options_here(winograd, schedule, tuned, threads))
+    made = options_here(winograd, schedule, tuned, threads, indices)
+    compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)
     for name, text in c_files(module).items():
         (output / name).write_text(text, "utf-8")
@@ -80,6 +91,7 @@ def describe(module: ModuleOp, compilation: Compilation, folder: Path) -> dict[s
         "functions": [f"{PROGRAM}_prepare", f"{PROGRAM}_run"],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
+        "checks": [asdict(check) for check in program.index_checks],
         "memory": [_entry(number, slot, compilation, folder) for number, slot in enumerate(slots)],
     }
 

@@ -36,12 +36,19 @@ from popgraph.testing import (
     attentions,
     build_network,
     check_ir,
+    lookups,
     networks,
     products,
     separable_convolutions,
     training_networks,
 )
-from tests.passes.claims import assert_all_typed, assert_gradients, assert_trains, forget_types
+from tests.passes.claims import (
+    assert_all_typed,
+    assert_gradients,
+    assert_indices_checked,
+    assert_trains,
+    forget_types,
+)
 from tests.passes.mutants import MUTANTS, Mutant
 from tests.passes.sharing import THREADS, share_all
 
@@ -145,6 +152,8 @@ class Place:
             return attentions(dtype="f64")
         if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
             return separable_convolutions(dtype="f64")
+        if self.name == "check-indices":  # no other has indices that are not constants
+            return lookups(dtype="f64")
         if self.name == "tile-loops" and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if separable else drawn
@@ -160,6 +169,7 @@ def options(training: bool) -> Options:
         vector_bytes=32,
         registers=16,
         threads=THREADS,
+        indices="error",
     )
 
 
@@ -214,6 +224,8 @@ def claim(place: Place, original: ModuleOp, module: ModuleOp, compilation: Compi
         assert_gradients(original, module, weights, LOSS, RULE.loss_scaling.value)
     if place.name == "infer-shapes":
         assert_all_typed(module)
+    if place.name == "check-indices":
+        assert_indices_checked(original, module, weights)
     if place.name in TRUSTED:
         for later in steps(place)[place.index + 1 :]:
             later.run(compilation, module)

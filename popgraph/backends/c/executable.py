@@ -18,6 +18,7 @@ from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
+from popgraph.support.index_checks import raise_errors
 from popgraph.support.poison import is_poisoned, spoil
 from popgraph.support.shapes import text
 
@@ -59,7 +60,10 @@ class CExecutable(Executable):
             prepare(self._address)
         self._release()
         self.inputs = self._signature("input")
-        self.outputs = self._signature("output")
+        self._checks = {check.output: check for check in table.checks}
+        self.outputs = {
+            name: row for name, row in self._signature("output").items() if name not in self._checks
+        }
         self.variables = self._signature("variable")
         self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
         self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
@@ -155,7 +159,9 @@ class CExecutable(Executable):
             for memory in self._scratch:
                 spoil(memory)
             self._entry(self._address)
-            return {name: view.copy() for name, view in self._outputs.items()}
+            made = {name: view.copy() for name, view in self._outputs.items()}
+        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
+        return made
 
     def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
         """An error for what does not fit; what only looks unusual passes."""

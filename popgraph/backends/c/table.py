@@ -8,6 +8,7 @@ import numpy as np
 
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
+from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import Shape, text
 
 
@@ -55,6 +56,8 @@ class Table:
     """In bytes."""
     persistent: int
     """In bytes; `prepare` fills it."""
+    checks: tuple[IndexCheck, ...] = ()
+    """What the outputs that nobody sees tell of a run."""
 
     def named(self, space: str) -> dict[str, int]:
         """The slots of all inputs, outputs or variables by name."""

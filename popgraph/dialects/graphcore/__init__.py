@@ -77,6 +77,7 @@ from popgraph.dialects.graphcore.logic import (
     XorOp,
 )
 from popgraph.dialects.graphcore.lookup import (
+    CheckIndicesOp,
     GatherGradOp,
     GatherOp,
     IotaOp,
@@ -130,6 +131,7 @@ __all__ = [
     "BroadcastOp",
     "CastOp",
     "CeilOp",
+    "CheckIndicesOp",
     "CompareOp",
     "Composite",
     "ConcatOp",
