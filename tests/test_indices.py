@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import popgraph
+from popgraph.cli import app
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.runner import Runner
@@ -198,3 +201,38 @@ def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
 def test_an_unknown_meaning_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PassError, match="indices cannot be 'wrap'"):
         Options(indices="wrap")
+
+
+def test_a_session_on_the_reference_checks() -> None:
+    builder = popgraph.Builder()
+    x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [3]))
+    i = builder.addInputTensor(popgraph.TensorInfo("INT32", [1]))
+    y = builder.aiOnnx.gather([x, i])
+    flow = popgraph.DataFlow(1, {y: popgraph.AnchorReturnType("All")})
+    data = {x: numbers(3), i: np.array([3], np.int32)}
+    for backend, indices, fails in (
+        ("reference", None, True),
+        ("c", None, False),
+        ("c", "error", True),
+        ("reference", "nearest", False),
+    ):
+        options = popgraph.SessionOptions()
+        options.indices = indices
+        device = popgraph.DeviceManager().createCpuDevice(backend=backend)
+        session = popgraph.InferenceSession(
+            builder.getModelProto(), flow, device, userOptions=options
+        )
+        session.prepareDevice()
+        stepio = popgraph.PyStepIO(data, session.initAnchorArrays())
+        with pytest.raises(IndicesError) if fails else nullcontext():
+            session.run(stepio)
+
+
+def test_the_command_line_checks(tmp_path: Path) -> None:
+    path, place = tmp_path / "lookups.pgraph", tmp_path / "i.npy"
+    path.write_text("opset 24\n\ngraph g(i: i64[1]) -> (y) {\n    y = Gather([1.0, 2.0], i)\n}\n")
+    np.save(place, np.array([2]))
+    given = ["run", str(path), "-i", f"i={place}"]
+    wrong = CliRunner().invoke(app, given)
+    assert wrong.exit_code == 1 and "index 2 is out of range: -2 to 1" in wrong.output
+    assert CliRunner().invoke(app, [*given, "--indices", "nearest"]).exit_code == 0
