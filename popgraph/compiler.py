@@ -43,6 +43,7 @@ from popgraph.support.errors import (
     fitting_memory,
 )
 from popgraph.support.garbage import without_collection
+from popgraph.support.index_checks import ERROR
 from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
 from popgraph.support.turns import Lock
@@ -224,6 +225,7 @@ def _build(
     module: ModuleOp, compilation: Compilation, options: Options, backend: str, threads: int
 ) -> Executable:
     if backend == "reference":
+        options = replace(options, indices=options.indices or ERROR)
         lower(module, compilation, options, level="graphcore")
         return ReferenceExecutable(module, compilation.weights)
     options = for_this_machine(options, threads)
@@ -333,12 +335,14 @@ def compile(
     threads: int = 1,
     backend: str = "c",
     options: Options | None = None,
+    indices: str | None = None,
 ) -> Runner:
     """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
     check_backend(backend, threads)
     chosen = options or Options()
+    chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
     made = runner(module, compilation, chosen, backend, threads)
-    remember(model, options, threads, made.static, compilation.weights.files)
+    remember(model, options, threads, made.static, compilation.weights.files, indices)
     return made

@@ -18,16 +18,21 @@ def compile(
     threads: int = 1,
     backend: str = "c",
     options: Options | None = None,
+    indices: str | None = None,
 ) -> Runner:
     """
     Makes a model ready to run.
 
     `model` is a path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module;
-    `backend` is "c", or "reference" for NumPy.
+    `backend` is "c", or "reference" for NumPy. `indices` says what one out of range means that the
+    inputs bring: "error" (a run ends with an IndicesError), else "nearest"; without it, an error
+    in the reference and in training.
     """
-    found = recall(model, options, threads) if backend == "c" else None
+    found = recall(model, options, threads, indices) if backend == "c" else None
     if found is not None:
         return Runner(found)
     compiler = import_module("popgraph.compiler")
-    made: Runner = compiler.compile(model, threads=threads, backend=backend, options=options)
+    made: Runner = compiler.compile(
+        model, threads=threads, backend=backend, options=options, indices=indices
+    )
     return made

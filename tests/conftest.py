@@ -29,5 +29,9 @@ os.environ.setdefault(
 os.environ.setdefault("POPGRAPH_PROGRAM_CACHE", "0")
 
 
+# What no kernel has written is NaN, in every program that a test runs.
+os.environ.setdefault("POPGRAPH_POISON", "1")
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")

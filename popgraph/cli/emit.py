@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options_here
+from popgraph.cli.print import (
+    IndicesChoice,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Tuned,
+    Winograd,
+    options_here,
+)
 from popgraph.support.writing import write_files
 
 if TYPE_CHECKING:
@@ -29,6 +38,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    indices: IndicesChoice = None,
     threads: Threads = 1,
 ) -> None:
     """
@@ -45,7 +55,8 @@ def command(
     from popgraph.cli import models
 
     module, compilation, _ = models.opened(model, dim)
-    compiler.lower(module, compilation, options_here(winograd, schedule, tuned, threads))
+    made = options_here(winograd, schedule, tuned, threads, indices)
+    compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)
     described, data = describe(module, compilation)
     texts = c_files(module) | {"program.json": json.dumps(described, indent=2) + "\n"}
@@ -86,6 +97,7 @@ def describe(
         "functions": [f"{PROGRAM}_{ending}" for ending in printer.ENTRIES],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
+        "checks": [asdict(check) for check in program.index_checks],
         "byte order": "little",
         "memory": [_entry(number, slot, compilation, data) for number, slot in enumerate(slots)],
     }

@@ -40,6 +40,19 @@ ScheduleFile = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
 ]
+
+
+class Indices(StrEnum):
+    """What an index out of range means that the inputs bring."""
+
+    ERROR = "error"
+    NEAREST = "nearest"
+
+
+IndicesChoice = Annotated[
+    Indices | None,
+    typer.Option("--indices", help="What an index out of range means that an input brings."),
+]
 Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
 
 Train = Annotated[
@@ -84,6 +97,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    indices: IndicesChoice = None,
     threads: Threads = 1,
     train: Train = False,
 ) -> None:
@@ -107,7 +121,8 @@ def command(
     level = "tile" if at == Level.C or stop_after else at.value
     lowered = level != "onnx" or bool(stop_after)
     module, compilation, training = models.opened(model, dim, train=train, static=lowered)
-    made = replace(options_here(winograd, schedule, tuned, threads), training=training)
+    made = options_here(winograd, schedule, tuned, threads, indices)
+    made = replace(made, training=training)
     if lowered:
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
@@ -120,7 +135,10 @@ def command(
 
 
 def options(
-    winograd: Switch = Switch.ON, schedule: Path | None = None, tuned: Switch = Switch.ON
+    winograd: Switch = Switch.ON,
+    schedule: Path | None = None,
+    tuned: Switch = Switch.ON,
+    indices: Indices | None = None,
 ) -> Options:
     """What the user wants of the passes."""
     from popgraph.backends.c.schedule_file import read
@@ -130,6 +148,7 @@ def options(
         winograd=winograd == Switch.ON,
         schedules=() if schedule is None else read(schedule),
         measured=None if tuned == Switch.ON else (),
+        indices=None if indices is None else indices.value,
     )
 
 
@@ -138,8 +157,9 @@ def options_here(
     schedule: Path | None = None,
     tuned: Switch = Switch.ON,
     threads: int = 1,
+    indices: Indices | None = None,
 ) -> Options:
     """The same, and what passes must know of this machine."""
     from popgraph.compiler import for_this_machine
 
-    return for_this_machine(options(winograd, schedule, tuned), threads)
+    return for_this_machine(options(winograd, schedule, tuned, indices), threads)

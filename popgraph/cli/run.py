@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
+from popgraph.cli.print import (
+    Indices,
+    IndicesChoice,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Tuned,
+    Winograd,
+    options,
+)
 from popgraph.support.errors import RunError
 from popgraph.support.writing import write_files
 
@@ -46,6 +55,7 @@ def command(
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     threads: Threads = 1,
+    indices: IndicesChoice = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
@@ -58,6 +68,8 @@ def command(
     popgraph run model.onnx -i x=x.npy -o y=y.npy --threads 2
     popgraph run model.pgraph --random --dim N=4 --seed 7
     popgraph run model.onnx --random --backend reference
+
+    An index out of range is an error, but for --random, where it is the nearest that is in range.
 
     .onnx and .pgraph files are data. IR text of the tile level (.mlir) is code, loops on plain
     memory: run only what you trust.
@@ -79,7 +91,8 @@ def command(
         name: models.fitted(name, array, types[name]) if name in types else array
         for name, array in given.items()
     }
-    made = options(winograd, schedule, tuned)
+    usual = Indices.NEAREST if random else Indices.ERROR
+    made = options(winograd, schedule, tuned, indices or usual)
     runner = compiler.runner(module, compilation, made, backend.value, threads)
     _show(runner(arrays), keep)
 

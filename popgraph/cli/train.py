@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Threads
+from popgraph.cli.print import Indices, IndicesChoice, Threads
 from popgraph.cli.run import Backend
 from popgraph.support.errors import ModelError, RunError
 
@@ -48,6 +48,7 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    indices: IndicesChoice = None,
     threads: Threads = 1,
 ) -> None:
     """
@@ -72,7 +73,7 @@ def command(
         models.check_place(output, "--output")
     task = _task(model, arrays, loss, optimizer)
     samples = _samples(arrays)
-    executable = task.build(arrays, min(batch, samples), backend.value, threads)
+    executable = task.build(arrays, min(batch, samples), backend.value, threads, indices)
     arrays = {
         name: models.fitted(name, array, executable.inputs[name][0])
         for name, array in arrays.items()
@@ -124,7 +125,12 @@ class Task:
                 executable.write(name, value)
 
     def build(
-        self, arrays: Mapping[str, Array], batch: int, backend: str, threads: int
+        self,
+        arrays: Mapping[str, Array],
+        batch: int,
+        backend: str,
+        threads: int,
+        indices: Indices | None = None,
     ) -> Executable:
         """The program of one step."""
         from popgraph import compiler
@@ -134,7 +140,8 @@ class Task:
         module = self.training.clone()
         shapes = {name: (batch, *array.shape[1:]) for name, array in arrays.items()}
         specialise(module, shapes, self.compilation.weights)
-        options = Options(training=Training(self.loss, self.rule))
+        chosen = None if indices is None else indices.value
+        options = Options(training=Training(self.loss, self.rule), indices=chosen)
         return compiler.build(module, self.compilation, options, backend=backend, threads=threads)
 
     def keep(self, executable: Executable) -> None:

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
-from popgraph.dialects.graphcore import TransposeOp
+from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
@@ -51,6 +51,10 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
     """Puts literals in place of an operation; gives the literal for each of its results."""
     assert isinstance(op, GraphcoreOp)
     operands = [constant_array(operand, weights) for operand in op.operands]
+    if isinstance(op, CheckIndicesOp) and operands[0] is not None:
+        error = op.error(operands[0])
+        if error is not None:
+            raise error
     with np.errstate(all="ignore"):
         arrays = op.evaluate(*(array for array in operands if array is not None))
     made: dict[SSAValue, SSAValue] = {}

@@ -23,9 +23,11 @@ def only_graph(module: ModuleOp) -> GraphOp:
 
 
 def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
-    """Gives a graph these outputs instead of those that it has."""
+    """Gives a graph these outputs instead of those that it has, but for those of checks."""
+    before, checks = graph.outputs, graph.return_op.index_checks
+    kept = {**outputs, **{check.output: before[check.output] for check in checks}}
     Rewriter.erase_op(graph.return_op)
-    graph.block.add_op(ReturnOp(list(outputs.values()), list(outputs)))
+    graph.block.add_op(ReturnOp(list(kept.values()), list(kept), checks))
 
 
 def expanded(op: Composite) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation
 
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.containers import Function, Initializer, Model, model_of
@@ -19,8 +19,10 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.writer import hint
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.index_bounds import insert_checks
 from popgraph.passes.infer_shapes import infer_shapes
 from popgraph.passes.onnx_to_graphcore import supported_operators
+from popgraph.support.index_checks import ERROR, NEAREST
 
 Keep = Callable[[OnnxOp], bool]
 
@@ -33,20 +35,29 @@ class Normalize(Pass):
     Operators that lowering knows stay whole. An If whose condition is known becomes the branch
     that it takes. Values keep their names; what is new inside an operator is named after it. The
     result is for lowering: it may hold operators of later versions than the model imports.
+
+    `indices`: those that data brings are checked ("error") or taken as they are ("nearest").
     """
 
     name = "normalize"
 
+    indices: str = NEAREST
+
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         lowered = supported_operators()
-        normalize(module, lambda op: (op.domain, op.op_type) in lowered, compilation.weights)
+        normalize(
+            module,
+            lambda op: (op.domain, op.op_type) in lowered,
+            compilation.weights,
+            self.indices == ERROR,
+        )
 
 
-def normalize(module: ModuleOp, keep: Keep, store: WeightStore) -> None:
+def normalize(module: ModuleOp, keep: Keep, store: WeightStore, checked: bool = False) -> None:
     """As the pass; `keep` tells which operators stay though their schema defines them."""
     model = model_of(module)
     inference = infer_shapes(module, store)
-    _Expansion(model, keep, store, inference).expand(model.graph.block)
+    _Expansion(model, keep, store, inference, checked).expand(model.graph.block)
     for function in model.functions.values():
         function.detach()
         function.erase()
@@ -60,6 +71,10 @@ class _Expansion:
     keep: Keep
     store: WeightStore
     inference: Inference
+    checked: bool
+    """Whether indices that data brings are."""
+    trusted: set[Operation] = field(default_factory=set)
+    """What came of operators whose indices are checked: theirs are computed from these."""
 
     def expand(self, block: Block) -> None:
         """Expands what stands in a block, in the graphs inside it, and in what comes of it."""
@@ -79,9 +94,12 @@ class _Expansion:
                 if branch is not None:
                     pending.extend(reversed(inline_branch(op, branch, self.inference)))
                     continue
+            trusted = self.check_indices(op)
             function = self.meaning(op)
             if function is not None:
-                pending.extend(reversed(inline(op, function, self.inference)))
+                made = inline(op, function, self.inference)
+                self.trusted.update(made if trusted else ())
+                pending.extend(reversed(made))
                 continue
             outside = self.inference.lenient
             self.inference.lenient |= op.op_type == "If"
@@ -89,6 +107,12 @@ class _Expansion:
                 for graph in graphs:
                     self.expand(graph.block)
             self.inference.lenient = outside
+
+    def check_indices(self, op: OnnxOp) -> bool:
+        """Checks the indices that a node gets; whether that is done for what comes of it."""
+        if not self.checked or op in self.trusted:
+            return op in self.trusted
+        return insert_checks(op, self.inference)
 
     def meaning(self, op: OnnxOp) -> Function | None:
         """The body that stands for a node; None for what stays."""

@@ -12,6 +12,7 @@ from popgraph.passes.assign_layouts import AssignLayouts
 from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Pass
 from popgraph.passes.canonicalize import Canonicalize
+from popgraph.passes.check_indices import CheckIndices
 from popgraph.passes.cse import EliminateCommonSubexpressions
 from popgraph.passes.dce import EliminateDeadCode
 from popgraph.passes.expand import Expand
@@ -36,6 +37,7 @@ from popgraph.passes.share_loops import ShareLoops
 from popgraph.passes.tile_loops import TileLoops
 from popgraph.passes.use_winograd import UseWinograd
 from popgraph.support.errors import PassError
+from popgraph.support.index_checks import CHOICES, ERROR, NEAREST
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,19 @@ class Options:
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()
     """Names of passes to leave out; only those marked optional can be."""
+    indices: str | None = None
+    """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
+    run ends with an `IndicesError`); None: an error in training."""
     search: tuple[str, ...] = ()
     """Folders in which a `.pgraph` text looks for what it imports."""
+
+    def __post_init__(self) -> None:
+        if self.indices not in (None, *CHOICES):
+            raise PassError(
+                f"indices cannot be {self.indices!r}",
+                "Options.indices",
+                f"one of {', '.join(map(repr, CHOICES))}",
+            )
 
 
 @dataclass(frozen=True)
@@ -115,6 +128,10 @@ def add_optimizer(options: Options) -> Pass | None:
     return AddOptimizer.of(training.optimizer, training.gradients, training.after_step)
 
 
+def normalize(options: Options) -> Pass:
+    return Normalize(options.indices or (NEAREST if options.training is None else ERROR))
+
+
 def onnx_to_graphcore(options: Options) -> Pass:
     return OnnxToGraphcore(
         weights="variable" if options.variables or options.training else "constant",
@@ -154,6 +171,7 @@ def tile_loops(options: Options) -> Pass:
 
 
 MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
+    Normalize: normalize,
     OnnxToGraphcore: onnx_to_graphcore,
     Autodiff: autodiff,
     AddOptimizer: add_optimizer,
@@ -187,6 +205,7 @@ PIPELINE: tuple[Step, ...] = (
         optional=True,
     ),
     Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
+    Step("graphcore", CheckIndices, "what is not computed in the end needs no check"),
     Step("graphcore", GraphcoreToTile, "from what to how: kinds become index maps", to="tile"),
     Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
     Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),

@@ -192,7 +192,8 @@ class _Planner:
                 storage.offset = offset
             bound = max(bound, lower_bound([interval for _, interval in pieces]))
             arena = max(arena, size)
-        program = ProgramOp(self._graph.sym_name.data, arena, self._persistent, bound)
+        checks = self._graph.return_op.checks
+        program = ProgramOp(self._graph.sym_name.data, arena, self._persistent, bound, checks)
         self._write(self._prepare, program.prepare.block, [])
         self._write(self._body, program.body.block, self._declared)
         return program

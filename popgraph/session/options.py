@@ -173,6 +173,9 @@ class SessionOptions:
     """How contractions are to run, as `popgraph schedules` writes it."""
     useTunedSchedules: bool = True
     """Follow what `popgraph tune` measured on this machine."""
+    indices: str | None = None
+    """What an index out of range means that data brings: "error" or "nearest"; None: an error in
+    training and on the reference backend."""
 
     def __post_init__(self) -> None:
         directory = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
@@ -241,6 +244,7 @@ class SessionOptions:
             winograd=self.enableWinograd,
             schedules=read(Path(self.scheduleFile)) if self.scheduleFile else (),
             measured=None if self.useTunedSchedules else (),
+            indices=self.indices,
         )
 
     def check_engine_options(self) -> None:

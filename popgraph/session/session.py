@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from popgraph.builder.exceptions import (
 )
 from popgraph.builder.tensorinfo import TensorInfo
 from popgraph.passes.onnx_to_graphcore.lowering import SEED
+from popgraph.passes.pipeline import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.export import model_with_weights, weights_of
@@ -35,6 +37,8 @@ from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
 from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
+from popgraph.support.index_checks import ERROR
+from popgraph.support.poison import unwritten
 from popgraph.support.writing import write_file
 
 
@@ -87,13 +91,19 @@ class Session:
     def _constant_weights(self) -> bool:
         return not self._training and self._options.constantWeights
 
+    def _code(self) -> CodeOptions:
+        code = self._options.compilation()
+        if code.indices is None and self._device.backend == "reference":
+            return replace(code, indices=ERROR)
+        return code
+
     def _request(self) -> Request:
         return Request(
             anchors=tuple(self._dataflow.anchors()),
             optimizer=None if self._optimizer is None else self._optimizer.spec(),
             variables=not self._constant_weights,
             disabled=self._patterns.disabled_passes(),
-            code=self._options.compilation(),
+            code=self._code(),
         )
 
     # what was asked for
@@ -124,7 +134,7 @@ class Session:
         arrays = {}
         for id, stream in self._program.outputs.items():
             shape = self._dataflow.anchor_shape(id, stream.shape)
-            arrays[id] = np.empty(shape, stream.dtype.numpy)
+            arrays[id] = unwritten(shape, stream.dtype.numpy)
         return arrays
 
     # getting ready

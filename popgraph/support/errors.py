@@ -58,6 +58,10 @@ class RunError(PopgraphError):
     """The arrays given to a run do not fit the model."""
 
 
+class IndicesError(RunError):
+    """An index that data brought is outside of what it counts."""
+
+
 class ParseError(PopgraphError):
     """A `.pgraph` text or an IR text is not well formed."""
 

@@ -321,6 +321,15 @@ def gather() -> Iterator[Sample]:
         yield Sample(gc.GatherOp, [whole(3, 4, 2), indices], {"axis": axis})
 
 
+def check_indices() -> Iterator[Sample]:
+    one = {"low": [-4], "last": [3]}
+    for dtype in (np.int64, np.int32, np.uint8):
+        yield Sample(gc.CheckIndicesOp, [np.array([2, 0, 9], dtype)], one)
+    yield Sample(gc.CheckIndicesOp, [np.array(-100)], {**one, "ignored": -100, "what": "label"})
+    two = {"low": [-4, 0], "last": [3, 9], "place": "node 'y' (GatherND)"}
+    yield Sample(gc.CheckIndicesOp, [np.array([[1, 2], [-4, 9], [0, 0]])], two)
+
+
 def gather_grad() -> Iterator[Sample]:
     for axis, shape, indices in (
         (0, (4, 2), np.array([2, 0, -1, 0])),
@@ -520,6 +529,7 @@ def table() -> Iterator[Sample]:
     yield from slices()
     yield from pads()
     yield from gather()
+    yield from check_indices()
     yield from gather_grad()
     yield from iota()
     yield from random_uniform()

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 
 from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
 from popgraph.compiler import lower
-from popgraph.dialects.graphcore import DetachOp
+from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Initializer, model_of
 from popgraph.dialects.onnx.custom import Custom
@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.autodiff import PREFIX
 from popgraph.passes.base import Compilation
-from popgraph.passes.graph import only_graph
+from popgraph.passes.graph import only_graph, set_outputs
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.support.arrays import Array
@@ -54,6 +54,29 @@ def assert_all_typed(module: ModuleOp) -> None:
     for op in model_of(module).graph.walk():
         for result in op.results:
             assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"
+
+
+# Indices
+
+
+def assert_indices_checked(before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
+    """Outputs name an index out of range if there is one, and nothing else."""
+    original = before.clone()
+    graph = only_graph(original)
+    checked = [op for op in graph.block.ops if isinstance(op, CheckIndicesOp)]
+    set_outputs(graph, {str(number): op.indices for number, op in enumerate(checked)})
+    inputs = random_inputs(signature(before))
+    found, _ = evaluate(original, inputs, weights)
+    told, _ = evaluate(after, inputs, weights)
+    checks = only_graph(after).return_op.index_checks
+    assert len(checks) == len(checked)
+    for number, check in enumerate(checks):
+        indices = np.atleast_1d(found[str(number)])
+        outside = indices[(indices < check.low) | (indices > check.last)]
+        error = check.error(told[check.output])
+        assert (error is None) == (outside.size == 0), f"{outside.tolist()}: {error}"
+        if error is not None:
+            assert error.what.split()[1] in map(str, outside.tolist()), error.what
 
 
 # Gradients

@@ -143,6 +143,10 @@ def gradients_kept(original: Any) -> Any:
     return lambda names: {f"Gradient___c{node}_1" for node in range(9)}
 
 
+def from_nowhere(original: Any) -> Any:
+    return lambda numbers, dtype: original(np.multiply(numbers, 0), dtype)
+
+
 def all_rows_count(original: Any) -> Any:
     """The ignored index counts, too."""
 
@@ -636,6 +640,12 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.add_optimizer:requested",
         gradients_kept,
         training=True,
+    ),
+    Mutant(
+        "check-indices",
+        "what counts from the end is out of range",
+        f"{PASSES}.check_indices:_literal",
+        from_nowhere,
     ),
     Mutant(
         "fuse-softmax-loss",

@@ -37,6 +37,7 @@ from popgraph.testing import (
     attentions,
     build_network,
     check_ir,
+    lookups,
     networks,
     products,
     separable_convolutions,
@@ -47,6 +48,7 @@ from tests.passes.claims import (
     assert_all_typed,
     assert_gradients,
     assert_gradients_everywhere,
+    assert_indices_checked,
     assert_trains,
     forget_types,
 )
@@ -154,6 +156,8 @@ class Place:
             return attentions(dtype="f64")
         if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
             return separable_convolutions(dtype="f64")
+        if self.name == "check-indices":  # no other has indices that are not constants
+            return lookups(dtype="f64")
         if self.name == "tile-loops" and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if separable else drawn
@@ -170,6 +174,7 @@ def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:
         vector_bytes=32,
         registers=16,
         threads=THREADS,
+        indices="error",
     )
 
 
@@ -231,6 +236,8 @@ def claim(
         assert_gradients(original, module, weights, LOSS, RULE.loss_scaling.value)
     if place.name == "infer-shapes":
         assert_all_typed(module)
+    if place.name == "check-indices":
+        assert_indices_checked(original, module, weights)
     if place.name in TRUSTED:
         for later in steps(place, network)[place.index + 1 :]:
             later.run(compilation, module)

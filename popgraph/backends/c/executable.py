@@ -13,10 +13,12 @@ from popgraph.backends.c.in_place import LARGE, MadeInPlace, Pointers, ReadInPla
 from popgraph.backends.c.library import Code, load
 from popgraph.backends.c.memory import aligned, near
 from popgraph.backends.c.program_cache import ProgramKey
-from popgraph.backends.c.table import PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.toolchain import find_library
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
+from popgraph.support.index_checks import raise_errors
+from popgraph.support.poison import is_poisoned, spoil
 from popgraph.support.shapes import text
 from popgraph.support.turns import Turns
 
@@ -59,11 +61,22 @@ class CExecutable(Executable):
             code.prepare(self._address)
         self._release()
         self.inputs = self._signature("input")
-        self.outputs = self._signature("output")
+        self._checks = {check.output: check for check in table.checks}
+        self.outputs = {
+            name: row for name, row in self._signature("output").items() if name not in self._checks
+        }
         self.variables = self._signature("variable")
         self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
         self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
         self._variables = self._views("variable")
+        self._scratch = self._unwritten() if is_poisoned() else ()
+        """What is poisoned before each run."""
+
+    def _unwritten(self) -> tuple[Array, ...]:
+        """What holds nothing when a run begins; outputs made in place are new memory each time."""
+        arena = self._arrays[self.table.slots.index(ARENA)]
+        assert arena is not None
+        return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
 
     @property
     def persistent(self) -> Array:
@@ -138,9 +151,11 @@ class CExecutable(Executable):
                 self._check_whole()
             turns.busy = True
             try:
-                return self._run(inputs)
+                made = self._run(inputs)
             finally:
                 turns.busy = False
+        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
+        return made
 
     def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         if len(inputs) != len(self._inputs):
@@ -154,6 +169,8 @@ class CExecutable(Executable):
             ):
                 array = self._unusual(inputs, name)
             view[...] = array
+        for memory in self._scratch:
+            spoil(memory)
         self._entry(self._address)
         return {name: view.copy() for name, view in self._outputs.items()}
 

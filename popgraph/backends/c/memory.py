@@ -7,6 +7,7 @@ import mmap
 import numpy as np
 
 from popgraph.support.arrays import Array, owned
+from popgraph.support.poison import is_poisoned, spoil
 
 ALIGNMENT = 64
 
@@ -28,7 +29,10 @@ def fresh(size: int) -> Array:
 
 def _at(alignment: int, raw: Array, size: int) -> Array:
     start = -address(raw) % alignment
-    return raw[start : start + size]
+    memory: Array = raw[start : start + size]
+    if is_poisoned():
+        spoil(memory)
+    return memory
 
 
 def address(array: Array) -> int:

@@ -32,6 +32,7 @@ class Layout:
     def __init__(self, program: ProgramOp) -> None:
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
         self._sizes = program.arena.value.data, program.persistent.value.data
+        self._checks = program.index_checks
         self._places: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
         bodies = (program.body.block, program.prepare.block)
         for prepared, block in zip((False, True), bodies, strict=True):
@@ -47,7 +48,7 @@ class Layout:
     @property
     def table(self) -> Table:
         """The memory, apart from the IR that it was read from."""
-        return Table(tuple(self.slots), *self._sizes)
+        return Table(tuple(self.slots), *self._sizes, self._checks)
 
 
 def _key(op: BufferOp) -> tuple[str, object]:

@@ -94,7 +94,8 @@ def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
     """A program with this call alone, on the memory of the whole one."""
     sizes = (program.arena, program.persistent, program.lower_bound)
     name = f"{program.sym_name.data}_call_{number}"
-    single = ProgramOp(name, *(attribute.value.data for attribute in sizes))
+    arena, persistent, bound = (attribute.value.data for attribute in sizes)
+    single = ProgramOp(name, arena, persistent, bound)
     if call is None:
         return single
     copies: dict[SSAValue, SSAValue] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.caches import trim
 from popgraph.support.debug import Settings
+from popgraph.support.index_checks import IndexCheck
 from popgraph.support.trust import open_trusted
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
@@ -61,6 +62,7 @@ class ProgramKey:
             "name": saved.name,
             "library": saved.library,
             "arena": saved.table.arena,
+            "checks": [asdict(check) for check in saved.table.checks],
             "slots": slots,
         }
         with suppress(OSError):
@@ -86,7 +88,8 @@ class ProgramKey:
         if header["key"] != self.digest:
             raise ValueError("another program's file")
         slots = tuple(_slot(row, weights, pieces) for row in header["slots"])
-        table = Table(slots, header["arena"], len(pieces[0]))
+        checks = tuple(map(_check, header["checks"]))
+        table = Table(slots, header["arena"], len(pieces[0]), checks)
         return Saved(header["name"], header["library"], table, pieces[0])
 
     def _describe(self, slot: Slot, weights: ArrayStore, pieces: list[Array]) -> dict[str, Any]:
@@ -123,6 +126,10 @@ def _slot(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> 
     slot = Slot(row["space"], row["label"], dtype, tuple(row["shape"]), None, row["prepared"])
     literal = row["literal"]
     return slot if literal is None else replace(slot, literal=_literal(literal, weights, pieces))
+
+
+def _check(row: dict[str, Any]) -> IndexCheck:
+    return IndexCheck(**row | {"low": tuple(row["low"]), "last": tuple(row["last"])})
 
 
 def _literal(row: dict[str, Any], weights: ArrayStore, pieces: Sequence[Array]) -> Literal:

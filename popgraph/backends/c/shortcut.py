@@ -26,14 +26,16 @@ LIMIT = 16 << 20
 PIPELINE = "popgraph.passes.pipeline"
 
 
-def recall(model: object, options: object, threads: int) -> CExecutable | None:
+def recall(
+    model: object, options: object, threads: int, indices: str | None = None
+) -> CExecutable | None:
     """The program of a file, if file, options, machine and this package are as they were."""
     if not isinstance(model, str | Path):
         return None
     # RuntimeError: a loop of links.
     with suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
         path = Path(model).resolve()
-        key = _key(path, state_of(path), options, threads)
+        key = _key(path, state_of(path), options, threads, indices)
         for cache in readable_caches() if key else ():
             file = _file(cache, key)
             if file.exists():
@@ -52,7 +54,12 @@ def _follow(found: dict[str, object], threads: int) -> CExecutable | None:
 
 
 def remember(
-    model: object, options: object, threads: int, program: object, files: Mapping[Path, State]
+    model: object,
+    options: object,
+    threads: int,
+    program: object,
+    files: Mapping[Path, State],
+    indices: str | None = None,
 ) -> None:
     """Keeps the way from a model's file to its program; `files` are all that were read."""
     if not isinstance(program, CExecutable) or program.key is None or not files:
@@ -60,7 +67,7 @@ def remember(
     if not isinstance(model, str | Path) or not all(map(is_settled, files.values())):
         return
     path = Path(model).resolve()
-    key = _key(path, files[path], options, threads) if path in files else ""
+    key = _key(path, files[path], options, threads, indices) if path in files else ""
     first, *others = readable_caches()
     if not key or others:
         return  # this is not to be kept, or the cache is read-only
@@ -71,7 +78,7 @@ def remember(
         trim(first / "shortcuts", LIMIT)
 
 
-def _key(path: Path, state: State, options: object, threads: int) -> str:
+def _key(path: Path, state: State, options: object, threads: int, indices: str | None) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
     described, installed = repr(options), made_of.states()
     if is_watched() or installed is None or " at 0x" in described or not _own_passes():
@@ -80,7 +87,7 @@ def _key(path: Path, state: State, options: object, threads: int) -> str:
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
     place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
-    facts = (str(path), state, threads, host_target(), measured_text(), environment, place)
+    facts = (str(path), state, threads, indices, host_target(), measured_text(), environment, place)
     return digest(MAGIC, installed, machine(), described, repr(facts))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from popgraph.support.array_bytes import array_of_memory
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.dtypes import DType
+from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import Shape, text
 
 
@@ -54,6 +55,8 @@ class Table:
     """In bytes."""
     persistent: int
     """In bytes; `prepare` fills it."""
+    checks: tuple[IndexCheck, ...] = ()
+    """What the outputs that nobody sees tell of a run."""
 
     def named(self, space: str) -> dict[str, int]:
         """The slots of all inputs, outputs or variables by name."""

@@ -19,6 +19,7 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import BackendError, RunError, fitting_memory
+from popgraph.support.index_checks import raise_errors
 from popgraph.support.shapes import Shape, text
 
 Runnable: TypeAlias = Graph | Program
@@ -70,7 +71,12 @@ class ReferenceExecutable(Executable):
             self._program = runnable(module, weights)
         self._state = self._program.state()
         self.inputs = {name: _row(type_) for name, type_ in self._program.inputs.items()}
-        self.outputs = {name: _row(type_) for name, type_ in self._program.outputs.items()}
+        self._checks = {check.output: check for check in self._program.index_checks}
+        self.outputs = {
+            name: _row(type_)
+            for name, type_ in self._program.outputs.items()
+            if name not in self._checks
+        }
         self.variables = {
             name: (dtypes.from_numpy(array.dtype), array.shape)
             for name, array in self._state.items()
@@ -80,7 +86,9 @@ class ReferenceExecutable(Executable):
         inputs = {name: np.asarray(array) for name, array in inputs.items()}
         self.check(inputs)
         with np.errstate(all="ignore"), fitting_memory():
-            outputs, self._state = self._program.step(inputs, self._state)
+            outputs, state = self._program.step(inputs, self._state)
+        raise_errors((check, outputs.pop(name)) for name, check in self._checks.items())
+        self._state = state
         return {name: np.array(array) for name, array in outputs.items()}
 
     def read(self, variable: str) -> Array:

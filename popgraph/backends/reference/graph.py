@@ -20,6 +20,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.support.arrays import Array
+from popgraph.support.index_checks import IndexCheck
 
 State: TypeAlias = dict[str, Array]
 Values: TypeAlias = dict[SSAValue, Array]
@@ -61,6 +62,10 @@ class Graph:
     @property
     def outputs(self) -> dict[str, TensorType[Attribute]]:
         return {name: _tensor(value) for name, value in self._graph.outputs.items()}
+
+    @property
+    def index_checks(self) -> tuple[IndexCheck, ...]:
+        return self._graph.return_op.index_checks
 
     def state(self) -> State:
         """The variables as they are before the first step, by name; zero if nothing says so."""

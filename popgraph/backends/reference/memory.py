@@ -20,12 +20,11 @@ from xdsl.ir import Attribute
 from popgraph.dialects import element_types
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
 from popgraph.support.arrays import Array
+from popgraph.support.poison import POISON
 from popgraph.support.shapes import Shape, prod
 
 Bytes: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 INDEX = np.dtype(np.int64)
-POISON = 0xFF
-"""The byte of memory that nobody has written: NaN in every float type, -1 in integers."""
 
 
 def numpy_dtype(type_: Attribute) -> np.dtype[np.generic]:

@@ -83,6 +83,8 @@ class _Run:
         """Computes the results of one node."""
         if isinstance(op, Custom) and op.key in self.functions:
             found = self.call(op, self.functions[op.key], values)
+        elif isinstance(op, Custom) and op.is_check:
+            found = [values[value] for value in op.operands]
         elif isinstance(op, Custom):
             raise UnsupportedError(
                 f"nothing is known about the operator {op.domain}::{op.op_type}",

@@ -13,6 +13,7 @@ from popgraph.backends.reference.memory import Bytes, numpy_dtype, typed, unwrit
 from popgraph.dialects import tile
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
 from popgraph.support.arrays import Array
+from popgraph.support.index_checks import IndexCheck
 
 
 class Program:
@@ -32,6 +33,10 @@ class Program:
     @property
     def outputs(self) -> dict[str, TensorType[Attribute]]:
         return self._named("output")
+
+    @property
+    def index_checks(self) -> tuple[IndexCheck, ...]:
+        return self._program.index_checks
 
     def state(self) -> State:
         """The variables as they are before the first step, by name; zero if nothing says so."""

@@ -88,6 +88,7 @@ from popgraph.dialects.graphcore.logic import (
     XorOp,
 )
 from popgraph.dialects.graphcore.lookup import (
+    CheckIndicesOp,
     GatherGradOp,
     GatherOp,
     IotaOp,
@@ -147,6 +148,7 @@ __all__ = [
     "BroadcastOp",
     "CastOp",
     "CeilOp",
+    "CheckIndicesOp",
     "CompareOp",
     "Composite",
     "ConcatOp",

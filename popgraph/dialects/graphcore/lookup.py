@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
@@ -22,9 +22,12 @@ from popgraph.dialects.graphcore.base import (
     integer,
     precisely,
     shape_of,
+    tensor_of,
 )
-from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
 from popgraph.support import shapes
+from popgraph.support.errors import IndicesError
+from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import Shape
 
 
@@ -73,6 +76,65 @@ class GatherOp(Lookup):
         axis = integer(self.axis)
         size = shape_of(self.data)[axis]
         return (GatherGradOp(dy, self.indices, axis=axis, size=size), None)
+
+
+@irdl_op_definition
+class CheckIndicesOp(Lookup):
+    """
+    The same indices, which a run must find between `low` and `last`, or equal to `ignored`.
+
+    There is one of each bound, or one for every number along the last axis. Whether they are kept
+    is not this operation's to say: `check-indices` makes an output of the program of that.
+    """
+
+    name = "graphcore.check_indices"
+    indices = operand_def(TensorType)
+    low = prop_def(IntsAttr)
+    last = prop_def(IntsAttr)
+    ignored = opt_prop_def(IntegerAttr)
+    what = prop_def(BytesAttr)
+    place = prop_def(BytesAttr)
+    result = result_def(TensorType)
+
+    def __init__(
+        self,
+        indices: Operand,
+        *,
+        low: Sequence[int],
+        last: Sequence[int],
+        what: str = "index",
+        place: str = "",
+        ignored: int | None = None,
+    ) -> None:
+        given = {} if ignored is None else {"ignored": ignored}
+        words = {"what": BytesAttr.of(what), "place": BytesAttr.of(place)}
+        super().__init__([indices], {"low": low, "last": last, **given, **words})
+
+    def infer(self) -> tuple[Tensor, ...]:
+        self.common_element(INTEGERS, self.indices)
+        count, shape = len(self.low), shape_of(self.indices)
+        if count != len(self.last) or (count != 1 and (count,) != shape[-1:]):
+            raise self.fail(
+                f"has {count} and {len(self.last)} bounds for indices of {shapes.text(shape)}"
+            )
+        return (tensor_of(self.indices),)
+
+    def evaluate(self, indices: Array) -> tuple[Array, ...]:
+        return (indices,)
+
+    def check(self, output: str) -> IndexCheck:
+        """The check that an output of this name tells the result of."""
+        words = self.what.text, self.place.text
+        return IndexCheck(output, *words, self.low.data, self.last.data)
+
+    def error(self, indices: Array) -> IndicesError | None:
+        """What is wrong with indices that are known already."""
+        wide = indices.astype(np.int64)
+        if self.ignored is not None:
+            wide = wide[wide != integer(self.ignored)]
+        rows = wide.reshape(-1, len(self.low)) - np.array(self.low.data)
+        largest = rows.astype(np.uint64).max(axis=0, initial=0)
+        return self.check("").error(np.asarray(largest))
 
 
 @irdl_op_definition

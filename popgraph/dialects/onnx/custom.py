@@ -28,6 +28,9 @@ from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr
 from popgraph.dialects.program.attributes import parse_quoted, quoted
 
+CHECK_INDICES = ("ai.popgraph", "CheckIndices")
+"""Domain and name of the operator that gives its input, indices, and knows their bounds."""
+
 
 @irdl_op_definition
 class Custom(OnnxOp):
@@ -101,6 +104,11 @@ class Custom(OnnxOp):
     @property
     def since_version(self) -> int:
         return 0
+
+    @property
+    def is_check(self) -> bool:
+        """Whether this is the operator that `normalize` puts before indices."""
+        return (self.domain, self.op_type) == CHECK_INDICES
 
     @property
     def key(self) -> tuple[str, str, str]:

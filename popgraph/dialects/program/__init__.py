@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, IntsAttr
+from popgraph.dialects.program.checks import IndexCheckAttr
 from popgraph.dialects.program.ops import (
     ConstantOp,
     GraphOp,
@@ -19,7 +20,7 @@ from popgraph.dialects.program.weights import WeightStore
 PG = Dialect(
     "pg",
     [ConstantOp, GraphOp, PrepareOp, ReturnOp, UpdateOp, VariableOp, YieldOp],
-    [BlobAttr, BytesAttr, DataAttr, IntsAttr],
+    [BlobAttr, BytesAttr, DataAttr, IndexCheckAttr, IntsAttr],
 )
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ConstantOp",
     "DataAttr",
     "GraphOp",
+    "IndexCheckAttr",
     "IntsAttr",
     "PrepareOp",
     "ReturnOp",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolNameConstraint, TensorType
@@ -12,6 +12,7 @@ from xdsl.irdl import (
     base,
     irdl_op_definition,
     operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -25,6 +26,8 @@ from xdsl.traits import IsTerminator, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
+from popgraph.dialects.program.checks import IndexChecksAttr, checks_attribute, checks_of
+from popgraph.support.index_checks import IndexCheck
 
 Literal: TypeAlias = DataAttr | BlobAttr
 
@@ -48,16 +51,30 @@ class YieldOp(IRDLOperation):
 
 @irdl_op_definition
 class ReturnOp(IRDLOperation):
-    """Ends a graph: its outputs and their names."""
+    """
+    Ends a graph: its outputs and their names.
+
+    Those that `checks` names are for whoever runs it: they tell whether indices were in range.
+    """
 
     name = "pg.return"
     values = var_operand_def(base(TensorType))
     names = prop_def(ArrayAttr[BytesAttr])
+    checks = opt_prop_def(IndexChecksAttr)
     traits = traits_def(IsTerminator())
-    assembly_format = "$names (`,` $values^ `:` type($values))? attr-dict"
+    assembly_format = "$names (`,` $values^ `:` type($values))? (`checks` $checks^)? attr-dict"
 
-    def __init__(self, values: Sequence[SSAValue], names: Sequence[str]) -> None:
-        super().__init__(operands=[values], properties={"names": names_attribute(names)})
+    def __init__(
+        self, values: Sequence[SSAValue], names: Sequence[str], checks: Iterable[IndexCheck] = ()
+    ) -> None:
+        held = checks_attribute(checks)
+        super().__init__(
+            operands=[values],
+            properties={
+                "names": names_attribute(names),
+                **({"checks": held} if held.data else {}),
+            },
+        )
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -68,6 +85,12 @@ class ReturnOp(IRDLOperation):
             raise VerifyException("as many names as outputs")
         if len(set(self.output_names)) != len(self.names):
             raise VerifyException("an output name stands twice")
+        if not {check.output for check in checks_of(self.checks)} <= set(self.output_names):
+            raise VerifyException("a check names no output")
+
+    @property
+    def index_checks(self) -> tuple[IndexCheck, ...]:
+        return checks_of(self.checks)
 
 
 @irdl_op_definition

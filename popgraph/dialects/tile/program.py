@@ -33,9 +33,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BytesAttr, IntsAttr
+from popgraph.dialects.program.checks import IndexChecksAttr, checks_of
 from popgraph.dialects.program.shared import symbol, whole
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.dialects.tile.soundness import called, check_body, check_chunks
+from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod
 
 ALIGNMENT = 64
@@ -235,7 +237,7 @@ class ProgramOp(IRDLOperation):
 
     `prepare` runs once after constants and variables are in place, `body` in every step.
     `arena` and `persistent` are sizes in bytes; `lower_bound` is the largest set of arena bytes
-    alive at once, which no plan can beat.
+    alive at once, which no plan can beat. `checks` says which outputs tell of indices.
     """
 
     name = "tile.program"
@@ -243,24 +245,37 @@ class ProgramOp(IRDLOperation):
     arena = prop_def(IntegerAttr)
     persistent = prop_def(IntegerAttr)
     lower_bound = prop_def(IntegerAttr)
+    checks = opt_prop_def(IndexChecksAttr)
     prepare = region_def("single_block")
     body = region_def("single_block")
     traits = traits_def(SymbolOpInterface(), NoTerminator(), IsolatedFromAbove())
     assembly_format = (
         "$sym_name `arena` $arena `persistent` $persistent `lower_bound` $lower_bound "
-        "`prepare` $prepare `body` $body attr-dict"
+        "(`checks` $checks^)? `prepare` $prepare `body` $body attr-dict"
     )
 
-    def __init__(self, name: str, arena: int, persistent: int, lower_bound: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        arena: int,
+        persistent: int,
+        lower_bound: int,
+        checks: IndexChecksAttr | None = None,
+    ) -> None:
         super().__init__(
             properties={
                 "sym_name": StringAttr(name),
                 "arena": IntegerAttr(arena, i64),
                 "persistent": IntegerAttr(persistent, i64),
                 "lower_bound": IntegerAttr(lower_bound, i64),
+                **({"checks": checks} if checks else {}),
             },
             regions=[Region(Block()), Region(Block())],
         )
+
+    @property
+    def index_checks(self) -> tuple[IndexCheck, ...]:
+        return checks_of(self.checks)
 
     def verify_(self) -> None:
         sizes = {"arena": self.arena.value.data, "persistent": self.persistent.value.data}

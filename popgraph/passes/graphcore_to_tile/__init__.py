@@ -50,6 +50,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.SliceOp: movement.lower_slice,
     gc.ConcatOp: movement.lower_concat,
     gc.PadOp: movement.lower_pad,
+    gc.CheckIndicesOp: lambda op: op.indices,
     gc.GatherOp: lookup.lower_gather,
     gc.GatherGradOp: lookup.lower_gather_grad,
     gc.IotaOp: lookup.lower_iota,

@@ -330,7 +330,7 @@ def _power_of_two(node: Node, value: Operand) -> Operand:
     if saturates:
         value = _limited(node, value, LEAST, LARGEST)
     near = cast(cast(value, f8e8m0), f64)
-    result = near
+    result: Operand = near
     if (mode := node.text("round_mode", "up")) != "nearest":
         step, predicate = (2, "lt") if mode == "up" else (0.5, "gt")
         wrong = gc.CompareOp(near, value, predicate=predicate)

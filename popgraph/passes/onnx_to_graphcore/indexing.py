@@ -10,6 +10,8 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.lookup import positions
+from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.passes.onnx_to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx_to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx_to_graphcore.node import Node
@@ -22,19 +24,44 @@ def _whole(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
-def _from_start(node: Node, indices: SSAValue, size: int) -> Operand:
-    """Indices as i64, negative ones counted from the end."""
+def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
+    """
+    Indices as i64, negative ones counted from the end, those outside the nearest inside.
+
+    Only so they mean an element of their own row once they are places in flat data. Where a check
+    ends the run, it does not matter.
+    """
     known = node.lowering.array(indices)
     if known is not None:
-        places = known.astype(np.int64)
-        return node.literal(np.where(places < 0, places + size, places))
+        return node.literal(positions(known, size))
     wide = cast(indices, dtypes.BY_NAME["i64"])
     negative = gc.CompareOp(wide, _whole(node, 0), predicate="lt")
-    return gc.WhereOp(negative, gc.AddOp(wide, _whole(node, size)), wide)
+    place = gc.WhereOp(negative, gc.AddOp(wide, _whole(node, size)), wide)
+    if is_checked:
+        return place
+    last = _whole(node, max(0, size - 1))
+    return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
+
+
+def _is_checked(indices: SSAValue) -> bool:
+    return isinstance(indices.owner, gc.CheckIndicesOp)
 
 
 def _stride(shape: Shape, axis: int) -> int:
     return prod(shape[axis + 1 :])
+
+
+@lowers(CHECK_INDICES[1], domain=CHECK_INDICES[0])
+def check_indices(node: Node) -> Lowered:
+    """What `normalize` puts before indices that are to be checked."""
+    return gc.CheckIndicesOp(
+        node[0],
+        low=node.integers("low"),
+        last=node.integers("last"),
+        what=node.text("what"),
+        place=node.text("place"),
+        ignored=node.integer("ignored") if node.has("ignored") else None,
+    )
 
 
 @lowers("GatherElements")
@@ -42,7 +69,7 @@ def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
     data, indices = node.shape, shape_of(node[1])
     axis = node.axis(node.integer("axis"))
-    along = _from_start(node, node[1], data[axis])
+    along = _from_start(node, node[1], data[axis], _is_checked(node[1]))
     place: Operand = gc.MulOp(along, _whole(node, _stride(data, axis)))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
@@ -58,13 +85,14 @@ def gather_nd(node: Node) -> Lowered:
     batch, depth = node.integer("batch_dims"), indices[-1]
     lead, rest = data[: batch + depth], data[batch + depth :]
     last = len(indices) - 1
+    is_checked = _is_checked(node[1])
     terms: list[Operand] = []
     for axis in range(batch):
         counted = gc.IotaOp(shape=indices[:-1], axis=axis, dtype=I64)
         terms.append(gc.MulOp(counted, _whole(node, _stride(lead, axis))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
-        start = _from_start(node, index.result, data[batch + column])
+        start = _from_start(node, index.result, data[batch + column], is_checked)
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
     place = reduce(gc.AddOp, terms)
     return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), place, axis=0)

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.passes.onnx_to_graphcore.node import Node
 
 Lowered: TypeAlias = Operand | Sequence[Operand | None]
@@ -42,7 +43,7 @@ def lowers(*names: str, domain: str = "") -> Callable[[LoweringFunction], Loweri
 
 def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     """
-    The versions of each operator that can be lowered, by domain and name.
+    The versions of each operator of users that can be lowered, by domain and name.
 
     Operators that are no part of ONNX have version 1.
     """
@@ -50,4 +51,8 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     for schema in SCHEMAS:
         if not schema.deprecated:
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
-    return {key: tuple(sorted(versions.get(key, [1]))) for key in sorted(REGISTRY)}
+    return {
+        key: tuple(sorted(versions.get(key, [1])))
+        for key in sorted(REGISTRY)
+        if key != CHECK_INDICES
+    }

@@ -1,0 +1,152 @@
+"""Which inputs of ONNX operators hold indices, and between which bounds may they be?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects.onnx.custom import CHECK_INDICES, Custom
+from popgraph.dialects.onnx.inference import Inference
+from popgraph.dialects.onnx.op import OnnxOp, Value
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What the indices of one input may be; one bound, or one for each column of the indices."""
+
+    input: int
+    what: str
+    low: tuple[int, ...]
+    last: tuple[int, ...]
+    ignored: int | None = None
+    """An index that stands for none."""
+
+
+Attributes: TypeAlias = Mapping[str, Value]
+Rule: TypeAlias = Callable[[Sequence[Shape | None], Attributes], Iterator[Bounds]]
+"""From the shapes of an operator's inputs, those that are there, and its attributes."""
+
+
+def bounds_of(op: OnnxOp, store: WeightStore) -> list[Bounds]:
+    """The bounds of all indices that a node gets, as far as the shapes are known."""
+    rule = RULES.get((op.domain, op.op_type))
+    if rule is None:
+        return []
+    shapes = [_shape(value) for value in op.input_values()]
+    return [
+        bounds
+        for bounds in rule(shapes, op.attribute_values(store))
+        if bounds.input < len(shapes) and shapes[bounds.input] is not None
+    ]
+
+
+def insert_checks(op: OnnxOp, inference: Inference) -> bool:
+    """Lets a node get its indices from nodes that know their bounds; whether it has indices."""
+    found = bounds_of(op, inference.store)
+    for bounds in found:
+        value = op.input_values()[bounds.input]
+        if value is not None and not _is_check(value.owner):
+            number = sum(one is not None for one in op.input_values()[: bounds.input])
+            op.operands[number] = _checked(op, value, bounds, inference)
+    return bool(found)
+
+
+def _is_check(owner: object) -> bool:
+    return isinstance(owner, Custom) and owner.is_check
+
+
+def _checked(op: OnnxOp, value: SSAValue, bounds: Bounds, inference: Inference) -> SSAValue:
+    name = f"{next(filter(None, op.output_names), '')}/{bounds.what} {bounds.input}"
+    attributes: dict[str, Attribute] = {
+        "what": BytesAttr.of(bounds.what),
+        "place": BytesAttr.of(op.where()),
+        "low": DenseArrayBase.from_list(i64, bounds.low),
+        "last": DenseArrayBase.from_list(i64, bounds.last),
+    }
+    if bounds.ignored is not None:
+        attributes["ignored"] = IntegerAttr(bounds.ignored, i64)
+    made = Custom.make(*CHECK_INDICES, [value], attributes, [name], [value.type], {})
+    made.location = op.location
+    block = op.parent_block()
+    assert block is not None, "a node stands in a graph"
+    block.insert_op_before(made, op)
+    if value in inference.known:
+        inference.known[made.values[0]] = inference.known[value]
+    return made.values[0]
+
+
+def _shape(value: SSAValue | None) -> Shape | None:
+    return None if value is None else static_shape(value.type)
+
+
+def _number(attributes: Attributes, name: str, default: int) -> int:
+    value = attributes.get(name, default)
+    assert isinstance(value, int)
+    return value
+
+
+def _either_way(number: int, sizes: Sequence[int]) -> Bounds:
+    """Indices into axes of these sizes, from the start or from the end."""
+    lows = tuple(-size for size in sizes)
+    return Bounds(number, "index", lows, tuple(size - 1 for size in sizes))
+
+
+def _along_axis(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    data, axis = shapes[0], _number(attributes, "axis", 0)
+    if data is not None and -len(data) <= axis < len(data):
+        yield _either_way(1, [data[axis]])
+
+
+def _rows(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    data, indices = shapes[:2]
+    batch = _number(attributes, "batch_dims", 0)
+    if data is not None and indices:
+        yield _either_way(1, data[batch : batch + indices[-1]])
+
+
+def _labels(axis: int, ignored: str) -> Rule:
+    """Labels of classes that lie along an axis of the first input."""
+
+    def rule(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+        scores: Any = shapes[0]
+        if scores is not None and len(scores) > max(axis, 0):
+            given = attributes.get(ignored)
+            skipped = given if isinstance(given, int) else None
+            yield Bounds(1, "label", (0,), (scores[axis] - 1,), skipped)
+
+    return rule
+
+
+def _positions(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    if len(shapes) > 3 and shapes[1]:
+        yield Bounds(3, "position", (0,), (shapes[1][0] - 1,))
+
+
+def _lengths(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    keys = shapes[1]
+    if len(shapes) > 6 and keys is not None and len(keys) > 2:
+        yield Bounds(6, "length", (0,), (keys[-2],))
+
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("", "Gather"): _along_axis,
+    ("", "GatherElements"): _along_axis,
+    ("", "GatherND"): _rows,
+    ("", "NegativeLogLikelihoodLoss"): _labels(1, "ignore_index"),
+    ("", "SoftmaxCrossEntropyLoss"): _labels(1, "ignore_index"),
+    ("", "RotaryEmbedding"): _positions,
+    ("", "Attention"): _lengths,
+    ("ai.graphcore", "Nll"): _labels(-1, "ignoreIndex"),
+}
+"""
+The operators that take indices from data, by domain and name.
+
+OneHot is none: an index out of its range is legal, and gives a row without a one.
+"""

@@ -1,0 +1,46 @@
+"""How are networks drawn that look up what their inputs name, in range or not?"""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from popgraph.support.shapes import Shape
+from popgraph.testing.specs import Network, Node
+
+I32, I64 = 6, 7
+
+
+@st.composite
+def lookups(draw: DrawFn, dtype: str = "f32") -> Network:
+    """
+    One lookup in the first input, at places that the second one names.
+
+    The numbers of a random input are around zero: they are legal, count from the end, and lie
+    outside on either side. Two lookups of the same places may follow each other.
+    """
+    data = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
+    axis = draw(st.integers(0, len(data) - 1))
+    op = draw(st.sampled_from(["Gather", "GatherElements", "GatherND"]))
+    shape = draw(_places(op, data))
+    kind = I64
+    attributes: tuple[tuple[str, int], ...] = ()
+    if op != "GatherND":
+        kind = draw(st.sampled_from([I32, I64]))
+        attributes = (("axis", draw(st.sampled_from([axis, axis - len(data)]))),)
+    nodes = [Node("Cast", (1,), (("to", kind),)), Node(op, (0, 2), attributes)]
+    if draw(st.booleans()):
+        nodes.append(Node("Relu", (3,)))
+        nodes.append(Node(op, (0, 2), attributes))
+    return Network((data, shape), tuple(nodes), dtype, (len(nodes),))
+
+
+def _places(op: str, data: Shape) -> st.SearchStrategy[Shape]:
+    few = st.integers(1, 3)
+    match op:
+        case "GatherElements":
+            return st.tuples(*(st.integers(1, size) for size in data))
+        case "GatherND":
+            return st.tuples(few, st.integers(1, len(data)))
+        case _:
+            return st.lists(few, max_size=2).map(tuple)

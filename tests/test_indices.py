@@ -1,0 +1,238 @@
+"""Is an index that data brings, and that is out of range, said to be so, whatever runs it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph.cli import app
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.pipeline import Options, Training
+from popgraph.runner import Runner
+from popgraph.support.arrays import Array
+from popgraph.support.errors import IndicesError, PassError
+
+Inputs = dict[str, Array]
+
+LOOKUPS = """
+opset 24
+
+graph lookups(x: f32[5, 16], i: i64[7], e: i32[5, 16], n: i64[3, 2]) -> (a, b, c) {
+    a = Relu(Gather(x, i))
+    b = GatherElements(x, e, axis=1)
+    c = GatherND(x, n)
+}
+"""
+LOSSES = """
+opset 24
+
+graph losses(x: f32[3, 4], i: i32[3], j: i64[3]) -> (a, b, c) {
+    a = ai.graphcore.Nll(Softmax(x), i, ignoreIndex=-1)
+    b = NegativeLogLikelihoodLoss(x, j)
+    c = SoftmaxCrossEntropyLoss(x, j, ignore_index=-7)
+}
+"""
+ROTARY = """
+opset 24
+
+graph rotary(x: f32[1, 2, 3, 4], cos: f32[6, 2], sin: f32[6, 2], p: i64[1, 3]) -> (y) {
+    y = RotaryEmbedding(x, cos, sin, p)
+}
+"""
+ATTENTION = """
+opset 24
+
+graph attention(q: f32[2, 1, 3, 4], k: f32[2, 1, 5, 4], n: i64[2]) -> (y) {
+    y = Attention(q, k, k, _, _, _, n)
+}
+"""
+
+
+def numbers(*shape: int) -> Array:
+    return np.linspace(-1, 1, int(np.prod(shape)), dtype=np.float32).reshape(shape)
+
+
+LEGAL: dict[str, tuple[str, Callable[[], Inputs]]] = {
+    "lookups": (
+        LOOKUPS,
+        lambda: {
+            "x": numbers(5, 16),
+            "i": np.array([0, 1, 2, 3, 4, -5, -1]),
+            "e": np.full((5, 16), -16, np.int32),
+            "n": np.array([[0, 0], [4, 15], [-5, -16]]),
+        },
+    ),
+    "losses": (
+        LOSSES,
+        lambda: {
+            "x": numbers(3, 4),
+            "i": np.array([0, -1, 3], np.int32),
+            "j": np.array([0, 1, 3]),
+        },
+    ),
+    "rotary": (
+        ROTARY,
+        lambda: {
+            "x": numbers(1, 2, 3, 4),
+            "cos": numbers(6, 2),
+            "sin": numbers(6, 2),
+            "p": np.array([[0, 5, 2]]),
+        },
+    ),
+    "attention": (
+        ATTENTION,
+        lambda: {"q": numbers(2, 1, 3, 4), "k": numbers(2, 1, 5, 4), "n": np.array([1, 5])},
+    ),
+}
+
+WRONG = [
+    ("lookups", "i", 5, "index 5 is out of range: -5 to 4 are legal", "node 'a/1' (Gather)"),
+    ("lookups", "i", -6, "index -6 is out of range: -5 to 4 are legal", "node 'a/1' (Gather)"),
+    ("lookups", "i", -(2**63), f"index {-(2**63)} is out of range: -5 to 4 are legal", "(Gather)"),
+    ("lookups", "e", 16, "index 16 is out of range: -16 to 15 are legal", "'b' (GatherElements)"),
+    ("lookups", "e", -(2**31), "index -2147483648 is out of range: -16 to 15", "(GatherElements)"),
+    ("lookups", "n", 7, "index 7 is out of range: -5 to 4 are legal", "node 'c' (GatherND)"),
+    ("losses", "i", 4, "label 4 is out of range: 0 to 3 are legal", "(ai.graphcore::Nll)"),
+    ("losses", "i", -2, "label -2 is out of range: 0 to 3 are legal", "(ai.graphcore::Nll)"),
+    ("losses", "j", -1, "label -1 is out of range: 0 to 3", "(NegativeLogLikelihoodLoss)"),
+    ("losses", "j", -7, "label -7 is out of range: 0 to 3", "(NegativeLogLikelihoodLoss)"),
+    ("losses", "j", 4, "label 4 is out of range: 0 to 3", "(NegativeLogLikelihoodLoss)"),
+    ("rotary", "p", 6, "position 6 is out of range: 0 to 5 are legal", "'y' (RotaryEmbedding)"),
+    ("rotary", "p", -1, "position -1 is out of range: 0 to 5 are legal", "'y' (RotaryEmbedding)"),
+    ("attention", "n", 6, "length 6 is out of range: 0 to 5 are legal", "node 'y' (Attention)"),
+    ("attention", "n", -1, "length -1 is out of range: 0 to 5 are legal", "node 'y' (Attention)"),
+]
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str, str | None], Runner]:
+    """Each of the models compiled once for each backend and meaning."""
+    made: dict[tuple[str, str, str | None], Runner] = {}
+
+    def compiled(name: str, backend: str, indices: str | None) -> Runner:
+        if (name, backend, indices) not in made:
+            path = tmp_path_factory.mktemp(name) / f"{name}.pgraph"
+            path.write_text(LEGAL[name][0])
+            runner = popgraph.compile(path, backend=backend, indices=indices, threads=2)
+            made[name, backend, indices] = runner
+        return made[name, backend, indices]
+
+    return compiled
+
+
+Compiled = Callable[[str, str, str | None], Runner]
+
+
+@pytest.mark.parametrize("name", LEGAL)
+def test_what_is_legal_is_no_error(name: str, runner: Compiled) -> None:
+    inputs = LEGAL[name][1]()
+    wanted = runner(name, "c", None)(inputs)
+    for backend in ("c", "reference"):
+        found = runner(name, backend, "error")(inputs)
+        assert found.keys() == wanted.keys()
+        for output, array in found.items():
+            np.testing.assert_allclose(array, wanted[output], rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+@pytest.mark.parametrize(("name", "input_", "index", "what", "where"), WRONG)
+def test_what_is_out_of_range_is_named(
+    name: str, input_: str, index: int, what: str, where: str, backend: str, runner: Compiled
+) -> None:
+    legal, wrong = LEGAL[name][1](), LEGAL[name][1]()
+    wrong[input_].reshape(-1)[-2 if input_ == "n" else -1] = index
+    run = runner(name, backend, "error" if backend == "c" else None)
+    with pytest.raises(IndicesError) as raised:
+        run(wrong)
+    assert what in raised.value.what and where in raised.value.where and raised.value.hint
+    run(legal)
+    runner(name, backend, "nearest")(wrong)
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_the_nearest_is_of_the_same_row(backend: str, runner: Compiled) -> None:
+    inputs = LEGAL["lookups"][1]()
+    x = inputs["x"]
+    inputs["i"][:] = [5, -6, 99, -99, 2**62, -(2**62), 0]
+    inputs["e"][:] = 99
+    inputs["n"][:] = [[0, 99], [4, -99], [-50, 160]]
+    found = runner("lookups", backend, "nearest")(inputs)
+    assert np.array_equal(found["a"], np.maximum(x[[4, 0, 4, 0, 4, 0, 0]], 0))
+    assert np.array_equal(found["b"], np.repeat(x[:, -1:], 16, axis=1))
+    assert np.array_equal(found["c"], x[[0, 4, 0], [15, 0, 15]])
+
+
+def test_a_constant_out_of_range_is_found_when_compiled(tmp_path: Path) -> None:
+    path = tmp_path / "constant.pgraph"
+    path.write_text(LOOKUPS.replace("Gather(x, i)", "Gather(x, [0, 5])"))
+    with pytest.raises(IndicesError, match="index 5 is out of range"):
+        popgraph.compile(path, indices="error")
+    assert popgraph.compile(path, indices="nearest")
+
+
+def test_what_is_not_computed_is_not_checked(tmp_path: Path) -> None:
+    """A step that trains checks; a program without the loss does not look at its labels."""
+    path = tmp_path / "unused.pgraph"
+    path.write_text(LOOKUPS.replace("-> (a, b, c)", "-> (a)"))
+    inputs = LEGAL["lookups"][1]()
+    inputs["e"][:] = 99
+    assert list(popgraph.compile(path, indices="error")(inputs)) == ["a"]
+
+
+def test_training_checks_unless_told_otherwise(tmp_path: Path) -> None:
+    path = tmp_path / "losses.pgraph"
+    text = LOSSES.replace("x: f32[3, 4], ", "").replace("{", "{ weight x: f32[3, 4] = ones\n", 1)
+    path.write_text(text)
+    training = Training("a", SGD(Scalar(0.1)))
+    inputs = LEGAL["losses"][1]()
+    del inputs["x"]
+    inputs["i"][0] = 4
+    with pytest.raises(IndicesError, match="label 4 is out of range"):
+        popgraph.compile(path, options=Options(training=training))(inputs)
+    popgraph.compile(path, options=Options(training=training, indices="nearest"))(inputs)
+
+
+def test_an_unknown_meaning_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PassError, match="indices cannot be 'wrap'"):
+        Options(indices="wrap")
+
+
+def test_a_session_on_the_reference_checks() -> None:
+    builder = popgraph.Builder()
+    x = builder.addInputTensor(popgraph.TensorInfo("FLOAT", [3]))
+    i = builder.addInputTensor(popgraph.TensorInfo("INT32", [1]))
+    y = builder.aiOnnx.gather([x, i])
+    flow = popgraph.DataFlow(1, {y: popgraph.AnchorReturnType("All")})
+    data = {x: numbers(3), i: np.array([3], np.int32)}
+    for backend, indices, fails in (
+        ("reference", None, True),
+        ("c", None, False),
+        ("c", "error", True),
+        ("reference", "nearest", False),
+    ):
+        options = popgraph.SessionOptions()
+        options.indices = indices
+        device = popgraph.DeviceManager().createCpuDevice(backend=backend)
+        session = popgraph.InferenceSession(
+            builder.getModelProto(), flow, device, userOptions=options
+        )
+        session.prepareDevice()
+        stepio = popgraph.PyStepIO(data, session.initAnchorArrays())
+        with pytest.raises(IndicesError) if fails else nullcontext():
+            session.run(stepio)
+
+
+def test_the_command_line_checks(tmp_path: Path) -> None:
+    path, place = tmp_path / "lookups.pgraph", tmp_path / "i.npy"
+    path.write_text("opset 24\n\ngraph g(i: i64[1]) -> (y) {\n    y = Gather([1.0, 2.0], i)\n}\n")
+    np.save(place, np.array([2]))
+    given = ["run", str(path), "-i", f"i={place}"]
+    wrong = CliRunner().invoke(app, given)
+    assert wrong.exit_code == 1 and "index 2 is out of range: -2 to 1" in wrong.output
+    assert CliRunner().invoke(app, [*given, "--indices", "nearest"]).exit_code == 0
