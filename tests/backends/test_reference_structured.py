@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import FloatAttr, IndexType, TensorType, f16, f32, i3
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.parser import Parser
+from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.reference import evaluate
 from popgraph.backends.reference.structured import STRUCTURED
@@ -87,12 +88,14 @@ def test_an_element_outside_its_table_is_noticed(index: int) -> None:
 
 
 def test_a_map_that_leaves_its_operand_is_noticed() -> None:
-    shifted = """%y = tile.map ins(%x : tensor<3xf32>) domain [3]
-        maps [affine_map<(d0) -> (d0 + 1)>] {
+    read = """%y = tile.map ins(%x : tensor<{size}xf32>) domain [3]
+        maps [affine_map<(d0) -> ({index})>] {{
         ^bb1(%a: f32): tile.yield %a : f32
-        } -> tensor<3xf32> """
-    with pytest.raises(AssertionError, match="index 1 to 3 is outside dimension 0"):
-        run(shifted + RETURN + "<3xf32>", x=counting(3))
+        }} -> tensor<3xf32> """
+    with pytest.raises(VerifyException, match="leaves tensor<3xf32>"):
+        run(read.format(size=3, index="d0 + 1") + RETURN + "<3xf32>", x=counting(3))
+    with pytest.raises(AssertionError, match="index 0 to 2 is outside dimension 0"):
+        run(read.format(size=2, index="d0 * 2 mod 4") + RETURN + "<3xf32>", x=counting(2))
 
 
 def test_reduce_runs_in_index_order_from_the_initial_value() -> None:

@@ -218,7 +218,7 @@ def broken(change: Callable[[tile.NestOp], None]) -> tile.NestOp:
 
 def read_backwards(nest: tile.NestOp) -> None:
     op = next(op for op in nest.nested if isinstance(op, tile.MapOp) and len(op.inputs) == 2)
-    backwards = AffineMap.from_callable(lambda row, _: (15 - row,))
+    backwards = AffineMap.from_callable(lambda row, _: (row * -1 + 15,))
     op.properties["maps"] = maps_attribute([op.input_maps[0], backwards])
 
 
