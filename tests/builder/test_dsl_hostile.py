@@ -56,6 +56,14 @@ UNFOLDING = {
         f"let a = [{'1, ' * 99}1]\nlet b = [{'a, ' * 99}a]\nlet c = [{'b, ' * 99}b]\n" + in_graph(),
         "line 3",
     ),
+    "functions that call the last twice": (
+        "function d.f0(x) -> y { y = Relu(x) }\n"
+        + "".join(
+            f"function d.f{i}(x) -> y {{ y = d.f{i - 1}(d.f{i - 1}(x)) }}\n" for i in range(1, 40)
+        )
+        + in_graph("a = d.f39(x)"),
+        "line",
+    ),
     "failing again and again": (in_graph("for i in 0..90000 { x = Relu(u) }"), "line 2"),
 }
 

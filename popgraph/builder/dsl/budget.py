@@ -19,8 +19,11 @@ STEPS_PER_CHARACTER = 100
 ELEMENTS = 1 << 29
 """So many elements initialisers may fill; what is drawn at random counts more than once."""
 
-NODE, TURN, PART = 100, 20, 2
-"""The steps of a node; of a call, a statement or a turn of a loop; of a part of an expression."""
+NODE, TURN, PART, LEAF = 100, 20, 2, 10
+"""
+The steps of a node; of a call, a statement or a turn of a loop; of a part of an expression that is
+computed or put in place; of an element of a literal that becomes a tensor.
+"""
 
 Line = tuple[str, int]
 """A file and the number of a line in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from popgraph.builder.dsl.functions import calls_itself, key_of, lower_function
+from popgraph.builder.dsl.functions import calls_itself, count_calls, key_of, lower_function
 from popgraph.builder.dsl.imports import check_circle, found, text_of_file
 from popgraph.builder.dsl.lower import GraphLowering
 from popgraph.builder.dsl.opset_versions import check_opsets, declared_opsets
@@ -132,6 +132,7 @@ def _functions(setting: Setting, functions: list[Function]) -> None:
         else:
             keyed[key] = function
     setting.calls.update(keyed)
+    count_calls(setting, keyed)
     for key, function in keyed.items():
         if calls_itself(setting, key, keyed):
             setting.source.parse_error(

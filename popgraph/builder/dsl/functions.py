@@ -54,6 +54,22 @@ def calls_itself(
     return False
 
 
+def count_calls(setting: Setting, functions: Mapping[FunctionKey, Function]) -> None:
+    """Notes in the setting how many calls a call of each function is."""
+    calls = {key: list(_called(setting, one.body)) for key, one in functions.items()}
+    begun = set[FunctionKey]()
+    waiting = list(functions)
+    while waiting:
+        key = waiting[-1]
+        inner = [one for one in calls[key] if one in functions]
+        if key not in begun:
+            begun.add(key)
+            waiting += [one for one in inner if one not in begun]
+            continue
+        waiting.pop()
+        setting.unfolded[key] = 1 + sum(setting.unfolded.get(one, 1) for one in inner)
+
+
 def _called(setting: Setting, root: Node) -> Iterator[FunctionKey]:
     """What is called anywhere within."""
     overloads: dict[int, str] = {}

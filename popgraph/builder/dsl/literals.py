@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from popgraph.builder.dsl.budget import LEAF
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (
@@ -128,6 +129,7 @@ def array_of(source: Source, expression: Expression, dtype: str) -> Array:
         return _array_of_bits(source, bits, dtype)
     shape = _shape(source, expression)
     flat = list(_leaves(expression))
+    source.spend(expression.span, LEAF * len(flat))
     places = list(_places(expression))
     for leaf, place in zip(flat, places, strict=True):
         _check_leaf(source, place, leaf, dtype)

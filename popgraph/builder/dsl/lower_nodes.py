@@ -88,7 +88,8 @@ class NodeLowering:
         overload: str = "",
     ) -> list[SSAValue]:
         """Writes a node; what it says against it is a mistake at `span`."""
-        self.source.spend(span, NODE)
+        unfolded = self.setting.unfolded.get((domain, op_type, overload), 1)
+        self.source.spend(span, NODE * unfolded)
         if types is not None:
             types = [type_ for name, type_ in zip(names, types, strict=False) if name]
         self.writer.import_opset(domain, newest().get(domain, 1))

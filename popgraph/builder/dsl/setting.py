@@ -47,6 +47,8 @@ class Setting:
     functions: dict[FunctionKey, Function] = field(default_factory=dict)
     calls: set[FunctionKey] = field(default_factory=set)
     """What can be called of the functions of the model, also of those still to be read."""
+    unfolded: dict[FunctionKey, int] = field(default_factory=dict)
+    """How many calls a call of each of these functions is, with all that it calls in turn."""
     search: tuple[Path, ...] = ()
     files: dict[Path, Setting] = field(default_factory=dict)
     reading: tuple[Path, ...] = ()
