@@ -78,7 +78,9 @@ def remember(
         trim(first / "shortcuts", LIMIT)
 
 
-def _key(path: Path, state: State, options: object, threads: int, indices: str | None) -> str:
+def _key(
+    path: Path, state: State, options: object, threads: int, indices: str | None = None
+) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
     described, installed = repr(options), made_of.states()
     if is_watched() or installed is None or " at 0x" in described or not _own_passes():
