@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -266,7 +266,8 @@ def test_fuzz_kills(mutant: Mutant) -> None:
             with mutant.planted():
                 assert_gradients_everywhere(network)
         else:
-            check(place, network, mutant)
+            # Gradients that are asked for keep values apart that many a bug wants joined.
+            check(place, replace(network, gradients=()), mutant)
 
     with pytest.raises((AssertionError, PopgraphError)):
         keeps_meaning()
