@@ -257,7 +257,7 @@ def test_fuzz_kills(mutant: Mutant) -> None:
         separable_convolutions(dtype="f64") if mutant.separable else place.networks(separable=False)
     )
 
-    @settings(max_examples=3000, phases=[Phase.generate], report_multiple_bugs=False)
+    @settings(max_examples=9000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(drawn)
     def keeps_meaning(network: Network) -> None:
         if not mutant.needs <= {node.op for node in network.nodes}:
