@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -267,7 +267,7 @@ def test_fuzz_kills(mutant: Mutant) -> None:
         separable_convolutions(dtype="f64") if mutant.separable else place.networks(separable=False)
     )
 
-    @settings(max_examples=3000, phases=[Phase.generate], report_multiple_bugs=False)
+    @settings(max_examples=9000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(drawn)
     def keeps_meaning(network: Network) -> None:
         if not mutant.needs <= {node.op for node in network.nodes}:
@@ -276,7 +276,8 @@ def test_fuzz_kills(mutant: Mutant) -> None:
             with mutant.planted():
                 assert_gradients_everywhere(network)
         else:
-            check(place, network, mutant)
+            # Gradients that are asked for keep values apart that many a bug wants joined.
+            check(place, replace(network, gradients=()), mutant)
 
     with pytest.raises((AssertionError, PopgraphError)):
         keeps_meaning()
