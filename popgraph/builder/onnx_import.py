@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 
@@ -168,7 +168,7 @@ def _read_functions(proto: ModelProto, store: WeightStore) -> dict[FunctionKey, 
         raise ModelError(
             f"function {_spelled(doubled[0])} is defined twice", "the model's functions"
         )
-    _check_recursion(proto)
+    _check_calls(proto)
     return {
         key: read_function(one, store, frozenset(keys))
         for key, one in zip(keys, proto.functions, strict=True)
@@ -179,27 +179,54 @@ def _spelled(key: FunctionKey) -> str:
     return "::".join(part for part in key if part)
 
 
-def _check_recursion(proto: ModelProto) -> None:
-    """`ModelError` when a function calls itself, directly or through others."""
-    bodies = {(one.domain, one.name, one.overload): one for one in proto.functions}
-    done: set[FunctionKey] = set()
+UNFOLDED = 100_000
+"""Nodes that the calls of a model may unfold into, as functions call others again and again."""
 
-    def visit(key: FunctionKey, path: list[FunctionKey]) -> None:
-        if key in path:
-            loop = " -> ".join(map(_spelled, [*path[path.index(key) :], key]))
-            raise ModelError(
-                f"function {_spelled(key)} calls itself: {loop}",
-                "the model's functions",
-                "ONNX has no recursion; use Loop",
-            )
-        if key in done or key not in bodies:
-            return
-        for node in _nodes(bodies[key]):
-            visit((node.domain, node.op_type, node.overload), [*path, key])
-        done.add(key)
 
-    for key in bodies:
-        visit(key, [])
+def _check_calls(proto: ModelProto) -> None:
+    """`ModelError` when functions call each other without an end, or nearly so."""
+    called = {_key(one): [_key(node) for node in _nodes(one)] for one in proto.functions}
+    sizes = _sizes(called)
+    total = sum(sizes.get(_key(node), 0) for node in _nodes(proto.graph))
+    if total > UNFOLDED:
+        count = f"{total:,}" if total < 10**12 else "more than 10^12"
+        raise ModelError(
+            f"its functions unfold into {count} nodes, where {UNFOLDED:,} are the limit",
+            f"function {_spelled(max(sizes, key=lambda key: sizes[key]))}",
+            "functions that call others several times each multiply: write loops as Loop",
+        )
+
+
+def _key(one: NodeProto | FunctionProto) -> FunctionKey:
+    name = one.op_type if isinstance(one, NodeProto) else one.name
+    return one.domain, name, one.overload
+
+
+def _sizes(called: Mapping[FunctionKey, Sequence[FunctionKey]]) -> dict[FunctionKey, int]:
+    """How many nodes a call of each function becomes."""
+    sizes = dict[FunctionKey, int]()
+    for first in called:
+        path = {first: iter(called[first])} if first not in sizes else {}
+        while path:
+            key, rest = next(reversed(path.items()))
+            inner = next((one for one in rest if one in called and one not in sizes), None)
+            if inner is None:
+                sizes[key] = sum(sizes.get(one, 1) for one in called[key])
+                del path[key]
+            elif inner in path:
+                raise _recursion(list(path), inner)
+            else:
+                path[inner] = iter(called[inner])
+    return sizes
+
+
+def _recursion(path: list[FunctionKey], key: FunctionKey) -> ModelError:
+    loop = " -> ".join(map(_spelled, [*path[path.index(key) :], key]))
+    return ModelError(
+        f"function {_spelled(key)} calls itself: {loop}",
+        "the model's functions",
+        "ONNX has no recursion; use Loop",
+    )
 
 
 def _nodes(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import copysign
@@ -47,11 +47,14 @@ class AssignHalos(Pass):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.AssembleOp) and op.parent is not None:
                     fold_padding(op)
-            joins = [op for op in graph.block.ops if isinstance(op, tile.AssembleOp)]
-            for op in joins:
-                _make_room(op)
-            for op in reversed(joins):
-                share_memory(op)
+            axes = dict[Operation, int | None]()
+            for op in graph.block.ops:
+                if isinstance(op, tile.AssembleOp):
+                    axes[op] = shared_axis(op, axes)
+                    _make_room(op, axes[op])
+            for op, axis in reversed(axes.items()):
+                assert isinstance(op, tile.AssembleOp)
+                share_memory(op, axis)
 
 
 # Padding
@@ -301,14 +304,14 @@ def _standing(place: tuple[int, int], shape: Shape) -> list[int]:
 # Concatenation
 
 
-def share_memory(op: tile.AssembleOp) -> None:
+def share_memory(op: tile.AssembleOp, axis: int | None) -> None:
     """
-    Gives the pieces of a concatenation places in the memory of the whole.
+    Gives the pieces of a concatenation places in the memory of the whole, along its shared axis.
 
     Only when nothing is between them, nobody else takes them for a piece, and they do not stand
     there in one run anyway.
     """
-    axis, type_ = shared_axis(op), tensor(op.output)
+    type_ = tensor(op.output)
     layout, halo = layout_of(type_), halo_of(type_)
     if axis is None or halo is None or (is_run_of(op) and layout is None):
         return
@@ -320,9 +323,9 @@ def share_memory(op: tile.AssembleOp) -> None:
         retype(piece, TensorType(own.element_type, own.get_shape(), part))
 
 
-def shared_axis(op: tile.AssembleOp) -> int | None:
+def shared_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:
     """
-    The axis along which the pieces of a concatenation can share memory.
+    The axis along which the pieces of a concatenation can share memory; `axes` of earlier ones.
 
     Neither the whole nor a piece may have a halo along it: beside a piece stand its neighbours,
     where a halo of its own would have to be zero, and no piece reaches beyond its end, where one
@@ -340,7 +343,7 @@ def shared_axis(op: tile.AssembleOp) -> int | None:
             return None
         if not _ends_with(halo, axis):
             return None
-        if isinstance(maker, tile.AssembleOp) and shared_axis(maker) != axis:
+        if isinstance(maker, tile.AssembleOp) and axes[maker] != axis:
             return None
     return axis
 
@@ -350,9 +353,8 @@ def _ends_with(halo: Halo, axis: int) -> bool:
     return halo.part == axis or not (halo.low[axis] or halo.high[axis])
 
 
-def _make_room(op: tile.AssembleOp) -> None:
+def _make_room(op: tile.AssembleOp, axis: int | None) -> None:
     """A whole that can be shared gets the halo that its pieces have."""
-    axis = shared_axis(op)
     if axis is not None:
         halos = [halo for piece in op.pieces if (halo := halo_of(tensor(piece)))]
         rank = range(tensor(op.output).get_num_dims())

@@ -149,6 +149,21 @@ def test_a_function_that_calls_itself() -> None:
     assert error_of(bad).what == "function l::F calls itself: l::F -> l::G -> l::F"
 
 
+def test_functions_that_unfold_without_measure() -> None:
+    """Each calls the one before it twice: 24 lines are 33 million nodes."""
+    domain = '<domain: "l", opset_import: ["" : 17, "l" : 1]>'
+    functions = [f"{domain} F0 (a) => (b) {{ b = Neg(a) }}"]
+    functions += [
+        f"{domain} F{level} (a) => (b) {{ c = l.F{level - 1}(a) b = l.F{level - 1}(c) }}"
+        for level in range(1, 26)
+    ]
+    head = '<ir_version: 8, opset_import: ["" : 17, "l" : 1]> main (float[2] x) => (y)'
+    bad = parser.parse_model("\n".join([f"{head} {{ y = l.F25(x) }}", *functions]))
+    error = error_of(bad)
+    assert "unfold into 33,554,432 nodes" in error.what
+    assert error.where == "function l::F25"
+
+
 def test_a_function_that_is_defined_twice() -> None:
     bad = parser.parse_model(
         """
