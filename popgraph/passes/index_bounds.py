@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, IntegerType, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.custom import CHECK_INDICES, Custom
@@ -52,10 +52,15 @@ def insert_checks(op: OnnxOp, inference: Inference) -> bool:
     found = bounds_of(op, inference.store)
     for bounds in found:
         value = op.input_values()[bounds.input]
-        if value is not None and not _is_check(value.owner):
+        if value is not None and _holds_integers(value) and not _is_check(value.owner):
             number = sum(one is not None for one in op.input_values()[: bounds.input])
             op.operands[number] = _checked(op, value, bounds, inference)
     return bool(found)
+
+
+def _holds_integers(value: SSAValue) -> bool:
+    """Whether these can be indices: of others, the operator itself says what is wrong."""
+    return isinstance(value.type, TensorType) and isinstance(value.type.element_type, IntegerType)
 
 
 def _is_check(owner: object) -> bool:

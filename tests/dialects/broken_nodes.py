@@ -181,6 +181,11 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 3, 4] f32[1, 3] f32[3] f32[3] f32[3]"),
         row("f32[2, 3, 4] f32[3] f32[3] f32[3] f32[3]", training_mode=2),
     ),
+    "LpNormalization": (
+        row("f32[2, 3]", axis=2),
+        row("f32[2, 3]", p=3),
+        row("i32[2, 3]"),
+    ),
     "InstanceNormalization": (
         row("f32[2, 3, 4] f32[3] f32[4]"),
         row("f32[2, 3, 4] f32[1, 3] f32[3]"),
@@ -466,6 +471,11 @@ NODES: dict[str, tuple[Broken, ...]] = {
     ),
     "ai.graphcore.BitwiseNot": (row("f32[2]"), row("")),
     "ai.graphcore.Detach": (row(""),),
+    "ai.graphcore.GroupNormalization": (
+        row("f32[2, 6, 4] f32[6] f32[6]", outputs=3, num_groups=4),
+        row("f32[2, 6, 4] f32[6] f32[6]", outputs=3, num_groups=0),
+        row("f32[2, 6, 4] f32[2] f32[6]", outputs=3, num_groups=2),
+    ),
     "ai.graphcore.BatchNormalization": (row("f32[2, 3, 4] f32[3] f32[4] f32[3] f32[3]"),),
     "ai.graphcore.DepthToSpace": (
         row("f32[1, 3, 4, 4]", blocksize=2),

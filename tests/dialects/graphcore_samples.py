@@ -324,7 +324,7 @@ def gather() -> Iterator[Sample]:
 def check_indices() -> Iterator[Sample]:
     one = {"low": [-4], "last": [3]}
     for dtype in (np.int64, np.int32, np.uint8):
-        yield Sample(gc.CheckIndicesOp, [np.array([2, 0, 9], dtype)], one)
+        yield Sample(gc.CheckIndicesOp, [np.array([2, 0, 3], dtype)], one)
     yield Sample(gc.CheckIndicesOp, [np.array(-100)], {**one, "ignored": -100, "what": "label"})
     two = {"low": [-4, 0], "last": [3, 9], "place": "node 'y' (GatherND)"}
     yield Sample(gc.CheckIndicesOp, [np.array([[1, 2], [-4, 9], [0, 0]])], two)

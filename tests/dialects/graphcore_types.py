@@ -49,7 +49,7 @@ def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Samp
             return operand and [other(each) for each in operand]
         if operand.dtype != first:
             return operand
-        if first == main:
+        if first == main and sample.op is not gc.CheckIndicesOp:
             return random_elements(dtype, operand.shape)
         places = np.asarray(np.clip(operand, 0, 1))  # or labels: every type has these two
         return cast(places, dtype.numpy)

@@ -48,8 +48,11 @@ def classifications(draw: DrawFn) -> tuple[Array, Array, int | None]:
     """Logits, labels of which any number may not count, and which label that is."""
     samples, classes = draw(st.integers(1, 5)), draw(st.integers(2, 4))
     dtype = draw(st.sampled_from([np.float32, np.float64]))
-    labels = draw(st.lists(st.integers(0, classes), min_size=samples, max_size=samples))
-    ignored = draw(st.none() | st.sampled_from(labels))
+    ignored = draw(st.none() | st.integers(0, classes))
+    legal = st.integers(0, classes - 1)
+    if ignored is not None:
+        legal |= st.just(ignored)
+    labels = draw(st.lists(legal, min_size=samples, max_size=samples))
     logits = np.random.default_rng(0).normal(size=(samples, classes)).astype(dtype)
     return logits, np.array(labels, draw(st.sampled_from([np.int32, np.int64]))), ignored
 

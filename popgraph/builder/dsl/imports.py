@@ -32,6 +32,7 @@ def found(setting: Setting, item: Import) -> Path:
         with _reading(setting, item):
             inside = resolved(path).is_relative_to(resolved(folder))
             state = seen(path)
+            is_there = path.is_file()
         if not inside:
             setting.source.parse_error(
                 item.file.span,
@@ -41,7 +42,7 @@ def found(setting: Setting, item: Import) -> Path:
             raise Failed
         # As it is named, since a link may lead elsewhere one day; also where there is none yet.
         setting.store.files.setdefault(path.absolute(), state)
-        if path.is_file():
+        if is_there:
             return path
     setting.source.parse_error(
         item.file.span,

@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_
 from popgraph.passes.onnx_to_graphcore.node import Node
 from popgraph.passes.onnx_to_graphcore.registry import GRAPHCORE, REGISTRY, Lowered, lowers
 from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 
 UNARY: dict[str, Callable[[SSAValue], Operand]] = {
@@ -240,6 +241,14 @@ def mean(node: Node) -> Lowered:
     return gc.DivOp(total, node.scalar(len(node)))
 
 
+def _within_range(value: float, dtype: DType) -> float:
+    """The nearest number that an element type has: bounds of integers may be those of floats."""
+    if not dtype.is_integer:
+        return value
+    ends = ml_dtypes.iinfo(dtype.numpy)
+    return ends.min if value <= ends.min else ends.max if value >= ends.max else int(value)
+
+
 @lowers("Clip")
 def clip(node: Node) -> Lowered:
     bounds: list[tuple[str, Callable[[Operand, Operand], Operand]]] = [
@@ -250,7 +259,7 @@ def clip(node: Node) -> Lowered:
     for index, (name, limit) in enumerate(bounds, 1):
         bound = node.optional(index)
         if bound is None and node.has(name):
-            bound = node.scalar(node.real(name))
+            bound = node.scalar(_within_range(node.real(name), node.dtype))
         if bound is not None:
             result = limit(result, cast(bound, node.dtype))
     return result

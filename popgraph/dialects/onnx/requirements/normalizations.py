@@ -90,6 +90,13 @@ def group_normalization(node: Seen) -> Complaints:
         yield from of_shape(node, index, groups if node.version < 21 else channels)
 
 
+@asks("LpNormalization")
+def norm(node: Seen) -> Complaints:
+    order = node.integer("p", 2)
+    if order not in (1, 2):
+        yield Disagreement(f"`p` is {order}", "a norm is of order 1 or 2")
+
+
 @asks("LayerNormalization", "RMSNormalization")
 def layer_normalization(node: Seen) -> Complaints:
     yield from in_range("axis", [node.integer("axis", -1)], node.rank(0))
