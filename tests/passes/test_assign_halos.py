@@ -19,7 +19,7 @@ from popgraph.dialects.tile.attributes import halo_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
-from popgraph.testing.strategies import vector
+from popgraph.testing.templates.frame import vector
 from tests.passes.sharing import share_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]

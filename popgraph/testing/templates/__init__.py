@@ -1,0 +1,1 @@
+"""Templates of random nodes, by what the operators do."""
