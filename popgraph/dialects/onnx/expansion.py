@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from onnx import FunctionProto
@@ -14,7 +15,7 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
 from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
-from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.onnx.protos import NameOf, write_node
 from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.typeproto import write_type
@@ -31,19 +32,35 @@ def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore)
         return None
     opset = opsets.get(op.domain, op.since_version)
     version = max((one for one in versions if one <= opset), default=min(versions))
+    name_of = _Identifiers()
     if version in schema.context_dependent_function_opset_versions:
         types = [
             b"" if value is None else write_type(value.type).SerializeToString()
             for value in op.input_values()
         ]
-        node = write_node(op, store).SerializeToString()
+        node = write_node(op, store, name_of).SerializeToString()
         data = schema.get_context_dependent_function_with_opset_version(version, node, types)
     else:
         data = schema.get_function_with_opset_version(version)
     if not data:
         return None
     proto = _completed(FunctionProto.FromString(data), opsets)
-    return read_function(proto, store, (), _captures(op))
+    return read_function(proto, store, (), _captures(op, name_of))
+
+
+class _Identifiers:
+    """Names of values that are words: some schemas write constants of inner graphs as text."""
+
+    def __init__(self) -> None:
+        self._words: dict[SSAValue, str] = {}
+
+    def __call__(self, value: SSAValue) -> str:
+        if value not in self._words:
+            word = re.sub(r"\W|^(?=\d)", "_", value_name(value), flags=re.ASCII)
+            while word in self._words.values():
+                word += "_"
+            self._words[value] = word
+        return self._words[value]
 
 
 def _completed(proto: FunctionProto, opsets: Mapping[str, int]) -> FunctionProto:
@@ -63,11 +80,11 @@ def _completed(proto: FunctionProto, opsets: Mapping[str, int]) -> FunctionProto
     return proto
 
 
-def _captures(op: Operation) -> dict[str, SSAValue]:
+def _captures(op: Operation, name_of: NameOf) -> dict[str, SSAValue]:
     """The outer values, by name, that the graphs inside an operation use."""
     inside = {id(inner) for inner in op.walk()}
     return {
-        value_name(value): value
+        name_of(value): value
         for inner in op.walk()
         if inner is not op
         for value in inner.operands

@@ -1,0 +1,113 @@
+"""Do ONNX's own node tests come out right in C? Many in one model, so that they are cheap."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import onnx
+import pytest
+from onnx import compose, helper
+
+import popgraph
+from popgraph.runner import Runner
+from popgraph.support.arrays import Array
+from popgraph.support.errors import UnsupportedError
+from tests.passes.test_onnx_to_graphcore import AT_LEAST, compare, node_cases, settled
+
+TOGETHER = 40
+"""How many cases are one model: large enough to share a compilation, small enough to read."""
+RUNS = 2
+"""The second run finds the memory of the first one."""
+
+
+class Part(NamedTuple):
+    """A case that is to be a part of a model."""
+
+    case: Any
+    outputs: Sequence[Any]
+    model: onnx.ModelProto
+    given: dict[str, Array]
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.case.name}/"
+
+    @property
+    def operators(self) -> tuple[tuple[str, int], ...]:
+        """The versions of operators that it is written in."""
+        return tuple(sorted((found.domain, found.version) for found in self.model.opset_import))
+
+
+def parts(cases: Sequence[Any], refused: Counter[str]) -> Iterator[Part]:
+    """Those that the compiler admits; the others are counted by what it says of them."""
+    for case in cases:
+        for inputs, outputs in case.data_sets:
+            try:
+                model, given, *_ = settled(case.model, inputs)
+            except UnsupportedError as error:
+                refused[error.what] += 1
+            else:
+                yield Part(case, outputs, model, given)
+
+
+def batches(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """What can be one model: parts that are written in the same versions of operators."""
+    for operators in dict.fromkeys(part.operators for part in found):
+        alike = [part for part in found if part.operators == operators]
+        yield from (alike[at : at + TOGETHER] for at in range(0, len(alike), TOGETHER))
+
+
+def together(batch: Sequence[Part]) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """One model of all of them, their names begin with that of the case, and its inputs."""
+    graph, functions = onnx.GraphProto(name="cases"), []
+    for part in batch:
+        named = compose.add_prefix(part.model, part.prefix)
+        functions += named.functions
+        for field in ("node", "input", "output", "initializer", "sparse_initializer"):
+            getattr(graph, field).extend(getattr(named.graph, field))
+    given = {part.prefix + name: array for part in batch for name, array in part.given.items()}
+    newest = max(part.model.ir_version for part in batch)
+    domains = batch[0].model.opset_import
+    made = helper.make_model(graph, functions=functions, opset_imports=domains, ir_version=newest)
+    return made, given
+
+
+def differences(batch: Sequence[Part], run: Runner, given: dict[str, Array]) -> Iterator[str]:
+    """What is wrong in one run, by case."""
+    found = run(given)
+    for part in batch:
+        start = len(part.prefix)
+        own = {name[start:]: array for name, array in found.items() if name[:start] == part.prefix}
+        difference = compare(part.case, own, part.outputs)
+        if difference:
+            yield f"{part.case.name}: {difference}"
+
+
+def wrong_in(batch: Sequence[Part]) -> list[str]:
+    model, given = together(batch)
+    run = popgraph.compile(model, threads=2)
+    return [
+        f"run {turn} of {found}"
+        for turn in range(1, RUNS + 1)
+        for found in differences(batch, run, given)
+    ]
+
+
+def test_node_cases_of_onnx_in_c() -> None:
+    refused: Counter[str] = Counter()
+    found = list(parts(node_cases(), refused))
+    wrong = [text for batch in batches(found) for text in wrong_in(batch)]
+    print(f"{len(found)} cases in C, {refused.total()} refused:")
+    print("\n".join(f"{count:4} {reason}" for reason, count in refused.most_common()))
+    assert not wrong, "\n".join(wrong)
+    assert len(found) >= AT_LEAST
+
+
+def test_memory_that_is_not_cleared_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cases can fail, and in both runs: sums over a window whose ends nobody writes."""
+    monkeypatch.setattr("popgraph.passes.tile_loops.gaps.clear_box", lambda *_: None)
+    cases = [case for case in node_cases() if case.name.startswith("test_cumsum_1d")]
+    wrong = wrong_in(list(parts(cases, Counter())))
+    assert len(wrong) == RUNS * len(cases), wrong
