@@ -99,6 +99,7 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (unary, concat, pool, activation),
     (unary, concat, pad, unary),
     (unary, window_slice, convolution),
+    (square_convolution, transpose, reshape, residual),
     (pool, activation),
 )
 CHAINS: tuple[Chain, ...] = (
