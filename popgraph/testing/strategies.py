@@ -21,6 +21,7 @@ from popgraph.testing.templates.elementwise import (
     same_again,
     select,
     spread,
+    square,
     twice,
     unary,
 )
@@ -99,7 +100,6 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (unary, concat, pool, activation),
     (unary, concat, pad, unary),
     (unary, window_slice, convolution),
-    (square_convolution, transpose, reshape, residual),
     (pool, activation),
 )
 CHAINS: tuple[Chain, ...] = (
@@ -112,7 +112,7 @@ CHAINS: tuple[Chain, ...] = (
     (gemm, reshape, residual),
     (window_slice, matmul),
     (window_slice, binary),
-    (matmul, single, twice, spread),
+    (matmul, single, square, spread),
     (matmul, single, activation, spread),
     (transpose, residual, reduction),
     (activation, residual),

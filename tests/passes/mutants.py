@@ -833,14 +833,6 @@ MUTANTS: tuple[Mutant, ...] = (
         always,
     ),
     Mutant(
-        "assign-layouts",
-        "a view of axes in another order stays a view, in training",
-        f"{PASSES}.assign_layouts:_same",
-        always,
-        training=True,
-        needs=frozenset({"Conv", "Transpose"}),
-    ),
-    Mutant(
         "assign-halos",
         "readers begin with the first row, not before it",
         f"{PASSES}.assign_halos:_read_past",

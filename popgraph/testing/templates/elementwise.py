@@ -55,6 +55,11 @@ def twice(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     return Node(draw(st.sampled_from(BINARY)), (source, source)), shapes[source]
 
 
+def square(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """A value with itself, as gradients like it: smooth everywhere."""
+    return Node("Mul", (source, source)), shapes[source]
+
+
 def expand(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     """Longer where it has one element, and along new axes before the first."""
     shape = shapes[source]
