@@ -125,8 +125,7 @@ def assert_slope(
     if slope is None:
         return
     found = float(np.sum(gradient * direction))
-    margin = SLOPE_TOLERANCE * max(abs(scale * slope), 1e-2, abs(ends[0]) * 1e-3)
-    assert abs(found - scale * slope) <= margin, (
+    assert abs(found - scale * slope) <= margin_of(scale * slope, 0, ends[0]), (
         f"the gradient of {name} is {found}, not {scale * slope}"
     )
 
@@ -204,9 +203,14 @@ def slope_of(ends: list[float], middle: float) -> float | None:
     """How the loss rises between two ends; None where it has no slope, but a kink, or no value."""
     high, low = ends
     right, left = (high - middle) / STEP, (middle - low) / STEP
-    if not np.isfinite(right + left) or abs(right - left) > 1e-3 * max(1.0, abs(right)):
+    if not np.isfinite(right + left) or abs(right - left) > margin_of(right, left, middle):
         return None
     return (right + left) / 2
+
+
+def margin_of(slope: float, other: float, value: float) -> float:
+    """How far slopes may be from each other that are the same, where the loss has this value."""
+    return SLOPE_TOLERANCE * max(abs(slope), abs(other), 1e-2, abs(value) * 1e-3)
 
 
 # Updates
