@@ -31,7 +31,7 @@ from popgraph.backends.c.module import find_program
 from popgraph.backends.c.toolchain import FLAGS, GCC_FLAGS
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.work import Counter
-from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.pipeline import Options
 from popgraph.support.dtypes import DTYPES
 

@@ -27,7 +27,7 @@ from popgraph.cli.timing import Contestant, pin, race
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.passes.base import Compilation
-from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array

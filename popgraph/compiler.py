@@ -29,8 +29,8 @@ from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.infer_shapes import specialise
 from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.pipeline import LEVELS, Options, planned
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array

@@ -14,7 +14,7 @@ import numpy as np
 import popgraph
 from popgraph.compiler import build, load, lower
 from popgraph.dialects.graphcore.base import Array
-from popgraph.passes.autodiff import Autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.support import dtypes
 from tests.scalar_functions import FUNCTIONS, TYPES, Function, admits, model, spread
 

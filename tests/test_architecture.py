@@ -64,7 +64,7 @@ def imports(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def room(module: str) -> str | None:
-    """`popgraph.passes.cse` is in room `passes`."""
+    """`popgraph.passes.graphcore.cse` is in room `passes`."""
     parts = module.split(".")
     return parts[1] if parts[0] == "popgraph" and len(parts) > 1 and parts[1] in ALLOWED else None
 

@@ -17,8 +17,8 @@ from popgraph.builder.dsl.annotations import NODE_NOTES
 from popgraph.builder.dsl.initializers import INITIALIZERS
 from popgraph.builder.dsl.parser import GRAMMAR
 from popgraph.builder.dsl.schedules import SCHEDULES
-from popgraph.passes import optimizer_spec
-from popgraph.passes.optimizer_spec import Scalar
+from popgraph.passes.graphcore.training import optimizer_spec
+from popgraph.passes.graphcore.training.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 ROOT = Path(__file__).parent.parent

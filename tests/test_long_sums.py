@@ -17,9 +17,9 @@ import popgraph
 from popgraph.compiler import build as build_program
 from popgraph.dialects import graphcore as gc
 from popgraph.passes.base import Compilation
-from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.graphcore.training.optimizer_spec import SGD
 from popgraph.passes.pipeline import Options, Training
-from popgraph.passes.tile_loops import chunks
+from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod

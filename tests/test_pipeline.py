@@ -15,7 +15,7 @@ from popgraph.backends.reference import evaluate, signature
 from popgraph.builder.dsl import parse
 from popgraph.compiler import compile, lower
 from popgraph.passes.base import Compilation
-from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import LEVELS, PASSES, PIPELINE, Options, Training
 from popgraph.support.errors import PassError
 from popgraph.testing import (

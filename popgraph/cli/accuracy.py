@@ -13,7 +13,7 @@ from popgraph import compiler
 from popgraph.backends.reference import evaluate
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
 from popgraph.passes.base import Compilation
-from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 
 WIDE = np.dtype(np.float64)

@@ -215,7 +215,7 @@ class Bench:
         from popgraph import compiler
         from popgraph.backends.c.module import find_program
         from popgraph.dialects.tile.work import contraction_flops
-        from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+        from popgraph.passes.graphcore.to_structured import GraphcoreToTile
 
         module = self._module.clone()
         if compiler.level_of(module) != "tile":

@@ -117,7 +117,7 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
         )
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import substituted
-    from popgraph.passes import infer_shapes
+    from popgraph.passes.onnx import infer_shapes
 
     types = input_types(module)
     unknown = sorted(set(given) - symbols(types.values()))

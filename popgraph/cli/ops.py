@@ -63,7 +63,7 @@ def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
 
 
 def _onnx() -> list[tuple[str, ...]]:
-    from popgraph.passes.onnx_to_graphcore import supported_operators
+    from popgraph.passes.onnx.to_graphcore import supported_operators
 
     return [
         (f"{domain}.{name}" if domain else name, ", ".join(map(str, versions)))

@@ -56,8 +56,8 @@ def command(
     from popgraph.passes.base import Compilation, Pass
     from popgraph.passes.observer import Observer
     from popgraph.passes.pipeline import factories
-    from popgraph.passes.schedule_contractions import ScheduleContractions
-    from popgraph.passes.use_winograd import UseWinograd
+    from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+    from popgraph.passes.structured.winograd.use_winograd import UseWinograd
     from popgraph.support.debug import Settings
 
     try:

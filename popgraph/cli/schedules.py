@@ -14,9 +14,9 @@ from popgraph.support.writing import write_text
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.passes.alternatives import Alternatives
     from popgraph.passes.base import Compilation
     from popgraph.passes.pipeline import Options
+    from popgraph.passes.structured.alternatives import Alternatives
 
 
 def command(
@@ -63,7 +63,7 @@ def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> M
     """Lowers a module, in place, as far as nothing is decided about its contractions."""
     from popgraph import compiler
     from popgraph.passes.pipeline import earlier
-    from popgraph.passes.use_winograd import UseWinograd
+    from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
     if compiler.level_of(module) != "tile":
         names = [step.pass_class.name for step in earlier(UseWinograd)]
@@ -75,7 +75,7 @@ def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> M
 def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
     """The contractions of an undecided module; the first way of each is the one that is taken."""
     from popgraph.dialects.tile.decisions import Decision
-    from popgraph.passes.alternatives import alternatives
+    from popgraph.passes.structured.alternatives import alternatives
 
     machine = options.vector_bytes, options.registers
     found = alternatives(module.clone(), *machine, winograd=options.winograd)

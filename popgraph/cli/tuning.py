@@ -16,10 +16,10 @@ from popgraph.cli.schedules import alternatives_of, undecided
 from popgraph.cli.timing import made_up
 from popgraph.dialects import tile
 from popgraph.dialects.tile.decisions import Decision, Way
-from popgraph.passes.alternatives import Alternatives
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, earlier
-from popgraph.passes.use_winograd import UseWinograd
+from popgraph.passes.structured.alternatives import Alternatives
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 GAIN = 1.02
 """So many times as fast another way must be; less may be noise."""

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from popgraph.builder.builder import DEFAULT_OPSET
 from popgraph.builder.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS
-from popgraph.passes.onnx_to_graphcore.registry import supported_operators
+from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 
 POPART = (3, 4, 0)
 """The PopART whose API this is."""

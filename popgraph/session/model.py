@@ -19,7 +19,7 @@ from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_n
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
-from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.text_model import is_text, model_of_text

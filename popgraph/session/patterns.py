@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from popgraph.builder.enums import PatternsLevel
 from popgraph.builder.exceptions import popart_exception
-from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 
 _MANDATORY = frozenset(
     [

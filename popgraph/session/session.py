@@ -20,7 +20,7 @@ from popgraph.builder.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.tensorinfo import TensorInfo
-from popgraph.passes.onnx_to_graphcore.lowering import SEED
+from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.pipeline import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager

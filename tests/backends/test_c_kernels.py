@@ -28,7 +28,7 @@ from popgraph.backends.c.module import print_kernel
 from popgraph.backends.c.statements import STACK_BYTES
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp
-from popgraph.passes.copies import copy_function
+from popgraph.passes.program.copies import copy_function
 from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
 from tests.backends.c_kernels import INDEX, index

@@ -83,7 +83,9 @@ def test_a_halo_that_nobody_clears_shows(tmp_path: Path, monkeypatch: pytest.Mon
     x = np.ones((1, 3, 12, 12), np.float32)
     right = popgraph.compile(path)(x=x)["y"]
     assert np.isfinite(right).all()
-    monkeypatch.setattr("popgraph.passes.tile_loops.gaps.clear_box", lambda *_: None)
+    monkeypatch.setattr(
+        "popgraph.passes.structured.to_loops.emit.zero_padding.clear_box", lambda *_: None
+    )
     wrong = popgraph.compile(path)(x=x)["y"]
     assert np.isnan(wrong).any()
 

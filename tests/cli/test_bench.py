@@ -21,7 +21,7 @@ from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.work import Counter
 from popgraph.passes.base import Compilation
-from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import specialise
 
 MLP = str(Path(__file__).parents[2] / "examples/mlp.pgraph")
 SHORT = ("--seconds", "0", "--repeats", "2")

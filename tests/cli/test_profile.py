@@ -14,7 +14,7 @@ from popgraph.backends.c.profile import Profile
 from popgraph.cli import app, models, timing
 from popgraph.cli.print import options
 from popgraph.compiler import compile, load, lower
-from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import specialise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LENET = str(EXAMPLES / "lenet.pgraph")

@@ -16,8 +16,8 @@ from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.infer_shapes import infer_shapes, specialise
-from popgraph.passes.normalize import normalize
+from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
+from popgraph.passes.onnx.normalize import normalize
 from popgraph.support.errors import RunError, TypeMismatchError
 
 SKIPPED = {

@@ -15,7 +15,7 @@ from popgraph.dialects.tile import CallOp, ProgramOp
 from popgraph.dialects.tile.lifetimes import bytes_in_use, bytes_touched, calls
 from popgraph.dialects.tile.work import Counter, Work, contraction_flops, written
 from popgraph.passes.base import Compilation
-from popgraph.passes.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.pipeline import Options
 from popgraph.testing import Network, build_network, networks
 

@@ -17,10 +17,10 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.autodiff import PREFIX
+from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
-from popgraph.passes.graph import only_graph, set_outputs
-from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.support.arrays import Array
 from popgraph.testing import DISTURBANCE, Network, assert_close, build_network, random_inputs

@@ -16,9 +16,9 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import shape_of
 from popgraph.dialects.program import ReturnOp, UpdateOp
-from popgraph.passes.pack_intervals import Interval
-from popgraph.passes.tile_loops.index import Index
-from popgraph.passes.tile_loops.panels import Column
+from popgraph.passes.program.pack_intervals import Interval
+from popgraph.passes.structured.analysis.panels import Column
+from popgraph.passes.structured.to_loops.emit.index import Index
 
 PASSES = "popgraph.passes"
 

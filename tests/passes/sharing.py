@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from popgraph.passes import sharing_costs
+from popgraph.passes.structured.parallel import parallel_cost as sharing_costs
 
 THREADS = 3
 

@@ -16,10 +16,10 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
-from popgraph.passes.add_optimizer import AddOptimizer
-from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Compilation
-from popgraph.passes.optimizer_spec import (
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.graphcore.training.optimizer_spec import (
     SGD,
     Adam,
     Adaptive,

@@ -17,9 +17,9 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp
-from popgraph.passes import autodiff
-from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.training import autodiff
+from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, PassError

@@ -17,8 +17,8 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.canonicalize import RULES, Canonicalize, arithmetic, powers, scaling
-from popgraph.passes.rewriting import Rule, apply_rules
+from popgraph.passes.graphcore.canonicalize import RULES, Canonicalize, arithmetic, powers, scaling
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError

@@ -17,9 +17,9 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.decisions import Decision, Way
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
-from popgraph.passes.schedule_contractions import ScheduleContractions
-from popgraph.passes.tile_loops import TileLoops
-from popgraph.passes.use_winograd import UseWinograd
+from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import ErrorGroup, PassError
 
 CONVOLUTION = """

@@ -10,8 +10,8 @@ from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
-from popgraph.passes.expand import Expand
-from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+from popgraph.passes.graphcore.expand import Expand
+from popgraph.passes.graphcore.to_structured import GraphcoreToTile
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
 from tests.dialects.graphcore_run import Sample, build

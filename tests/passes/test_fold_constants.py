@@ -16,11 +16,11 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
-from popgraph.passes import fold_constants
 from popgraph.passes.base import Compilation
-from popgraph.passes.cse import EliminateCommonSubexpressions
-from popgraph.passes.dce import EliminateDeadCode
-from popgraph.passes.fold_constants import FoldConstants
+from popgraph.passes.graphcore import fold_constants
+from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
+from popgraph.passes.graphcore.dce import EliminateDeadCode
+from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.support.arrays import Array
 
 F32 = element_types.BY_NAME["f32"]

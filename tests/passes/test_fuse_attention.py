@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compile as compile_module
 from popgraph.dialects import tile
-from popgraph.passes import fuse_attention
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.structured.fusion import fuse_attention
 from popgraph.testing import Network, Node, assert_same_meaning, build_network
 
 ROWS, WIDTH, KEYS, VALUES = 37, 16, 64, 32

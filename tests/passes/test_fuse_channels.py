@@ -15,9 +15,9 @@ from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.chain import TurnsAttr
-from popgraph.passes import fuse_channels
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.structured.fusion import fuse_channels
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
 
 

@@ -20,15 +20,15 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import GraphOp, IntsAttr, ReturnOp, WeightStore
 from popgraph.dialects.tile.structured import maps_attribute
-from popgraph.passes import fuse_rows
 from popgraph.passes.base import Compilation
-from popgraph.passes.expand import Expand
-from popgraph.passes.fuse_elementwise import FuseElementwise
-from popgraph.passes.fuse_epilogue import FuseEpilogue
-from popgraph.passes.fuse_rows import FuseRows
-from popgraph.passes.graphcore_to_tile import GraphcoreToTile
-from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.graphcore.expand import Expand
+from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+from popgraph.passes.structured.fusion import fuse_rows
+from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
+from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
+from popgraph.passes.structured.fusion.fuse_rows import FuseRows
+from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.to_loops import TileLoops
 from popgraph.support.shapes import prod
 from tests.passes.sharing import THREADS, share_all
 

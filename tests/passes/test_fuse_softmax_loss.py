@@ -14,7 +14,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss, SubtractLabels
+from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss, SubtractLabels
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 

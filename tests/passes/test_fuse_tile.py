@@ -17,9 +17,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.fuse_elementwise import LONGEST_BODY, FuseElementwise
-from popgraph.passes.fuse_epilogue import FuseEpilogue
-from popgraph.passes.tile_loops.access import tensor
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.fusion.fuse_elementwise import LONGEST_BODY, FuseElementwise
+from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.testing.structured import Body, expression, finish
 
 Shape = tuple[int, ...]

@@ -12,24 +12,21 @@ from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.tile.chain import Sliding
-from popgraph.passes import (
-    assign_layouts,
-    contraction_costs,
-    fuse_attention,
-    fuse_channels,
-    fuse_rows,
-    pipeline,
-    schedule_contractions,
-    streams,
-    use_winograd,
-    winograd_convolutions,
-)
+from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.fuse_channels import FuseChannels
-from popgraph.passes.onnx_to_graphcore import lowering
-from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
+from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.pipeline import Options, Training, planned
-from popgraph.passes.tile_loops import chunks, sweeps
+from popgraph.passes.structured.fusion import fuse_attention, fuse_channels, fuse_rows
+from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
+from popgraph.passes.structured.layout import assign_layouts
+from popgraph.passes.structured.schedule import cost as contraction_costs
+from popgraph.passes.structured.schedule import schedule_contractions
+from popgraph.passes.structured.schedule import split_gemv as streams
+from popgraph.passes.structured.to_loops.contraction import sweeps
+from popgraph.passes.structured.to_loops.emit import chunks
+from popgraph.passes.structured.winograd import convolutions as winograd_convolutions
+from popgraph.passes.structured.winograd import use_winograd
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
     Network,

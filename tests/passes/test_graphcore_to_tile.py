@@ -28,7 +28,7 @@ from popgraph.dialects.graphcore.base import Array, GraphcoreOp
 from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore_to_tile import GraphcoreToTile
+from popgraph.passes.graphcore.to_structured import GraphcoreToTile
 from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
 from tests.dialects.graphcore_run import Sample, build

@@ -10,7 +10,7 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, PrepareOp, VariableOp
 from popgraph.dialects.tile import KernelOp, ViewOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.hoist_constants import HoistConstants
+from popgraph.passes.structured.hoist_constants import HoistConstants
 from tests.passes.launch_graphs import Plan, Step, kernel, module_of, plans
 
 CONSTANT, FIRST = 1, 5

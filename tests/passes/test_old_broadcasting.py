@@ -14,7 +14,7 @@ import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx_import import import_model
 from popgraph.passes.base import Compilation
-from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 

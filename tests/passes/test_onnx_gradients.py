@@ -16,11 +16,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx_import import import_model
-from popgraph.passes.autodiff import PREFIX, Autodiff
 from popgraph.passes.base import Compilation
-from popgraph.passes.infer_shapes import InferShapes
-from popgraph.passes.normalize import Normalize
-from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
+from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
+from popgraph.passes.onnx.infer_shapes import InferShapes
+from popgraph.passes.onnx.normalize import Normalize
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, UnsupportedError
 from tests.passes.claims import assert_slope, shaken

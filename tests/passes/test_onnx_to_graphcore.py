@@ -23,10 +23,10 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.infer_shapes import InferShapes
-from popgraph.passes.normalize import Normalize
-from popgraph.passes.onnx_to_graphcore import SEED, OnnxToGraphcore, supported_operators
-from popgraph.passes.onnx_to_graphcore.registry import REGISTRY
+from popgraph.passes.onnx.infer_shapes import InferShapes
+from popgraph.passes.onnx.normalize import Normalize
+from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore, supported_operators
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError, TypeMismatchError, UnsupportedError
 

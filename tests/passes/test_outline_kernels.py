@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile import KernelOp, LaunchOp
+from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation
-from popgraph.passes.outline_kernels import OutlineKernels
-from popgraph.passes.structures import Structures
+from popgraph.passes.loops.outline_kernels import OutlineKernels
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 
 

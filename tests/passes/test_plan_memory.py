@@ -16,13 +16,13 @@ from popgraph.backends.reference.meaning import assert_same_meaning, random_inpu
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
-from popgraph.passes import plan_memory
 from popgraph.passes.base import Compilation
-from popgraph.passes.hoist_constants import HoistConstants
-from popgraph.passes.outline_kernels import OutlineKernels
-from popgraph.passes.pack_intervals import Interval, lower_bound, pack
-from popgraph.passes.plan_memory import PlanMemory
-from popgraph.passes.tile_loops import TileLoops
+from popgraph.passes.loops.outline_kernels import OutlineKernels
+from popgraph.passes.program import plan_memory
+from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
+from popgraph.passes.program.plan_memory import PlanMemory
+from popgraph.passes.structured.hoist_constants import HoistConstants
+from popgraph.passes.structured.to_loops import TileLoops
 from popgraph.support.errors import PassError
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 

@@ -17,13 +17,15 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.passes import schedule_contractions as scheduling
 from popgraph.passes.base import Compilation
-from popgraph.passes.contraction_costs import Choice, Estimate
-from popgraph.passes.schedule_contractions import ScheduleContractions
-from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.tile_loops import TileLoops, chunks, sweeps
-from popgraph.passes.tile_loops.contract import ContractLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.schedule import schedule_contractions as scheduling
+from popgraph.passes.structured.schedule.cost import Choice, Estimate
+from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops.contraction import sweeps
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
+from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
 from tests.passes.sharing import THREADS, share_all
 

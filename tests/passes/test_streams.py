@@ -14,7 +14,7 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile import ContractOp, PrefetchOp
 from popgraph.passes.pipeline import Options
-from popgraph.passes.streams import STREAMS
+from popgraph.passes.structured.schedule.split_gemv import STREAMS
 
 TERMS, RESULTS = 600, 1000
 

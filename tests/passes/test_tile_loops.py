@@ -22,9 +22,13 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.sharing_costs import best_parts
-from popgraph.passes.tile_loops import TileLoops, ahead, chunks, copies, turned_blocks
+from popgraph.passes.structured.parallel.parallel_cost import best_parts
+from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops.contraction import prefetch as ahead
+from popgraph.passes.structured.to_loops.contraction import transpose_in_registers as turned_blocks
+from popgraph.passes.structured.to_loops.copy import copies
+from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,

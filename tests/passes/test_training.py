@@ -13,18 +13,18 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx_import import import_model
 from popgraph.dialects.check import check_ir
-from popgraph.passes.add_optimizer import AddOptimizer
-from popgraph.passes.autodiff import Autodiff
 from popgraph.passes.base import Compilation
-from popgraph.passes.canonicalize import Canonicalize
-from popgraph.passes.cse import EliminateCommonSubexpressions
-from popgraph.passes.dce import EliminateDeadCode
-from popgraph.passes.fold_constants import FoldConstants
-from popgraph.passes.fuse_softmax_loss import FuseSoftmaxLoss
-from popgraph.passes.infer_shapes import InferShapes
-from popgraph.passes.normalize import Normalize
-from popgraph.passes.onnx_to_graphcore import OnnxToGraphcore
-from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
+from popgraph.passes.graphcore.canonicalize import Canonicalize
+from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
+from popgraph.passes.graphcore.dce import EliminateDeadCode
+from popgraph.passes.graphcore.fold_constants import FoldConstants
+from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
+from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
+from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
+from popgraph.passes.onnx.infer_shapes import InferShapes
+from popgraph.passes.onnx.normalize import Normalize
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 
 STEPS = 5

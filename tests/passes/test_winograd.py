@@ -23,11 +23,11 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.winograd import transforms
 from popgraph.passes.base import Compilation
-from popgraph.passes.decisions import contraction_text
 from popgraph.passes.pipeline import Options
-from popgraph.passes.share_loops import ShareLoops
-from popgraph.passes.tile_loops import TileLoops
-from popgraph.passes.use_winograd import UseWinograd
+from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.schedule.overrides import contraction_text
+from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.arrays import Array
 from popgraph.testing.structured import finish, graph_of
 from tests.passes.sharing import THREADS, share_all

@@ -1,0 +1,46 @@
+"""Which operations can be said more simply, with the same meaning?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize import (
+    arithmetic,
+    movement,
+    pieces,
+    pools,
+    powers,
+    scaling,
+    shuffles,
+)
+from popgraph.passes.graphcore.canonicalize.rewriting import apply_rules
+
+RULES = (
+    *arithmetic.RULES,
+    *powers.RULES,
+    *movement.RULES,
+    *pieces.RULES,
+    *pools.RULES,
+    *scaling.RULES,
+    *shuffles.RULES,
+)
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """
+    Algebra: what changes nothing goes, chains become one, constant scales move into weights.
+
+    Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py` and
+    `powers.py`, which round differently, and in `pieces.py`, which keep a -0.
+    """
+
+    name = "canonicalize"
+    TOLERANCE: ClassVar[float] = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [rule(compilation.weights) for rule in RULES])

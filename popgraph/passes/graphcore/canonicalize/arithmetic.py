@@ -1,0 +1,174 @@
+"""Which elementwise operations change nothing, or are another one in disguise?"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import (
+    AddOp,
+    BroadcastOp,
+    CastOp,
+    DivOp,
+    Elementwise,
+    MaxOp,
+    MinOp,
+    MulOp,
+    NegOp,
+    NotOp,
+    PowOp,
+    ReluOp,
+    SubOp,
+    WhereOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of, tensor_of
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
+from popgraph.support import shapes
+from popgraph.support.arrays import Array
+
+
+def in_shape_of(value: Operand, op: Elementwise) -> Operand:
+    """`value`, which holds the elements of the result of `op`, in its shape."""
+    shape = shape_of(op.result)
+    return value if shape_of(value) == shape else BroadcastOp(value, shape=shape)
+
+
+class DropNeutral(Rule[Elementwise]):
+    """
+    x + -0, x - 0, x * 1, x / 1, x ^ 1  ->  x
+
+    Only when the sum cannot change the sign of a zero: of floats x + 0 is 0 where x is -0, so
+    that only -0 may be added; of integers there is one zero.
+    """
+
+    ROOTS = (AddOp, SubOp, MulOp, DivOp, PowOp)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        lhs, rhs = op.operands
+        neutral = -0.0 if isinstance(op, AddOp) else 0.0 if isinstance(op, SubOp) else 1.0
+        if self.is_all(rhs, neutral):
+            return in_shape_of(lhs, op)
+        if isinstance(op, AddOp | MulOp) and self.is_all(lhs, neutral):
+            return in_shape_of(rhs, op)
+        return None
+
+
+class DropPair(Rule[Elementwise]):
+    """
+    -(-x)  ->  x;  not not x  ->  x;  relu(relu(x))  ->  relu(x)
+    """
+
+    ROOTS = (NegOp, NotOp, ReluOp)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        inner = op.operands[0].owner
+        if type(inner) is not type(op):
+            return None
+        return inner.operands[0] if isinstance(inner, NegOp | NotOp) else inner.results[0]
+
+
+class DropCast(Rule[CastOp]):
+    """
+    cast x to the type it has  ->  x
+    """
+
+    ROOTS = (CastOp,)
+
+    def rewrite(self, op: CastOp) -> Operand | None:
+        return op.x if tensor_of(op.x) == tensor_of(op.result) else None
+
+
+class MultiplyByReciprocal(Rule[DivOp]):
+    """
+    x / c  ->  x * (1 / c)
+
+    Only when c holds powers of two whose reciprocals are normal numbers: then both are exact.
+    """
+
+    ROOTS = (DivOp,)
+
+    def rewrite(self, op: DivOp) -> Operand | None:
+        divisor = self.array(op.rhs)
+        if divisor is None or not dtype_of(op.rhs).is_float or not _halves(divisor):
+            return None
+        return MulOp(op.lhs, self.literal(np.divide(1, divisor).astype(divisor.dtype)))
+
+
+def _halves(array: Array) -> bool:
+    """Whether all elements are powers of two that are far from the ends of the type."""
+    if array.dtype.kind != "f" or array.size == 0:
+        return False
+    mantissa, exponent = np.frexp(array)
+    limit = -int(np.finfo(array.dtype).minexp) - 2  # type: ignore[type-var]
+    return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < limit))
+
+
+class JoinLimits(Rule[Elementwise]):
+    """
+    max(max(x, a), b)  ->  max(x, max(a, b)), and the same for min
+
+    Only when a and b are constant and the inner result has no other use.
+    """
+
+    ROOTS = (MaxOp, MinOp)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        inner, outer_limit = op.operands[0].owner, self.array(op.operands[1])
+        if type(inner) is not type(op) or outer_limit is None or not op.operands[0].has_one_use():
+            return None
+        inner_limit = self.array(inner.operands[1])
+        if inner_limit is None:
+            return None
+        larger = isinstance(op, MaxOp)
+        limit = np.asarray((np.maximum if larger else np.minimum)(inner_limit, outer_limit))
+        if shapes.broadcast(shape_of(inner.operands[0]), limit.shape) != shape_of(op.result):
+            return None
+        return (MaxOp if larger else MinOp)(inner.operands[0], self.literal(limit))
+
+
+class ChooseKnown(Rule[WhereOp]):
+    """
+    where(c, x, y)  ->  x or y;  where(c, x, x)  ->  x
+
+    Only when c is the same for all elements.
+    """
+
+    ROOTS = (WhereOp,)
+
+    def rewrite(self, op: WhereOp) -> Operand | None:
+        if op.lhs is op.rhs or self.is_all(op.condition, 1):
+            return in_shape_of(op.lhs, op)
+        if self.is_all(op.condition, 0):
+            return in_shape_of(op.rhs, op)
+        return None
+
+
+class DropOperandBroadcast(Rule[Elementwise]):
+    """
+    f(broadcast x, y)  ->  f(x, y)
+
+    Only when the result keeps its shape: elementwise operations broadcast by themselves.
+    """
+
+    ROOTS = (Elementwise,)
+
+    def rewrite(self, op: Elementwise) -> Operand | None:
+        for index, operand in enumerate(op.operands):
+            if not isinstance(operand.owner, BroadcastOp):
+                continue
+            operands: list[SSAValue] = list(op.operands)
+            operands[index] = operand.owner.x
+            if shapes.broadcast(*map(shape_of, operands)) == shape_of(op.result):
+                return with_operands(op, operands)
+        return None
+
+
+RULES = (
+    DropNeutral,
+    DropPair,
+    DropCast,
+    MultiplyByReciprocal,
+    JoinLimits,
+    ChooseKnown,
+    DropOperandBroadcast,
+)

@@ -1,0 +1,190 @@
+"""Which moves go nowhere, and which two are one?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from popgraph.dialects.graphcore import (
+    AddOp,
+    BroadcastOp,
+    ConcatOp,
+    GraphcoreOp,
+    PadOp,
+    ReduceMaxOp,
+    ReduceMeanOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+
+
+class DropReshape(Rule[ReshapeOp]):
+    """
+    reshape x to the shape it has  ->  x
+    """
+
+    ROOTS = (ReshapeOp,)
+
+    def rewrite(self, op: ReshapeOp) -> Operand | None:
+        return op.x if shape_of(op.x) == shape_of(op.result) else None
+
+
+class JoinReshapes(Rule[ReshapeOp]):
+    """
+    reshape(reshape x)  ->  reshape x
+    """
+
+    ROOTS = (ReshapeOp,)
+
+    def rewrite(self, op: ReshapeOp) -> Operand | None:
+        if not isinstance(op.x.owner, ReshapeOp):
+            return None
+        return ReshapeOp(op.x.owner.x, shape=shape_of(op.result))
+
+
+class DropTranspose(Rule[TransposeOp]):
+    """
+    transpose x by (0, 1, 2)  ->  x
+    """
+
+    ROOTS = (TransposeOp,)
+
+    def rewrite(self, op: TransposeOp) -> Operand | None:
+        return op.x if list(op.perm) == sorted(op.perm) else None
+
+
+class JoinTransposes(Rule[TransposeOp]):
+    """
+    transpose(transpose x)  ->  transpose x
+    """
+
+    ROOTS = (TransposeOp,)
+
+    def rewrite(self, op: TransposeOp) -> Operand | None:
+        inner = op.x.owner
+        if not isinstance(inner, TransposeOp):
+            return None
+        return TransposeOp(inner.x, perm=[inner.perm.data[axis] for axis in op.perm])
+
+
+class ReshapeUnits(Rule[TransposeOp]):
+    """
+    transpose x  ->  reshape x
+
+    Only when no two axes longer than 1 change places.
+    """
+
+    ROOTS = (TransposeOp,)
+
+    def rewrite(self, op: TransposeOp) -> Operand | None:
+        shape = shape_of(op.x)
+        long = [axis for axis in op.perm if shape[axis] != 1]
+        if long != sorted(long) or 0 in shape:
+            return None
+        return ReshapeOp(op.x, shape=shape_of(op.result))
+
+
+class DropBroadcast(Rule[BroadcastOp]):
+    """
+    broadcast x to the shape it has  ->  x
+    """
+
+    ROOTS = (BroadcastOp,)
+
+    def rewrite(self, op: BroadcastOp) -> Operand | None:
+        return op.x if shape_of(op.x) == shape_of(op.result) else None
+
+
+class JoinBroadcasts(Rule[BroadcastOp]):
+    """
+    broadcast(broadcast x)  ->  broadcast x
+    """
+
+    ROOTS = (BroadcastOp,)
+
+    def rewrite(self, op: BroadcastOp) -> Operand | None:
+        if not isinstance(op.x.owner, BroadcastOp):
+            return None
+        return BroadcastOp(op.x.owner.x, shape=shape_of(op.result))
+
+
+class DropSlice(Rule[SliceOp]):
+    """
+    slice of all of x  ->  x
+    """
+
+    ROOTS = (SliceOp,)
+
+    def rewrite(self, op: SliceOp) -> Operand | None:
+        shape = shape_of(op.x)
+        whole = zip(shape, op.starts, op.sizes, op.steps, strict=True)
+        if all(
+            (start, size) == (0, dim) and (step == 1 or dim <= 1)
+            for dim, start, size, step in whole
+        ):
+            return op.x
+        return None
+
+
+class DropPad(Rule[PadOp]):
+    """
+    pad x by nothing  ->  x
+    """
+
+    ROOTS = (PadOp,)
+
+    def rewrite(self, op: PadOp) -> Operand | None:
+        return None if any((*op.low, *op.high, *op.interior)) else op.x
+
+
+class DropConcat(Rule[ConcatOp]):
+    """
+    concat of x alone (but for empty tensors)  ->  x
+    """
+
+    ROOTS = (ConcatOp,)
+
+    def rewrite(self, op: ConcatOp) -> Operand | None:
+        filled = [x for x in op.operands if 0 not in shape_of(x)]
+        if len(filled) == 1 and shape_of(filled[0]) == shape_of(op.results[0]):
+            return filled[0]
+        return op.operands[0] if len(op.operands) == 1 else None
+
+
+class ReshapeReduction(Rule[GraphcoreOp]):
+    """
+    reduce x along axes of size 1  ->  reshape x;  sum and mean of floats  ->  reshape x + 0
+
+    Sums begin with 0, so that the sum of -0 alone is 0.
+    """
+
+    ROOTS = (ReduceSumOp, ReduceMeanOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp)
+
+    def rewrite(self, op: GraphcoreOp) -> Operand | None:
+        assert isinstance(op, self.ROOTS), "matched"
+        if any(shape_of(op.x)[axis] != 1 for axis in op.axes):
+            return None
+        alone = ReshapeOp(op.x, shape=shape_of(op.result))
+        if isinstance(op, ReduceSumOp | ReduceMeanOp) and dtype_of(op.x).is_float:
+            return AddOp(alone, self.literal(np.zeros((), dtype_of(op.x).numpy)))
+        return alone
+
+
+RULES = (
+    DropReshape,
+    JoinReshapes,
+    DropTranspose,
+    JoinTransposes,
+    ReshapeUnits,
+    DropBroadcast,
+    JoinBroadcasts,
+    DropSlice,
+    DropPad,
+    DropConcat,
+    ReshapeReduction,
+)

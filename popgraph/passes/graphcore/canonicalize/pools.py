@@ -1,0 +1,51 @@
+"""What need not be kept of what is pooled?"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.graphcore import CompareOp, MaxPoolGradOp, MaxPoolOp, WhereOp
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule
+from popgraph.support.shapes import prod
+
+
+class MaskPooled(Rule[WhereOp]):
+    """
+    where x > 0, max_pool_grad(x, dy), 0  ->  max_pool_grad(x, where max_pool(x) > 0, dy, 0)
+
+    Only when x is pooled in the same way before. What a window chose is what it gave, so that this
+    is as large; then x is not kept for the gradient of the relu that made it.
+    """
+
+    ROOTS = (WhereOp,)
+
+    def rewrite(self, op: WhereOp) -> Operand | None:
+        mask, gradient = op.condition.owner, op.lhs.owner
+        if not isinstance(gradient, MaxPoolGradOp) or not gradient.result.has_one_use():
+            return None
+        if not isinstance(mask, CompareOp) or mask.predicate.data != "gt":
+            return None
+        if mask.lhs != gradient.x or not (self._is_zero(mask.rhs) and self._is_zero(op.rhs)):
+            return None
+        pooled = _pooled(gradient, op)
+        if pooled is None:
+            return None
+        dy = WhereOp(CompareOp(pooled, mask.rhs, "gt"), gradient.dy, op.rhs)
+        return MaxPoolGradOp(gradient.x, dy, **gradient.options)
+
+    def _is_zero(self, value: SSAValue) -> bool:
+        """Whether it is one zero for all elements."""
+        return self.is_all(value, 0) and prod(shape_of(value)) == 1
+
+
+def _pooled(gradient: MaxPoolGradOp, before: Operation) -> SSAValue | None:
+    """The result of the pool, if it stands there."""
+    users = [use.operation for use in gradient.x.uses]
+    pools = [user for user in users if isinstance(user, MaxPoolOp)]
+    fitting = [pool for pool in pools if pool.options == gradient.options]
+    earlier = [pool for pool in fitting if pool.is_before_in_block(before)]
+    return earlier[0].result if earlier else None
+
+
+RULES = (MaskPooled,)

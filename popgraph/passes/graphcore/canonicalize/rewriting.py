@@ -1,0 +1,149 @@
+"""How is one rewrite rule of graphcore written, and how are many applied?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+
+from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
+from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.passes.graphcore.fold_constants import constant_array
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PassError
+
+Root = TypeVar("Root", bound=Operation)
+
+
+class Rule(RewritePattern, ABC, Generic[Root]):
+    """
+    A rule that gives another value for the one result of an operation.
+
+    What `rewrite` constructs is inserted before the operation; it must construct nothing if it
+    gives None.
+    """
+
+    ROOTS: ClassVar[tuple[type[Operation], ...]]
+
+    def __init__(self, weights: WeightStore) -> None:
+        self.weights = weights
+
+    @abstractmethod
+    def rewrite(self, op: Root) -> Operand | None:
+        """The value to use instead; None when the rule does not apply."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        before = op.prev_op
+        with ImplicitBuilder(rewriter):
+            found = self.rewrite(cast(Root, op))
+        if found is None:
+            assert op.prev_op is before, f"{type(self).__name__} builds before it knows"
+            return
+        value = SSAValue.get(found)
+        assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
+        made = op.prev_op
+        while made is not None and made is not before:
+            made.location = op.location
+            made = made.prev_op
+        rewriter.replace(op, [], [value])
+
+    # What rules ask
+
+    def array(self, value: SSAValue) -> Array | None:
+        """The elements of a literal."""
+        return constant_array(value, self.weights)
+
+    def is_all(self, value: SSAValue, number: float) -> bool:
+        """Whether a literal holds this number only; zeros must have the same sign."""
+        array = self.array(value)
+        if array is None or array.size == 0:
+            return False
+        wanted = np.array(number).astype(array.dtype)
+        if not (array.flat[0] == wanted and bool(np.all(array == wanted))):
+            return False
+        return not dtype_of(value).is_float or bool(np.all(np.signbit(array) == np.signbit(wanted)))
+
+    def literal(self, array: Array) -> Operand:
+        return ConstantOp(self.weights.attribute(array))
+
+
+def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
+    """
+    The same operation of other operands, with which its result has the same type.
+
+    Place by place, not value by value: of two operands that are one value, each may become another.
+    """
+    return type(op).create(
+        operands=operands,
+        result_types=[result.type for result in op.results],
+        properties=dict(op.properties),
+        attributes=dict(op.attributes),
+    )
+
+
+REWRITES = 64
+"""Of each operation that a module begins with, there are not more rewrites than this."""
+ALWAYS = 1000
+"""And these, so that small modules have room, too."""
+
+
+class _ByRoot(RewritePattern):
+    """Offers each operation to the rules that are about its class, in their order."""
+
+    def __init__(self, rules: Sequence[Rule[Any]], limit: int) -> None:
+        self.rules = rules
+        self.limit = limit
+        self.of_class: dict[type[Operation], list[Rule[Any]]] = {}
+        self.applied: Counter[str] = Counter()
+        """How often each rule changed something."""
+
+    @property
+    def exhausted(self) -> bool:
+        return self.applied.total() >= self.limit
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if is_trivially_dead(op):
+            rewriter.erase(op)
+            return
+        for rule in self._about(type(op)):
+            if self.exhausted:
+                return
+            rule.match_and_rewrite(op, rewriter)
+            if rewriter.has_done_action:
+                self.applied[type(rule).__name__] += 1
+                return
+
+    def _about(self, kind: type[Operation]) -> list[Rule[Any]]:
+        if kind not in self.of_class:
+            self.of_class[kind] = [rule for rule in self.rules if issubclass(kind, rule.ROOTS)]
+        return self.of_class[kind]
+
+
+def apply_rules(module: ModuleOp, rules: Sequence[Rule[Any]]) -> None:
+    """
+    Applies the rules until none changes anything; what nobody uses any more goes.
+
+    Rules that undo each other, or one that repeats itself, would never end: what no sensible set of
+    rules needs is too much.
+    """
+    by_root = _ByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
+    PatternRewriteWalker(by_root, walk_reverse=False).rewrite_module(module)
+    if by_root.exhausted:
+        raise PassError(
+            f"rewriting does not come to an end: after {by_root.limit:,} rewrites there is still "
+            f"one to do; applied were {_counted(by_root.applied)}",
+            hint="this is a mistake of PopGraph, please report it with the model; until it is "
+            "mended, compile with the pass left out (`Options(disabled=...)`)",
+        )
+
+
+def _counted(applied: Counter[str]) -> str:
+    return ", ".join(f"{rule} ({count:,} times)" for rule, count in applied.most_common())

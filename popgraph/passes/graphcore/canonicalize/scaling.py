@@ -1,0 +1,159 @@
+"""Which scales and shifts behind a layer can its constant weights take in?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import AddOp, BatchNormOp, ConvOp, MatMulOp, MulOp
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
+from popgraph.passes.graphcore.fold_constants import constant_array
+from popgraph.support.arrays import Array
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution or matrix product with constant weights that only one operation reads."""
+
+    op: ConvOp | MatMulOp
+    weights: Array
+
+    @staticmethod
+    def of(value: SSAValue, store: WeightStore) -> Layer | None:
+        op = value.owner
+        if not isinstance(op, ConvOp | MatMulOp) or not value.has_one_use():
+            return None
+        weights = constant_array(op.operands[1], store)
+        return None if weights is None else Layer(op, weights)
+
+    @property
+    def channel_axis(self) -> int:
+        """Where the result's channels are, for which weights can be scaled one by one."""
+        rank = len(shape_of(self.op.result))
+        return 1 if isinstance(self.op, ConvOp) else rank - 1
+
+    @property
+    def channels(self) -> int:
+        return shape_of(self.op.result)[self.channel_axis]
+
+    def per_channel(self, array: Array) -> Array | None:
+        """One number per channel from a constant that broadcasts so; None if it does not."""
+        result = shape_of(self.op.result)
+        if array.ndim > len(result):
+            return None
+        wide = array.reshape((1,) * (len(result) - array.ndim) + array.shape)
+        if any(size != 1 for axis, size in enumerate(wide.shape) if axis != self.channel_axis):
+            return None
+        if wide.size not in (1, self.channels):
+            return None
+        return np.broadcast_to(wide.reshape(-1), (self.channels,))
+
+    def spread(self, numbers: Array) -> Array:
+        """Numbers per channel in a shape that broadcasts against the result."""
+        shape = [1] * len(shape_of(self.op.result))
+        shape[self.channel_axis] = self.channels
+        return numbers.reshape(shape)
+
+    def scaled_weights(self, scale: Array) -> Array:
+        if isinstance(self.op, ConvOp):
+            scale = scale.reshape((-1,) + (1,) * (self.weights.ndim - 1))
+        return np.multiply(self.weights, scale).astype(self.weights.dtype)
+
+    def with_weights(self, weights: Operand) -> Operand:
+        return with_operands(self.op, [self.op.operands[0], SSAValue.get(weights)])
+
+
+class ScaleWeights(Rule[MulOp]):
+    """
+    conv(x, w) * c  ->  conv(x, w * c), and the same for matmul
+
+    Only when w and c are constant, c has one number per channel (or one), and nobody else reads
+    the product.
+    """
+
+    ROOTS = (MulOp,)
+
+    def rewrite(self, op: MulOp) -> Operand | None:
+        for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            layer, factor = Layer.of(value, self.weights), self.array(other)
+            if layer is None or factor is None:
+                continue
+            scale = layer.per_channel(factor)
+            if scale is not None:
+                return layer.with_weights(self.literal(layer.scaled_weights(scale)))
+        return None
+
+
+class ScaleBias(Rule[MulOp]):
+    """
+    (conv(x, w) + b) * c  ->  conv(x, w * c) + b * c, and the same for matmul
+
+    Only when w, b and c are constant, b and c have one number per channel, and nobody else reads
+    the sum.
+    """
+
+    ROOTS = (MulOp,)
+
+    def rewrite(self, op: MulOp) -> Operand | None:
+        for value, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            factor, found = self.array(other), layer_and_bias(value, self.weights)
+            if factor is None or found is None:
+                continue
+            layer, bias = found
+            scale = layer.per_channel(factor)
+            if scale is not None:
+                return shifted(self, layer, scale, np.multiply(bias, scale))
+        return None
+
+
+class FoldBatchNorm(Rule[BatchNormOp]):
+    """
+    batch_norm(conv(x, w) [+ b])  ->  conv(x, w * s) + (b - mean) * s + bias
+
+    Only when w, b and the statistics are constant and nobody else reads what is normalized.
+    """
+
+    ROOTS = (BatchNormOp,)
+
+    def rewrite(self, op: BatchNormOp) -> Operand | None:
+        numbers = [self.array(operand) for operand in op.operands[1:]]
+        layer, shift = Layer.of(op.x, self.weights), None
+        if layer is None:
+            found = layer_and_bias(op.x, self.weights)
+            layer, shift = found if found is not None else (None, None)
+        known = [number.astype(np.float64) for number in numbers if number is not None]
+        if layer is None or layer.channel_axis != 1 or len(known) < len(numbers):
+            return None
+        scale, bias, mean, variance = known
+        factor = scale / np.sqrt(variance + op.epsilon.value.data)
+        before = np.subtract(0.0 if shift is None else shift, mean)
+        return shifted(self, layer, factor, before * factor + bias)
+
+
+def layer_and_bias(value: SSAValue, store: WeightStore) -> tuple[Layer, Array] | None:
+    """The layer and the constant per channel that `value` is the sum of."""
+    total = value.owner
+    if not isinstance(total, AddOp) or not value.has_one_use():
+        return None
+    for inner, other in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
+        layer, constant = Layer.of(inner, store), constant_array(other, store)
+        if layer is None or constant is None:
+            continue
+        bias = layer.per_channel(constant)
+        if bias is not None:
+            return layer, bias
+    return None
+
+
+def shifted(rule: ScaleBias | FoldBatchNorm, layer: Layer, scale: Array, shift: Array) -> Operand:
+    """The layer with scaled weights, and a shift per channel behind it."""
+    wide = layer.spread(np.asarray(shift)).astype(layer.weights.dtype)
+    result = layer.with_weights(rule.literal(layer.scaled_weights(scale)))
+    return AddOp(result, rule.literal(wide))
+
+
+RULES = (ScaleWeights, ScaleBias, FoldBatchNorm)

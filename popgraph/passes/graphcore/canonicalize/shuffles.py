@@ -1,0 +1,124 @@
+"""Which shuffles of channels can happen later, where it costs nothing to read shuffled?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore import AddOp, BatchNormOp, ConvOp, MulOp, ReshapeOp, TransposeOp
+from popgraph.dialects.graphcore.base import Operand, integer, shape_of
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, with_operands
+
+CHANNELS = 1
+"""The axis of channels."""
+
+
+@dataclass(frozen=True)
+class Shuffle:
+    """Channels `[outer, inner]` of `source` in the order `[inner, outer]`."""
+
+    source: SSAValue
+    outer: int
+    inner: int
+
+    @staticmethod
+    def of(value: SSAValue) -> Shuffle | None:
+        """The shuffle that makes a value that is read once, if it is one."""
+        joined = value.owner
+        turned = joined.x.owner if isinstance(joined, ReshapeOp) else None
+        split = turned.x.owner if isinstance(turned, TransposeOp) else None
+        if not isinstance(split, ReshapeOp) or not isinstance(turned, TransposeOp):
+            return None
+        shape, pieces = shape_of(split.x), shape_of(split.result)
+        halves = pieces[CHANNELS : CHANNELS + 2]
+        order = [0, 2, 1, *range(3, len(pieces))]
+        whole = len(shape) > CHANNELS and shape == shape_of(value)
+        if not whole or pieces != (shape[0], *halves, *shape[CHANNELS + 1 :]):
+            return None
+        if list(turned.perm) != order or not value.has_one_use():
+            return None
+        return Shuffle(split.x, *halves)
+
+    def of_channels(self, value: Operand) -> Operand:
+        """Another tensor of that shape or with these channels, shuffled in the same way."""
+        return _swapped(value, CHANNELS, self.outer, self.inner)
+
+    def undone(self, value: SSAValue, axis: int, rule: Rule[Any]) -> SSAValue:
+        """Numbers per shuffled channel in the order that channels have before."""
+        array = rule.array(value)
+        if array is None:
+            return SSAValue.get(_swapped(value, axis, self.inner, self.outer))
+        order = np.arange(self.inner * self.outer).reshape(self.inner, self.outer).T.reshape(-1)
+        return SSAValue.get(rule.literal(np.take(array, order, axis)))
+
+
+def _swapped(value: Operand, axis: int, outer: int, inner: int) -> Operand:
+    shape = shape_of(SSAValue.get(value))
+    pieces = [*shape[:axis], outer, inner, *shape[axis + 1 :]]
+    order = list(range(len(pieces)))
+    order[axis : axis + 2] = [axis + 1, axis]
+    split = ReshapeOp(value, shape=pieces)
+    return ReshapeOp(TransposeOp(split, perm=order), shape=shape)
+
+
+class ShuffleBehindConv(Rule[ConvOp]):
+    """
+    conv(shuffle x, w)  ->  shuffle(conv(x, w'))
+
+    Only when every channel is a group of its own. w' are the filters in the order of x.
+    """
+
+    ROOTS = (ConvOp,)
+
+    def rewrite(self, op: ConvOp) -> Operand | None:
+        shuffle = Shuffle.of(op.x)
+        channels = shape_of(op.x)[CHANNELS]
+        if shuffle is None or not integer(op.groups) == channels == shape_of(op.w)[0]:
+            return None
+        return shuffle.of_channels(
+            with_operands(op, [shuffle.source, shuffle.undone(op.w, 0, self)])
+        )
+
+
+class ShuffleBehindNorm(Rule[BatchNormOp]):
+    """
+    batch_norm(shuffle x, numbers)  ->  shuffle(batch_norm(x, numbers'))
+    """
+
+    ROOTS = (BatchNormOp,)
+
+    def rewrite(self, op: BatchNormOp) -> Operand | None:
+        shuffle = Shuffle.of(op.x)
+        if shuffle is None:
+            return None
+        numbers = [shuffle.undone(operand, 0, self) for operand in op.operands[1:]]
+        return shuffle.of_channels(with_operands(op, [shuffle.source, *numbers]))
+
+
+class ShuffleBehindNumbers(Rule[AddOp | MulOp]):
+    """
+    shuffle x + b  ->  shuffle(x + b'), and the same for products
+
+    Only when b has one number per channel.
+    """
+
+    ROOTS = (AddOp, MulOp)
+
+    def rewrite(self, op: AddOp | MulOp) -> Operand | None:
+        for number, value in enumerate(op.operands):
+            shuffle, other = Shuffle.of(value), op.operands[1 - number]
+            wanted = [1] * len(shape_of(value))
+            if shuffle is None:
+                continue
+            wanted[CHANNELS] = shape_of(value)[CHANNELS]
+            if list(shape_of(other)) != wanted:
+                continue
+            operands = [shuffle.source, shuffle.undone(other, CHANNELS, self)]
+            return shuffle.of_channels(with_operands(op, operands[::-1] if number else operands))
+        return None
+
+
+RULES = (ShuffleBehindConv, ShuffleBehindNorm, ShuffleBehindNumbers)

@@ -1,0 +1,50 @@
+"""How do composites become the smaller operations that they are defined by?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.graphcore import GRAPHCORE
+from popgraph.dialects.graphcore.base import Composite
+from popgraph.passes.analysis.graph import expanded
+from popgraph.passes.base import Compilation, Pass
+from popgraph.support.errors import PassError
+
+
+def composite_names() -> set[str]:
+    """The names of all composites, without their dialect's."""
+    return {
+        op.name.removeprefix("graphcore.")
+        for op in GRAPHCORE.operations
+        if issubclass(op, Composite)
+    }
+
+
+@dataclass(frozen=True)
+class Expand(Pass):
+    """
+    Replace every composite operation by the smaller ones that define it.
+
+    `keep` names those that stay whole (`softmax`, `layer_norm` ...).
+    """
+
+    name = "expand"
+    TOLERANCE = 1e-5
+    keep: tuple[str, ...] = ()
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        unknown = sorted(set(self.keep) - composite_names())
+        if unknown:
+            raise PassError(
+                f"expand cannot keep {', '.join(unknown)}",
+                hint=f"the composites are {', '.join(sorted(composite_names()))}",
+            )
+        while found := [op for op in module.walk() if self._is_wanted(op)]:
+            for op in found:
+                assert isinstance(op, Composite)
+                expanded(op)
+
+    def _is_wanted(self, op: object) -> bool:
+        return isinstance(op, Composite) and op.title not in self.keep

@@ -1,0 +1,85 @@
+"""What is the gradient of a softmax and the loss behind it, taken together?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, i64
+
+from popgraph.dialects.graphcore import (
+    AndOp,
+    CastOp,
+    CompareOp,
+    DivOp,
+    ExpOp,
+    LogSoftmaxGradOp,
+    MulOp,
+    NllLossGradOp,
+    ReshapeOp,
+    SoftmaxGradOp,
+    SubOp,
+    WhereOp,
+)
+from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of, tensor_of
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.canonicalize.rewriting import Rule, apply_rules
+
+
+class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
+    """
+    softmax_grad(p, nll_loss_grad(p, labels, d))  ->  (p - one_hot(labels)) * d
+
+    The same for log_softmax_grad and the loss of log probabilities, with exp(p) for p. Rows count
+    as the reduction and the ignored index say; rows whose label is no class have no gradient.
+
+    Only when both work on the same p along its last axis, and nobody else reads the gradient of
+    the loss. Where p is below 1e-10 the result is that of exact arithmetic; the two operations
+    apart would clamp.
+    """
+
+    ROOTS = (SoftmaxGradOp, LogSoftmaxGradOp)
+
+    def rewrite(self, op: SoftmaxGradOp | LogSoftmaxGradOp) -> Operand | None:
+        loss = op.dy.owner
+        if not isinstance(loss, NllLossGradOp) or not op.dy.has_one_use():
+            return None
+        is_log = isinstance(op, LogSoftmaxGradOp)
+        last = len(shape_of(op.y)) - 1
+        if loss.probabilities is not op.y or integer(op.axis) != last or loss.is_log != is_log:
+            return None
+        probabilities: Operand = ExpOp(op.y) if is_log else op.y
+        hot = CastOp(loss.chosen(), to=tensor_of(op.y).element_type)
+        return MulOp(SubOp(probabilities, hot), self._share(loss))
+
+    def _share(self, loss: NllLossGradOp) -> Operand:
+        """By how much the loss moves with each row's own loss, as a column."""
+        rows = shape_of(loss.labels)
+        share: Operand = loss.dloss
+        if loss.reduction.data == "mean":
+            share = DivOp(share, loss.divisor())
+        nothing = self.literal(np.zeros((), dtype_of(share).numpy))
+        counted = WhereOp(self._counts(loss), share, nothing)
+        return ReshapeOp(counted, shape=(*rows, 1))
+
+    def _counts(self, loss: NllLossGradOp) -> Operand:
+        """For every row, whether its label is a class, and not the one to ignore."""
+        labels = CastOp(loss.labels, to=i64)
+        classes = shape_of(loss.probabilities)[-1]
+        first = CompareOp(labels, self.literal(np.array(0, np.int64)), "ge")
+        last = CompareOp(labels, self.literal(np.array(classes, np.int64)), "lt")
+        is_class = AndOp(first, last)
+        counted = loss.counted()
+        return is_class if counted is None else AndOp(is_class, counted)
+
+
+@dataclass(frozen=True)
+class FuseSoftmaxLoss(Pass):
+    """Softmax and negative log-likelihood are differentiated together: no division, no sum."""
+
+    name = "fuse-softmax-loss"
+    TOLERANCE: ClassVar[float] = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        apply_rules(module, [SubtractLabels(compilation.weights)])

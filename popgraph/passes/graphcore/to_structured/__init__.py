@@ -1,0 +1,110 @@
+"""How do graphcore operations become structured tile operations? By their kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects.builtin import ComplexType, ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.to_structured import (
+    contractions,
+    elementwise,
+    lookup,
+    movement,
+    random,
+    reductions,
+    windows,
+)
+from popgraph.passes.graphcore.training.autodiff import place
+from popgraph.support.errors import UnsupportedError
+
+__all__ = ["GraphcoreToTile"]
+
+RULES: Mapping[type, Callable[[Any], SSAValue]] = {
+    gc.Elementwise: elementwise.lower_elementwise,
+    gc.ReduceSumOp: reductions.lower_reduction,
+    gc.ReduceMaxOp: reductions.lower_reduction,
+    gc.ReduceMinOp: reductions.lower_reduction,
+    gc.ReduceProdOp: reductions.lower_reduction,
+    gc.ArgMaxOp: reductions.lower_position,
+    gc.ArgMinOp: reductions.lower_position,
+    gc.MatMulOp: contractions.lower_mat_mul,
+    gc.ConvOp: contractions.lower_conv,
+    gc.ConvInputGradOp: contractions.lower_conv_input_grad,
+    gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
+    gc.MaxPoolOp: windows.lower_max_pool,
+    gc.MaxPoolGradOp: windows.lower_max_pool_grad,
+    gc.AveragePoolOp: windows.lower_average_pool,
+    gc.AveragePoolGradOp: windows.lower_average_pool_grad,
+    gc.ReshapeOp: movement.lower_reshape,
+    gc.TransposeOp: movement.lower_transpose,
+    gc.BroadcastOp: movement.lower_broadcast,
+    gc.SliceOp: movement.lower_slice,
+    gc.ConcatOp: movement.lower_concat,
+    gc.PadOp: movement.lower_pad,
+    gc.CheckIndicesOp: lambda op: op.indices,
+    gc.GatherOp: lookup.lower_gather,
+    gc.GatherGradOp: lookup.lower_gather_grad,
+    gc.IotaOp: lookup.lower_iota,
+    gc.RandomUniformOp: random.lower_random_uniform,
+}
+"""How each operation, or each operation of a kind, is lowered (under an implicit builder)."""
+
+
+@dataclass(frozen=True)
+class GraphcoreToTile(Pass):
+    """
+    Turn every graphcore operation but composites into structured tile operations.
+
+    graphcore.add, mat_mul, conv ...  ->  tile.map, tile.reduce, tile.contract, tile.scatter,
+    tile.assemble, tile.view
+    """
+
+    name = "graphcore-to-tile"
+    TOLERANCE = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for op in list(module.walk()):
+            if isinstance(op, GraphcoreOp) and not isinstance(op, gc.Composite):
+                lower(op)
+
+
+def lower(op: GraphcoreOp) -> None:
+    """Puts the tile operations for `op` in its place."""
+    check_elements(op)
+    rule = next(RULES[kind] for kind in type(op).__mro__ if kind in RULES)
+    before = op.prev_op
+    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+        value = rule(op)
+    block = op.parent_block()
+    assert block is not None
+    new: Operation | None = before.next_op if before else block.first_op
+    while new is not None and new is not op:
+        for inner in new.walk():
+            inner.location = op.location
+        new = new.next_op
+    (result,) = op.results
+    assert value.type == result.type, f"{op.name} became {value.type}, not {result.type}"
+    if result.name_hint and not value.name_hint:
+        value.name_hint = result.name_hint
+    result.replace_all_uses_with(value)
+    op.detach()
+    op.erase()
+
+
+def check_elements(op: GraphcoreOp) -> None:
+    """Scalar bodies know no complex numbers."""
+    if any(isinstance(tensor_of(v).element_type, ComplexType) for v in (*op.operands, *op.results)):
+        raise UnsupportedError(
+            f"{op.title} of complex numbers cannot be compiled",
+            place(op),
+            "the reference backend runs it; or keep real and imaginary parts apart",
+        )

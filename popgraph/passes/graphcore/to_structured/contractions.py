@@ -1,0 +1,127 @@
+"""How do matrix products, convolutions and their gradients become sums of products?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import ConvInputGradOp, ConvOp, ConvWeightGradOp, MatMulOp
+from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
+from popgraph.passes.graphcore.to_structured.elementwise import each
+from popgraph.passes.graphcore.to_structured.movement import viewed
+from popgraph.passes.graphcore.to_structured.sliding import (
+    collect_at,
+    dimensions,
+    padded,
+    read_at,
+    reversed_places,
+    spread,
+)
+from popgraph.support.shapes import Shape
+
+
+def factor(value: SSAValue) -> SSAValue:
+    """Elements as products are made of them: halves as f32, unsigned integers as signless ones."""
+    source = element(value)
+    if computing(source) == source:
+        return value
+    return each(value, computing(source), lambda x: entered(x, source))
+
+
+def contract(
+    lhs: SSAValue,
+    rhs: SSAValue,
+    places: tuple[Sequence[AffineExpr], Sequence[AffineExpr]],
+    domain: Sequence[int],
+    parallel: int,
+    result: Attribute,
+) -> SSAValue:
+    """The sum of products of what stands at `places` in both factors."""
+    lhs, rhs = factor(lhs), factor(rhs)
+    maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
+    finish = body([element(lhs)], lambda total: left(total, result))
+    return tile.ContractOp(lhs, rhs, maps, domain, parallel, finish, [result]).outputs[0]
+
+
+def lower_mat_mul(op: MatMulOp) -> SSAValue:
+    """mat_mul(a, b)  ->  tile.contract a[batch, i, k] * b[batch, k, j] over k"""
+    left_shape, right_shape = shape_of(op.lhs), shape_of(op.rhs)
+    result = shape_of(op.result)
+    domain = (*result, left_shape[-1])
+    batch, (i, j, k) = dimensions(len(result) - 2, 3)
+
+    def stretched(shape: Shape) -> list[AffineExpr]:
+        """The batch axes of a factor: those of size 1 stay at 0."""
+        own = shape[:-2]
+        aligned = zip(own, batch[len(batch) - len(own) :], strict=True)
+        return [AffineExpr.constant(0) if size == 1 else at for size, at in aligned]
+
+    places = ([*stretched(left_shape), i, k], [*stretched(right_shape), k, j])
+    element_ = tensor_of(op.result).element_type
+    return contract(op.lhs, op.rhs, places, domain, len(result), element_)
+
+
+def split(value: SSAValue, axis: int, groups: int) -> SSAValue:
+    """`value` with the groups of an axis as an axis of their own before it, if there are any."""
+    shape = shape_of(value)
+    if groups == 1:
+        return value
+    return viewed(value, (*shape[:axis], groups, shape[axis] // groups, *shape[axis + 1 :]))
+
+
+def lower_conv(op: ConvOp) -> SSAValue:
+    """conv(x, w)  ->  tile.contract padded x[n, g, c, s*o + d*k] * w[g, m, c, k] over c, k"""
+    groups, weight, result = integer(op.groups), shape_of(op.w), shape_of(op.result)
+    geometry, sizes = op.geometry(weight), result[2:]
+    grouped = [groups] if groups > 1 else []
+    parallel = [result[0], *grouped, weight[0] // groups, *sizes]
+    n, g, m, o, c, k = dimensions(1, len(grouped), 1, len(sizes), 1, len(sizes))
+    x = split(padded(op.x, geometry, sizes), 1, groups)
+    w = split(op.w, 0, groups)
+    places = ([*n, *g, *c, *read_at(o, k, geometry)], [*g, *m, *c, *k])
+    y = contract(
+        x, w, places, (*parallel, *weight[1:]), len(parallel), tensor_of(op.result).element_type
+    )
+    return viewed(y, result)
+
+
+def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
+    """
+    conv_input_grad(dy, w)  ->  tile.contract spread dy[n, g, m, i + d*k] * w[g, m, c, K-1-k]
+
+    dy stands apart by the strides, and the kernel is read backwards.
+    """
+    groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
+    geometry, space = op.geometry(weight), result[2:]
+    grouped = [groups] if groups > 1 else []
+    parallel = [result[0], *grouped, weight[1], *space]
+    n, g, c, i, m, k = dimensions(1, len(grouped), 1, len(space), 1, len(space))
+    apart, shifts = spread(op.dy, geometry, space)
+    dy, w = split(apart, 1, groups), split(op.w, 0, groups)
+    places = (
+        [*n, *g, *m, *collect_at(i, k, geometry, shifts)],
+        [*g, *m, *c, *reversed_places(k, weight[2:])],
+    )
+    domain = (*parallel, weight[0] // groups, *weight[2:])
+    element_ = tensor_of(op.result).element_type
+    return viewed(contract(dy, w, places, domain, len(parallel), element_), result)
+
+
+def lower_conv_weight_grad(op: ConvWeightGradOp) -> SSAValue:
+    """conv_weight_grad(x, dy)  ->  tile.contract padded x[n, g, c, s*o + d*k] * dy[n, g, m, o]"""
+    groups, result, windows = integer(op.groups), op.shape.data, shape_of(op.dy)
+    geometry, sizes = op.geometry(result), windows[2:]
+    grouped = [groups] if groups > 1 else []
+    parallel = [*grouped, result[0] // groups, *result[1:]]
+    g, m, c, k, n, o = dimensions(len(grouped), 1, 1, len(sizes), 1, len(sizes))
+    x = split(padded(op.x, geometry, sizes), 1, groups)
+    dy = split(op.dy, 1, groups)
+    places = ([*n, *g, *c, *read_at(o, k, geometry)], [*n, *g, *m, *o])
+    domain = (*parallel, windows[0], *sizes)
+    element_ = tensor_of(op.result).element_type
+    return viewed(contract(x, dy, places, domain, len(parallel), element_), result)

@@ -1,0 +1,87 @@
+"""How does an elementwise operation become a map?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import Elementwise
+from popgraph.dialects.graphcore.base import shape_of, tensor_of
+from popgraph.dialects.program import ConstantOp, DataAttr
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.graphcore.to_structured.elements import Operand, body, left, number
+from popgraph.passes.graphcore.to_structured.scalars import scalar
+from popgraph.support.shapes import prod
+
+
+def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
+    """Where an element of `domain` comes from in a tensor of `shape`, by NumPy's rule."""
+    new = len(domain) - len(shape)
+    return AffineMap(
+        len(domain),
+        0,
+        tuple(
+            AffineExpr.constant(0) if size == 1 else AffineExpr.dimension(new + axis)
+            for axis, size in enumerate(shape)
+        ),
+    )
+
+
+def literal(value: SSAValue) -> object | None:
+    """The number that a tensor of one element holds, where it is a constant."""
+    owner = value.owner
+    if isinstance(owner, ConstantOp) and isinstance(owner.literal, DataAttr):
+        array = owner.literal.array
+        return array.reshape(()).item() if prod(array.shape) == 1 else None
+    return None
+
+
+def mapped(
+    values: Sequence[SSAValue],
+    maps: Sequence[AffineMap],
+    domain: Sequence[int],
+    result: Attribute,
+    write: Callable[..., Operand],
+) -> SSAValue:
+    """
+    One tensor of elements that `write` makes of those of `values`.
+
+    What stands twice is read once; constants of one element become part of the body. `write`
+    takes and gives scalars as elements, or in the type that computes them.
+    """
+    constants = {value: found for value in values if (found := literal(value)) is not None}
+    operands = list(zip(values, maps, strict=True))
+    reads = list(dict.fromkeys(each for each in operands if each[0] not in constants))
+
+    def body_of(*scalars: SSAValue) -> Operand:
+        read = dict(zip(reads, scalars, strict=True))
+        arguments = [
+            number(constants[value], element(value)) if value in constants else read[value, map_]
+            for value, map_ in operands
+        ]
+        return left(write(*arguments), result)
+
+    inputs, input_maps = [value for value, _ in reads], [map_ for _, map_ in reads]
+    region = body([element(value) for value in inputs], body_of)
+    return tile.MapOp(inputs, input_maps, domain, region, [result]).outputs[0]
+
+
+def each(value: SSAValue, result: Attribute, write: Callable[[SSAValue], Operand]) -> SSAValue:
+    """`write` of every element of a tensor."""
+    shape = shape_of(value)
+    return mapped([value], [AffineMap.identity(len(shape))], shape, result, write)
+
+
+def lower_elementwise(op: Elementwise) -> SSAValue:
+    """
+    y = f(a, b)  ->  y = tile.map f(a, b)
+
+    Operands broadcast through their index maps.
+    """
+    domain = shape_of(op.result)
+    maps = [broadcast_map(shape_of(operand), domain) for operand in op.operands]
+    result = tensor_of(op.result).element_type
+    return mapped(op.operands, maps, domain, result, lambda *scalars: scalar(op, scalars))

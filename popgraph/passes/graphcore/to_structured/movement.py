@@ -1,0 +1,92 @@
+"""How do elements change place? As views, maps that only read elsewhere, or assemblies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import (
+    BroadcastOp,
+    ConcatOp,
+    PadOp,
+    ReshapeOp,
+    SliceOp,
+    TransposeOp,
+)
+from popgraph.dialects.graphcore.base import integer, shape_of
+from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.graphcore.to_structured.elements import attribute, same
+from popgraph.passes.graphcore.to_structured.elementwise import broadcast_map, mapped
+from popgraph.support.shapes import Shape
+
+
+def viewed(value: SSAValue, shape: Sequence[int]) -> SSAValue:
+    """`value` under another shape; itself if it has that shape."""
+    return value if shape_of(value) == tuple(shape) else tile.ViewOp(value, shape).output
+
+
+def moved(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> SSAValue:
+    """A tensor of `shape` whose elements are found in `value` through `map_`."""
+    return mapped([value], [map_], shape, element(value), same)
+
+
+def assembled(
+    pieces: Sequence[SSAValue],
+    offsets: Sequence[Sequence[int]],
+    steps: Sequence[Sequence[int]],
+    shape: Sequence[int],
+    fill: object = 0,
+) -> SSAValue:
+    """A tensor of `shape` out of pieces; `fill` is what no piece covers."""
+    kind = element(pieces[0])
+    return tile.AssembleOp(
+        pieces, offsets, steps, attribute(fill, kind), tensor_type(kind, shape)
+    ).output
+
+
+def lower_reshape(op: ReshapeOp) -> SSAValue:
+    """reshape(x)  ->  tile.view x"""
+    return tile.ViewOp(op.x, op.shape.data).output
+
+
+def lower_transpose(op: TransposeOp) -> SSAValue:
+    """transpose(x)  ->  tile.map x[d1, d0]"""
+    order = list(op.perm)
+    places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(order))]
+    return moved(op.x, AffineMap(len(order), 0, tuple(places)), shape_of(op.result))
+
+
+def lower_broadcast(op: BroadcastOp) -> SSAValue:
+    """broadcast(x)  ->  tile.map x[d1, 0]"""
+    shape = shape_of(op.result)
+    return moved(op.x, broadcast_map(shape_of(op.x), shape), shape)
+
+
+def lower_slice(op: SliceOp) -> SSAValue:
+    """slice(x)  ->  tile.map x[start + step * d0]"""
+    places = [
+        AffineExpr.dimension(axis) * step + start
+        for axis, (start, step) in enumerate(zip(op.starts, op.steps, strict=True))
+    ]
+    return moved(op.x, AffineMap(len(places), 0, tuple(places)), shape_of(op.result))
+
+
+def lower_concat(op: ConcatOp) -> SSAValue:
+    """concat(a, b)  ->  tile.assemble(a, b)"""
+    shape: Shape = shape_of(op.result)
+    axis, start = integer(op.axis), 0
+    offsets = []
+    for x in op.xs:
+        offsets.append([start if at == axis else 0 for at in range(len(shape))])
+        start += shape_of(x)[axis]
+    return assembled(list(op.xs), offsets, [[1] * len(shape)] * len(op.xs), shape)
+
+
+def lower_pad(op: PadOp) -> SSAValue:
+    """pad(x)  ->  tile.assemble(x)"""
+    steps = [gap + 1 for gap in op.interior]
+    return assembled([op.x], [op.low.data], [steps], shape_of(op.result), op.fill.item())

@@ -1,0 +1,137 @@
+"""How do reductions become `tile.reduce`, and how is the place of an extreme found?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import (
+    ArgMaxOp,
+    ArgMinOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+)
+from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.graphcore.to_structured.elements import (
+    Kind,
+    Operand,
+    attribute,
+    body,
+    computing,
+    entered,
+    highest,
+    kind_of,
+    left,
+    lowest,
+)
+from popgraph.passes.graphcore.to_structured.movement import viewed
+from popgraph.passes.graphcore.to_structured.scalars import TABLES, compare
+from popgraph.support.shapes import Shape
+
+INITIAL: dict[str, Callable[[Attribute], float]] = {
+    "add": lambda element: 0,
+    "mul": lambda element: 1,
+    "max": lowest,
+    "min": highest,
+}
+"""What changes nothing when combined, by the name of the scalar function that combines."""
+
+
+def reduce(
+    value: SSAValue,
+    map_: AffineMap,
+    domain: Sequence[int],
+    parallel: int,
+    combine: str,
+    finish: Callable[..., Operand] = lambda total: total,
+    extras: Sequence[SSAValue] = (),
+    extra_maps: Sequence[AffineMap] = (),
+    result: Attribute | None = None,
+) -> SSAValue:
+    """
+    Elements of `value` combined over all but the `parallel` leading loops.
+
+    Accumulators are of the computing type; `finish` sees them, and the extras, in it.
+    """
+    source = element(value)
+    inner, result = computing(source), result or source
+    write = TABLES[kind_of(source)][combine]
+    return tile.ReduceOp(
+        [value],
+        [map_],
+        domain,
+        parallel,
+        [attribute(INITIAL[combine](source), inner)],
+        body([source, inner], lambda x, total: write(total, entered(x, source))),
+        body([inner, *map(element, extras)], lambda *values: left(finish(*values), result)),
+        [result],
+        extras,
+        extra_maps,
+    ).outputs[0]
+
+
+def axes_last(shape: Shape, axes: Sequence[int]) -> tuple[Shape, int, AffineMap]:
+    """A domain whose last loops run along `axes`, its parallel rank, and the operand's map."""
+    order = [axis for axis in range(len(shape)) if axis not in axes]
+    parallel = len(order)
+    order += sorted(axes)
+    places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(shape))]
+    domain = tuple(shape[axis] for axis in order)
+    return domain, parallel, AffineMap(len(shape), 0, tuple(places))
+
+
+def lower_reduction(op: ReduceSumOp | ReduceMaxOp | ReduceMinOp | ReduceProdOp) -> SSAValue:
+    """y = reduce(x)  ->  y = view(tile.reduce x)"""
+    domain, parallel, map_ = axes_last(shape_of(op.x), op.axes.data)
+    return viewed(reduce(op.x, map_, domain, parallel, op.SCALAR), shape_of(op.result))
+
+
+def is_better(kind: Kind, predicate: str, x: SSAValue, best: SSAValue) -> Operand:
+    """
+    Whether x takes the place of the best one so far.
+
+    A NaN is better than any number; `predicate` decides between numbers, and between NaNs by
+    whether equals win.
+    """
+    if kind is not Kind.FLOAT:
+        return compare(kind, predicate, x, best)
+    better = arith.CmpfOp(x, best, f"u{predicate}")
+    was_number = arith.CmpfOp(best, best, "ord")
+    if predicate in ("gt", "lt"):
+        return arith.AndIOp(better, was_number)
+    return arith.AndIOp(better, arith.OrIOp(was_number, arith.CmpfOp(x, x, "uno")))
+
+
+def lower_position(op: ArgMaxOp | ArgMinOp) -> SSAValue:
+    """y = arg_max(x)  ->  y = view(tile.reduce x), which carries the best and where it stood"""
+    domain, parallel, map_ = axes_last(shape_of(op.x), [integer(op.axis)])
+    source = tensor_of(op.x).element_type
+    kind, inner = kind_of(source), computing(source)
+    predicate = ("g" if op.SCALAR == "max" else "l") + ("e" if flag(op.last) else "t")
+
+    def write(x: SSAValue, best: SSAValue, place: SSAValue) -> list[Operand]:
+        x = entered(x, source)
+        here = arith.IndexCastOp(tile.IndexOp(parallel), i64)
+        better = is_better(kind, predicate, x, best)
+        return [arith.SelectOp(better, x, best), arith.SelectOp(better, here, place)]
+
+    start = lowest(source) if op.SCALAR == "max" else highest(source)
+    found = tile.ReduceOp(
+        [op.x],
+        [map_],
+        domain,
+        parallel,
+        [attribute(start, inner), attribute(0, i64)],
+        body([source, inner, i64], write),
+        body([inner, i64], lambda best, place: place),
+        [i64],
+    )
+    return viewed(found.outputs[0], shape_of(op.result))

@@ -1,0 +1,256 @@
+"""What is each scalar function made of, for each kind of element?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from xdsl.dialects import arith, math
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import CastOp, CompareOp, Elementwise
+from popgraph.dialects.graphcore.base import tensor_of
+from popgraph.passes.graphcore.to_structured.elements import (
+    Kind,
+    Operand,
+    computing,
+    entered,
+    extended,
+    kind_of,
+    left,
+    number,
+    width_of,
+)
+
+Write: TypeAlias = Callable[..., Operand]
+"""Builds a function of scalars in their computing types (implicit builder)."""
+
+
+def like(value: Operand, constant: float) -> SSAValue:
+    """A constant of the type of `value`."""
+    return number(constant, SSAValue.get(value).type)
+
+
+def float_sign(x: SSAValue) -> Operand:
+    """NaN and zeros of either sign are their own."""
+    negative = arith.SelectOp(arith.CmpfOp(x, like(x, 0), "olt"), like(x, -1), x)
+    return arith.SelectOp(arith.CmpfOp(x, like(x, 0), "ogt"), like(x, 1), negative)
+
+
+def signed_sign(x: SSAValue) -> Operand:
+    return arith.MaxSIOp(arith.MinSIOp(x, like(x, 1)), like(x, -1))
+
+
+def sigmoid(x: SSAValue) -> Operand:
+    one = like(x, 1)
+    return arith.DivfOp(one, arith.AddfOp(one, math.ExpOp(arith.NegfOp(x))))
+
+
+def float_relu(x: SSAValue) -> Operand:
+    """A maximum, which NaN passes and vectors know; a comparison and a choice they do not."""
+    return arith.MaximumfOp(x, like(x, 0))
+
+
+def known(value: SSAValue) -> int | None:
+    """The number that a scalar is, where it is a constant."""
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    return None
+
+
+def powers(x: SSAValue, exponent: SSAValue, bits: int) -> Operand:
+    """x^exponent for an exponent of so many bits, by squaring; it wraps."""
+    constant = known(exponent)
+    if constant is not None:  # literals have a sign
+        constant %= 1 << bits
+        bits = constant.bit_length()
+    result: Operand = like(x, 1)
+    square: Operand = x
+    for bit in range(bits):
+        if constant is None:
+            odd = arith.TruncIOp(arith.ShRUIOp(exponent, like(exponent, bit)), i1)
+            result = arith.SelectOp(odd, arith.MuliOp(result, square), result)
+        elif constant >> bit & 1:
+            result = arith.MuliOp(result, square)
+        square = arith.MuliOp(square, square)
+    return result
+
+
+def unsigned_power(x: SSAValue, exponent: SSAValue) -> Operand:
+    return powers(x, exponent, width_of(x.type))
+
+
+def signed_power(x: SSAValue, exponent: SSAValue) -> Operand:
+    """Negative powers are 1 / x^-exponent, truncated: 0 unless x is 1 or -1."""
+    constant, bits = known(exponent), width_of(x.type) - 1
+    if constant is not None and constant >= 0:
+        return powers(x, exponent, bits)
+    zero, one = like(x, 0), like(x, 1)
+    odd = arith.TruncIOp(exponent, i1)
+    is_one = arith.CmpiOp(x, one, "eq")
+    is_minus_one = arith.CmpiOp(x, like(x, -1), "eq")
+    of_minus_one = arith.SelectOp(is_minus_one, arith.SelectOp(odd, x, one), zero)
+    inverse = arith.SelectOp(is_one, one, of_minus_one)
+    if constant is not None:
+        return inverse
+    positive = powers(x, exponent, bits)
+    return arith.SelectOp(arith.CmpiOp(exponent, like(exponent, 0), "slt"), inverse, positive)
+
+
+FLOAT: dict[str, Write] = {
+    "neg": arith.NegfOp,
+    "abs": math.AbsFOp,
+    "sign": float_sign,
+    "floor": math.FloorOp,
+    "ceil": math.CeilOp,
+    "round": math.RoundEvenOp,
+    "exp": math.ExpOp,
+    "log": math.LogOp,
+    "expm1": math.ExpM1Op,
+    "log1p": math.Log1pOp,
+    "sqrt": math.SqrtOp,
+    "reciprocal": lambda x: arith.DivfOp(like(x, 1), x),
+    "sin": math.SinOp,
+    "cos": math.CosOp,
+    "tan": math.TanOp,
+    "atan": math.AtanOp,
+    "atan2": math.Atan2Op,
+    "asin": math.AsinOp,
+    "acos": math.AcosOp,
+    "sinh": math.SinhOp,
+    "cosh": math.CoshOp,
+    "asinh": math.AsinhOp,
+    "acosh": math.AcoshOp,
+    "atanh": math.AtanhOp,
+    "erf": math.ErfOp,
+    "tanh": math.TanhOp,
+    "sigmoid": sigmoid,
+    "relu": float_relu,
+    "is_nan": lambda x: arith.CmpfOp(x, x, "uno"),
+    "add": arith.AddfOp,
+    "sub": arith.SubfOp,
+    "mul": arith.MulfOp,
+    "div": arith.DivfOp,
+    "rem": tile.RemainderOp,
+    "pow": math.PowFOp,
+    "max": arith.MaximumfOp,
+    "min": arith.MinimumfOp,
+}
+
+BITS: dict[str, Write] = {
+    "and": arith.AndIOp,
+    "or": arith.OrIOp,
+    "xor": arith.XOrIOp,
+    "not": lambda x: arith.XOrIOp(x, like(x, -1)),
+}
+
+SIGNED: dict[str, Write] = {
+    **BITS,
+    "neg": lambda x: arith.SubiOp(like(x, 0), x),
+    "abs": math.AbsIOp,
+    "sign": signed_sign,
+    "relu": lambda x: arith.MaxSIOp(x, like(x, 0)),
+    "add": arith.AddiOp,
+    "sub": arith.SubiOp,
+    "mul": arith.MuliOp,
+    "div": arith.DivSIOp,
+    "rem": arith.RemSIOp,
+    "pow": signed_power,
+    "max": arith.MaxSIOp,
+    "min": arith.MinSIOp,
+}
+
+UNSIGNED: dict[str, Write] = {
+    **SIGNED,
+    "abs": lambda x: x,
+    "sign": lambda x: arith.MinUIOp(x, like(x, 1)),
+    "relu": lambda x: x,
+    "div": arith.DivUIOp,
+    "rem": arith.RemUIOp,
+    "pow": unsigned_power,
+    "max": arith.MaxUIOp,
+    "min": arith.MinUIOp,
+}
+
+BOOL: dict[str, Write] = {**BITS, "max": arith.OrIOp, "min": arith.AndIOp}
+
+TABLES: Mapping[Kind, Mapping[str, Write]] = {
+    Kind.FLOAT: FLOAT,
+    Kind.SIGNED: SIGNED,
+    Kind.UNSIGNED: UNSIGNED,
+    Kind.BOOL: BOOL,
+}
+"""Every scalar function by name, for each kind of element."""
+
+ORDER = ("lt", "le", "gt", "ge")
+
+
+def compare(kind: Kind, predicate: str, lhs: Operand, rhs: Operand) -> Operand:
+    """Whether lhs predicate rhs; with a NaN only `ne` holds."""
+    if kind is Kind.FLOAT:
+        return arith.CmpfOp(lhs, rhs, "une" if predicate == "ne" else f"o{predicate}")
+    sign = "" if predicate not in ORDER else "s" if kind is Kind.SIGNED else "u"
+    return arith.CmpiOp(lhs, rhs, sign + predicate)
+
+
+def cast(value: Operand, source: Attribute, target: Attribute) -> Operand:
+    """An element of type `source` as one of type `target`."""
+    if source == target:
+        return value
+    value = entered(value, source)
+    match kind_of(source), kind_of(target):
+        case _, Kind.BOOL:
+            kind = kind_of(source)
+            return compare(kind, "ne", value, like(value, 0))
+        case Kind.FLOAT, Kind.FLOAT:
+            return float_to_float(value, target)
+        case Kind.FLOAT, _:
+            return float_to_integer(value, target)
+        case Kind.SIGNED, Kind.FLOAT:
+            return arith.SIToFPOp(value, target)  # type: ignore[arg-type]
+        case _, Kind.FLOAT:
+            return arith.UIToFPOp(value, target)  # type: ignore[arg-type]
+        case kind, _:
+            return integer_to_integer(value, kind, target)
+
+
+def float_to_float(value: SSAValue, target: Attribute) -> Operand:
+    """From f32 or f64, rounding once."""
+    if value.type == f32 and target == f64:
+        return arith.ExtFOp(value, f64)
+    return left(value, target)
+
+
+def float_to_integer(value: SSAValue, target: Attribute) -> Operand:
+    """Toward zero; it wraps, so the sign of the target does not matter."""
+    return left(arith.FPToSIOp(value, computing(target)), target)  # type: ignore[arg-type]
+
+
+def integer_to_integer(value: SSAValue, kind: Kind, target: Attribute) -> Operand:
+    """The low bits, or more bits by the sign of the source."""
+    computed = computing(target)
+    assert isinstance(computed, IntegerType)
+    if width_of(value.type) < width_of(computed):
+        return left(extended(value, kind, computed), target)
+    if width_of(value.type) > width_of(computed):
+        return left(arith.TruncIOp(value, computed), target)
+    return left(value, target)
+
+
+def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
+    """The function of an elementwise operation, from elements to an element."""
+    elements = [tensor_of(operand).element_type for operand in op.operands]
+    result = tensor_of(op.result).element_type
+    if isinstance(op, CastOp):
+        return cast(values[0], elements[0], result)
+    if op.SCALAR == "where":
+        condition, lhs, rhs = values
+        return arith.SelectOp(condition, left(lhs, result), left(rhs, result))
+    inner = [entered(value, element) for value, element in zip(values, elements, strict=True)]
+    kind = kind_of(elements[0])
+    if isinstance(op, CompareOp):
+        return compare(kind, op.predicate.data, *inner)
+    return left(TABLES[kind][op.SCALAR](*inner), result)

@@ -1,0 +1,235 @@
+"""How does a program come to change its weights?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+import numpy as np
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.rewriter import InsertPoint
+
+from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.program import GraphOp, UpdateOp, VariableOp, WeightStore
+from popgraph.dialects.program.ops import Literal
+from popgraph.dialects.program.weights import INLINE_BYTES
+from popgraph.passes.analysis.graph import only_graph, set_outputs
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.training.autodiff import PREFIX, requested
+from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
+from popgraph.passes.graphcore.training.terms import Term
+from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import PassError
+from popgraph.support.shapes import Shape, prod
+
+UPDATED = "UpdatedVar___"
+"""An extra output of this name and a variable's is the variable's next value."""
+COUNTER = "Counter___accumulation"
+"""How many micro-batches have been added up since the last update."""
+
+
+@dataclass(frozen=True)
+class AddOptimizer(Pass):
+    """
+    Gradients that are outputs (`Gradient___w`) become updates of the variables.
+
+    `optimizer` is the one line form of an `OptimizerSpec`. Those outputs go, but for the tensors
+    in `gradients`. `extra_outputs`: variables, optimizer state and streamed scalars by name, as
+    they are after the step, and `UpdatedVar___w`.
+    """
+
+    name = "add-optimizer"
+    KEEPS_MEANING = False
+
+    optimizer: str
+    gradients: tuple[str, ...] = ()
+    extra_outputs: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(
+        optimizer: OptimizerSpec,
+        gradients: tuple[str, ...] = (),
+        extra_outputs: tuple[str, ...] = (),
+    ) -> AddOptimizer:
+        """The pass for an optimizer."""
+        return AddOptimizer(str(optimizer), gradients, extra_outputs)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        graph = only_graph(module)
+        spec = OptimizerSpec.parse(self.optimizer)
+        variables = Variables(graph, compilation.weights)
+        with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
+            self._train(graph, spec, variables)
+            variables.emit_updates()
+        kept = requested(self.gradients)
+        outputs = {
+            name: value
+            for name, value in graph.outputs.items()
+            if name in kept or name.removeprefix(PREFIX) not in variables.trained
+        }
+        for name in self.extra_outputs:
+            outputs[name] = variables.after(name)
+        set_outputs(graph, outputs)
+
+    def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
+        places = {}
+        for op in list(graph.variables()):
+            gradient = graph.outputs.get(PREFIX + op.variable.text)
+            if gradient is not None:
+                places[op.variable.text] = WeightPlace(spec, variables, op, gradient)
+        variables.trained = set(places)
+        if spec.accumulation > 1:
+            last = _count(variables, spec.accumulation)
+            for place in places.values():
+                place.accumulate(last)
+        rules = {name: rule_for(place.spec, place) for name, place in places.items()}
+        entered = {name: rule.enter() for name, rule in rules.items()}
+        for name, term in _clipped(spec, entered).items():
+            _finish(places[name], rules[name], term)
+
+
+def _finish(place: WeightPlace, rule: UpdateRule, entered: Term) -> None:
+    weight = rule.finish(entered)
+    place.variables.set(place.name, place.at_end(weight, place.weight).cast(place.dtype))
+
+
+def _count(variables: Variables, micro_batches: int) -> SSAValue:
+    """Whether this step is the last one of a batch."""
+    counted = variables.get(COUNTER, np.array(0, np.float32)) + 1.0
+    last = counted.equals(float(micro_batches))
+    variables.set(COUNTER, counted.known(0.0).where(last, counted))
+    return last
+
+
+def _clipped(spec: OptimizerSpec, entered: Mapping[str, Term]) -> dict[str, Term]:
+    """What enters the updates, shrunk where a group's norm is larger than its maximum."""
+    result = dict(entered)
+    for group in spec.clip:
+        members = [name for name in entered if name in group.weights or not group.weights]
+        if not members:
+            raise PassError(
+                f"no trained weight is among {list(group.weights)}", "clip norm settings"
+            )
+        wide = entered[members[0]].dtype
+        squares = [norm_squared(entered[name]).cast(wide) for name in members]
+        length = reduce(add, squares).sqrt()
+        shrink = length.known(group.maximum) / length.maximum(group.maximum)
+        for name in members:
+            result[name] = entered[name] * shrink.cast(entered[name].dtype)
+    return result
+
+
+class Variables:
+    """The variables of a graph, old and new, and what they will be after the step."""
+
+    def __init__(self, graph: GraphOp, weights: WeightStore) -> None:
+        self.graph = graph
+        self.weights = weights
+        self.trained: set[str] = set()
+        self.now: dict[str, SSAValue] = {op.variable.text: op.result for op in graph.variables()}
+        self.next: dict[str, SSAValue] = {}
+
+    def get(self, name: str, first: Array | Literal) -> Term:
+        """The value at the start of the step of a variable, which is made if there is none."""
+        if name not in self.now:
+            literal = self.weights.attribute(first) if isinstance(first, np.ndarray) else first
+            self.now[name] = VariableOp(name, literal).result
+        return self.term(self.now[name])
+
+    def set(self, name: str, value: Term) -> None:
+        self.next[name] = value.operand
+
+    def term(self, value: SSAValue) -> Term:
+        return Term(value, dtype_of(value), self.weights)
+
+    def emit_updates(self) -> None:
+        for name, value in self.next.items():
+            UpdateOp(name, value)
+
+    def after(self, name: str) -> SSAValue:
+        """The value of a variable after the step."""
+        variable = name.removeprefix(UPDATED)
+        given = {op.variable.text: op.value for op in self.graph.updates()}
+        found = given.get(variable, self.now.get(variable))
+        if found is None:
+            raise PassError(
+                f"the program has no variable {variable!r}",
+                "extra outputs",
+                f"it has {', '.join(self.now) or 'none'}",
+            )
+        return found
+
+
+class WeightPlace:
+    """One weight that is trained: its value, gradient, scalars and state, all in one type."""
+
+    def __init__(
+        self, spec: OptimizerSpec, variables: Variables, op: VariableOp, gradient: SSAValue
+    ) -> None:
+        self.name = op.variable.text
+        self.literal = op.literal
+        self.dtype = dtype_of(op.result)
+        self.compute = state_dtype(self.dtype)
+        self.spec = spec.for_weight(self.name)
+        self.compounds = spec.compounds(self.name, self.dtype)
+        self.variables = variables
+        self.weight = variables.term(op.result).cast(self.compute)
+        self.gradient = variables.term(gradient).cast(self.compute)
+        self.shape: Shape = shape_of(op.result)
+        self.last: SSAValue | None = None
+
+    def accumulate(self, last: SSAValue) -> None:
+        """From here on the gradient is the sum over micro-batches; state moves on the last."""
+        self.last = last
+        total = self.state("Accum___") + self.gradient
+        self.variables.set("Accum___" + self.name, total.known(0.0).where(last, total))
+        self.gradient = total
+
+    def scalar(self, prefix: str) -> Term:
+        compound = self.compounds[prefix]
+        if compound.constant:
+            return self.weight.known(compound.value)
+        return self.variables.get(compound.variable, compound.array).cast(self.compute)
+
+    def first(self, prefix: str) -> float:
+        return self.compounds[prefix].value
+
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
+        return self.variables.get(prefix + self.name, self._first_state(first, of_weight))
+
+    def _first_state(self, first: float, of_weight: bool) -> Literal:
+        store, dtype = self.variables.weights, self.compute.numpy
+        if of_weight and first != 0:
+            weight = store.array(self.literal).astype(dtype)
+            return store.attribute(weight * np.array(first, dtype))
+        if prod(self.shape) * dtype.itemsize <= INLINE_BYTES:
+            return store.attribute(np.full(self.shape, first, dtype))
+        key = f"full:{first!r}:{self.compute.name}:{self.shape}"
+        return store.defer(key, self.shape, dtype, lambda: np.full(self.shape, first, dtype))
+
+    def keep(self, prefix: str, value: Term) -> None:
+        old = self.variables.now[prefix + self.name]
+        self.variables.set(prefix + self.name, self.at_end(value, self.variables.term(old)))
+
+    def at_end(self, new: Term, old: Term) -> Term:
+        """`new` when a batch is complete, else `old`."""
+        return new if self.last is None else new.where(self.last, old)
+
+    def step(self) -> Term:
+        name = "Step___" + self.name
+        count = self.variables.get(name, np.array(0, self.compute.numpy))
+        new = count + 1.0
+        self.variables.set(name, self.at_end(new, count))
+        return new
+
+
+def state_dtype(weight: DType) -> DType:
+    """Optimizer state of half precision weights is kept in single precision."""
+    return dtypes.BY_NAME["f32"] if weight.name in ("f16", "bf16") else weight

@@ -1,0 +1,360 @@
+"""Which optimizer, with which numbers, and which scalars does its update rule read?"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, TypeVar
+from urllib.parse import quote, unquote
+
+import numpy as np
+
+from popgraph.passes.graphcore.training.optimizer_scalars import (
+    SGD0,
+    SGD1,
+    SGD2,
+    Compound,
+    Formula,
+    Numbers,
+    adam,
+    adaptive,
+    nesterov,
+)
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import PassError
+
+__all__ = [
+    "KINDS",
+    "SGD",
+    "Adam",
+    "Adaptive",
+    "ClipNorm",
+    "Compound",
+    "OptimizerSpec",
+    "Scalar",
+    "Specific",
+    "loss_scale_variable",
+    "streamed_scalars",
+]
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A hyper-parameter: baked into the program, or (not `constant`) written by the host."""
+
+    value: float
+    constant: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.value!r}{'' if self.constant else '?'}"
+
+    @staticmethod
+    def parse(text: str) -> Scalar:
+        return Scalar(float(text.removesuffix("?")), not text.endswith("?"))
+
+
+@dataclass(frozen=True)
+class Specific:
+    """One hyper-parameter of one weight that differs from the default."""
+
+    weight: str
+    parameter: str
+    scalar: Scalar
+
+
+@dataclass(frozen=True)
+class ClipNorm:
+    """The gradients of `weights` together (none named: of all) are shrunk to norm `maximum`."""
+
+    maximum: float
+    weights: tuple[str, ...] = ()
+
+
+_Spec = TypeVar("_Spec", bound="OptimizerSpec")
+
+
+@dataclass(frozen=True)
+class OptimizerSpec(ABC):
+    """
+    An optimizer as plain data.
+
+    `loss_scaling` multiplies the gradient of the loss; the update rule divides it out again.
+    Accumulation and replication factors enter the scalars as PopART defines; with `mean`
+    gradients are averaged over micro-batches and replicas, else summed.
+    """
+
+    KIND: ClassVar[str]
+
+    learning_rate: Scalar = Scalar(0.1)
+    weight_decay: Scalar = Scalar(0.0)
+    loss_scaling: Scalar = Scalar(1.0)
+    specific: tuple[Specific, ...] = ()
+    clip: tuple[ClipNorm, ...] = ()
+    accumulation: int = 1
+    replication: int = 1
+    mean: bool = False
+
+    @abstractmethod
+    def formulas(self) -> tuple[Formula, ...]:
+        """The compound scalars of the update rule; `self` is what `for_weight` gave."""
+
+    @property
+    def accumulation_divisor(self) -> float:
+        """By how much summed micro-batches are to be divided."""
+        return float(self.accumulation) if self.mean else 1.0
+
+    @property
+    def reduction_divisor(self) -> float:
+        """By how much gradients summed over micro-batches and replicas are to be divided."""
+        return float(self.accumulation * self.replication) if self.mean else 1.0
+
+    def for_weight(self: _Spec, weight: str) -> _Spec:
+        """This optimizer with the weight's own numbers in place of the defaults."""
+        own = {one.parameter: one.scalar for one in self.specific if one.weight == weight}
+        return replace(self, **own)  # type: ignore[arg-type]
+
+    def compounds(self, weight: str, dtype: DType) -> dict[str, Compound]:
+        """The scalars of the update rule of a weight of element type `dtype`, by prefix."""
+        mine = self.for_weight(weight)
+        own = {one.parameter for one in self.specific if one.weight == weight}
+        wide = dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
+        found = {}
+        for formula in mine.formulas():
+            names = formula.parameters.split()
+            found[formula.prefix] = Compound(
+                formula.prefix,
+                formula.compute(Numbers(mine)),
+                all(getattr(mine, name).constant for name in names) or mine._is_off(formula.zero),
+                dtype if formula.like_weight else wide,
+                weight if own.intersection(names) else None,
+            )
+        return found
+
+    def _is_off(self, parameter: str) -> bool:
+        return bool(parameter) and getattr(self, parameter) == Scalar(0.0)
+
+    # The one line form, for pass options: `sgd learning_rate=0.1? momentum=0.9 w:momentum=0.5`.
+
+    def __str__(self) -> str:
+        return " ".join([self.KIND, *self._words()])
+
+    def _words(self) -> Iterator[str]:
+        for entry in dataclasses.fields(self):
+            value = getattr(self, entry.name)
+            if entry.name not in ("specific", "clip") and value != entry.default:
+                yield f"{entry.name}={value}"
+        for one in self.specific:
+            yield f"{quote(one.weight, safe='')}:{one.parameter}={one.scalar}"
+        for group in self.clip:
+            names = [quote(weight, safe="") for weight in group.weights]
+            yield f"clip={','.join([repr(group.maximum), *names])}"
+
+    @staticmethod
+    def parse(text: str) -> OptimizerSpec:
+        """The optimizer that the one line form describes; PassError if it is not one."""
+        kind, *words = text.split() or [""]
+        if kind not in KINDS:
+            raise PassError(
+                f"there is no optimizer {kind!r}", "optimizer", f"one of {', '.join(KINDS)}"
+            )
+        try:
+            return _parse(KINDS[kind], words)
+        except ValueError as error:
+            raise PassError(str(error), f"optimizer {text!r}") from error
+
+    def with_values_of(self: _Spec, other: OptimizerSpec) -> _Spec:
+        """
+        The numbers of `other` in the structure of this one, which is what was compiled.
+
+        What is streamed stays streamed, whatever `other` says about constness.
+        """
+        if type(other) is not type(self):
+            raise PassError(
+                f"a program compiled for {self.KIND} cannot take the numbers of {other.KIND}"
+            )
+        changed: dict[str, object] = {}
+        for entry in dataclasses.fields(self):
+            mine = getattr(self, entry.name)
+            if isinstance(mine, Scalar):
+                changed[entry.name] = Scalar(getattr(other, entry.name).value, mine.constant)
+        changed["specific"] = tuple(
+            replace(one, scalar=Scalar(_value_of(other, one), one.scalar.constant))
+            for one in self.specific
+        )
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+
+def _value_of(spec: OptimizerSpec, wanted: Specific) -> float:
+    scalar: Scalar = getattr(spec.for_weight(wanted.weight), wanted.parameter)
+    return scalar.value
+
+
+@dataclass(frozen=True)
+class SGD(OptimizerSpec):
+    """
+    Stochastic gradient descent; keeps a velocity where the momentum is streamed or not 0.
+
+    `combined`: one state is accumulator and velocity (PopART's default, SGD1), else the velocity
+    is a state of its own (SGD2).
+    """
+
+    KIND = "sgd"
+
+    momentum: Scalar = Scalar(0.0)
+    dampening: Scalar = Scalar(0.0)
+    velocity_scaling: Scalar = Scalar(1.0)
+    nesterov: bool = False
+    combined: bool = True
+
+    @property
+    def has_velocity(self) -> bool:
+        return not self.momentum.constant or self.momentum.value != 0
+
+    def formulas(self) -> tuple[Formula, ...]:
+        if not self.has_velocity:
+            return SGD0
+        extra = nesterov(self.combined) if self.nesterov else ()
+        return (SGD1 if self.combined else SGD2) + extra
+
+
+@dataclass(frozen=True)
+class Adam(OptimizerSpec):
+    """
+    Adam and its relatives.
+
+    `mode`: adam, adam_no_bias, lamb, lamb_no_bias, ada_max. `decay`: the weight decay is added to
+    the update (AdamW), else to the gradient (L2 regularization). `scaled_state`: the moments are
+    those of the loss-scaled gradient.
+    """
+
+    KIND = "adam"
+    MODES: ClassVar = ("adam", "adam_no_bias", "lamb", "lamb_no_bias", "ada_max")
+
+    mode: str = "adam"
+    beta1: Scalar = Scalar(0.9)
+    beta2: Scalar = Scalar(0.999)
+    epsilon: Scalar = Scalar(1e-6)
+    max_weight_norm: Scalar = Scalar(10.0)
+    decay: bool = True
+    scaled_state: bool = False
+
+    def __post_init__(self) -> None:
+        _check_mode(self.mode, self.MODES)
+
+    @property
+    def is_lamb(self) -> bool:
+        return self.mode.startswith("lamb")
+
+    @property
+    def corrects_bias(self) -> bool:
+        return not self.mode.endswith("no_bias")
+
+    def formulas(self) -> tuple[Formula, ...]:
+        return adam(scaled_state=self.scaled_state, decay=self.decay, lamb=self.is_lamb)
+
+
+@dataclass(frozen=True)
+class Adaptive(OptimizerSpec):
+    """
+    AdaGrad, RMSProp, centered RMSProp, AdaDelta.
+
+    `mode`: ada_grad, rms_prop, centered_rms_prop, ada_delta. `decay` as in `Adam`. `tf_variant`:
+    epsilon inside the square root, and the learning rate inside the momentum.
+    """
+
+    KIND = "adaptive"
+    MODES: ClassVar = ("ada_grad", "rms_prop", "centered_rms_prop", "ada_delta")
+
+    learning_rate: Scalar = Scalar(0.01)
+    mode: str = "rms_prop"
+    alpha: Scalar = Scalar(0.99)
+    momentum: Scalar = Scalar(0.0)
+    epsilon: Scalar = Scalar(1e-6)
+    decay: bool = True
+    tf_variant: bool = False
+
+    def __post_init__(self) -> None:
+        _check_mode(self.mode, self.MODES)
+        if self.tf_variant and not self.mode.endswith("rms_prop"):
+            raise PassError(f"tf_variant is a variant of rms_prop, not of {self.mode}")
+
+    @property
+    def has_velocity(self) -> bool:
+        return not self.momentum.constant or self.momentum.value != 0
+
+    def formulas(self) -> tuple[Formula, ...]:
+        return adaptive(averages=self.mode != "ada_grad", velocity=self.has_velocity)
+
+
+def _check_mode(mode: str, modes: tuple[str, ...]) -> None:
+    if mode not in modes:
+        raise PassError(f"there is no optimizer mode {mode!r}", hint=f"one of {', '.join(modes)}")
+
+
+KINDS: dict[str, type[OptimizerSpec]] = {kind.KIND: kind for kind in (SGD, Adam, Adaptive)}
+
+
+def _parse(kind: type[OptimizerSpec], words: list[str]) -> OptimizerSpec:
+    entries = {entry.name: entry for entry in dataclasses.fields(kind)}
+    given: dict[str, object] = {}
+    specific, clip = [], []
+    for word in words:
+        name, equals, value = word.partition("=")
+        weight, colon, parameter = name.rpartition(":")
+        if not equals or (parameter != "clip" and parameter not in entries):
+            raise PassError(
+                f"{kind.KIND} has no parameter {word!r}",
+                "optimizer",
+                f"<name>=<value>, of {', '.join(entries)}",
+            )
+        if parameter == "clip":
+            maximum, *weights = value.split(",")
+            clip.append(ClipNorm(float(maximum), tuple(map(unquote, weights))))
+        elif colon:
+            specific.append(Specific(unquote(weight), parameter, Scalar.parse(value)))
+        else:
+            given[name] = _like(entries[name].default, value)
+    made = dict(given, specific=tuple(specific), clip=tuple(clip))
+    return kind(**made)  # type: ignore[arg-type]
+
+
+def _like(default: object, text: str) -> object:
+    """`text` as a value of the type that `default` has."""
+    match default:
+        case Scalar():
+            return Scalar.parse(text)
+        case bool():
+            return text == "True"
+        case int():
+            return int(text)
+        case _:
+            return text
+
+
+def loss_scale_variable(loss: DType) -> str:
+    """The name of the streamed loss scale, for a loss of this element type."""
+    return f"lossScaling_{loss.popart}"
+
+
+def streamed_scalars(
+    spec: OptimizerSpec, weights: Mapping[str, DType], loss: DType
+) -> dict[str, Array]:
+    """
+    Every scalar variable that the host writes, with its value.
+
+    `weights` are the trained variables. The program is made from the same function, so this is
+    both what the variables start with and, for `compiled.with_values_of(replacement)`, what a
+    later update of the optimizer writes.
+    """
+    found = {}
+    if not spec.loss_scaling.constant:
+        found[loss_scale_variable(loss)] = np.array(spec.loss_scaling.value, loss.numpy)
+    for weight, dtype in weights.items():
+        for compound in spec.compounds(weight, dtype).values():
+            if not compound.constant:
+                found[compound.variable] = compound.array
+    return found

@@ -1,0 +1,255 @@
+"""By which formula does each optimizer move a weight?"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from popgraph.passes.graphcore.training.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
+from popgraph.passes.graphcore.training.terms import Term
+
+
+class Place(Protocol):
+    """Where a rule works: one weight, its gradient, its scalars and its state."""
+
+    weight: Term
+    gradient: Term
+
+    def scalar(self, prefix: str) -> Term:
+        """A compound scalar of `OptimizerSpec.compounds`."""
+
+    def first(self, prefix: str) -> float:
+        """The value that a compound scalar has when the program is made."""
+
+    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
+        """A tensor like the weight that is kept, full of `first` (times the weight) at first."""
+
+    def step(self) -> Term:
+        """The number of this step, from 1."""
+
+    def keep(self, prefix: str, value: Term) -> None:
+        """The next value of a state."""
+
+
+class UpdateRule(ABC):
+    """
+    One optimizer. `enter` gives what clipping by norm applies to, `finish` the new weight.
+
+    Symbols as in PopART's headers: g gradient, w weight, v, m moments, s scaled gradient.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    @abstractmethod
+    def enter(self) -> Term:
+        """The gradient, or what has become of it, that enters the update."""
+
+    @abstractmethod
+    def finish(self, entered: Term) -> Term:
+        """The new weight."""
+
+
+class PlainSGD(UpdateRule):
+    """w <- w * wdsf0 - slr0 * g."""
+
+    def enter(self) -> Term:
+        return self.place.gradient
+
+    def finish(self, entered: Term) -> Term:
+        decayed = self.place.weight * self.place.scalar("weightDecayScaleFactor0")
+        return decayed - entered * self.place.scalar("scaledLearningRate0")
+
+
+class CombinedSGD(UpdateRule):
+    """
+    v <- v + dpsf1 * g;  w <- w - slr1 * v;  v <- smm1 * v + swd1 * w.
+
+    The velocity holds the next step's momentum and weight decay already, so that gradients can be
+    added to it one by one.
+    """
+
+    def __init__(self, place: Place, spec: SGD) -> None:
+        super().__init__(place)
+        self.nesterov = spec.nesterov
+
+    def enter(self) -> Term:
+        decay = self.place.first("scaledWeightDecay1")
+        velocity = self.place.state("Accl___", decay, of_weight=True)
+        return velocity + self.place.gradient * self.place.scalar("dampeningScaleFactor1")
+
+    def finish(self, entered: Term) -> Term:
+        place = self.place
+        step = nesterov_step(place, 1, place.gradient, entered) if self.nesterov else entered
+        weight = place.weight - step * place.scalar("scaledLearningRate1")
+        velocity = entered * place.scalar("scaledMomentum1")
+        place.keep("Accl___", velocity + weight * place.scalar("scaledWeightDecay1"))
+        return weight
+
+
+class SeparateSGD(UpdateRule):
+    """v <- smm2 * v + dpsf2 * g + swd1 * w;  w <- w - slr2 * v."""
+
+    def __init__(self, place: Place, spec: SGD) -> None:
+        super().__init__(place)
+        self.nesterov = spec.nesterov
+
+    def enter(self) -> Term:
+        return self.place.gradient
+
+    def finish(self, entered: Term) -> Term:
+        place = self.place
+        velocity = place.state("Accl1___") * place.scalar("scaledMomentum2")
+        velocity += entered * place.scalar("dampeningScaleFactor2")
+        velocity += place.weight * place.scalar("scaledWeightDecay1")
+        place.keep("Accl1___", velocity)
+        step = nesterov_step(place, 2, entered, velocity) if self.nesterov else velocity
+        return place.weight - step * place.scalar("scaledLearningRate2")
+
+
+def nesterov_step(place: Place, number: int, gradient: Term, velocity: Term) -> Term:
+    """ngsf * (ndsf * g + wd * w) + mm * v."""
+    slope = gradient * place.scalar(f"nesterovDampeningScaleFactor{number}")
+    slope += place.weight * place.scalar("sgdWeightDecay")
+    scaled = slope * place.scalar(f"nesterovGradScaleFactor{number}")
+    return scaled + velocity * place.scalar("sgdMomentum")
+
+
+class AdamRule(UpdateRule):
+    """
+    m <- b1 * m + (1 - b1) * s;  v <- b2 * v + (1 - b2) * s^2;  x = mc / (sqrt(vc) + eps).
+
+    AdaMax has v <- max(b2 * v, |s|) and x = mc / (v + eps). Lamb scales the step by the weight's
+    norm over the step's.
+    """
+
+    def __init__(self, place: Place, spec: Adam) -> None:
+        super().__init__(place)
+        self.spec = spec
+
+    def enter(self) -> Term:
+        scaled = self.place.gradient * self.place.scalar("adamGradientScaling")
+        if self.spec.decay:
+            return scaled
+        return scaled + self.place.weight * self.place.scalar("weightDecay")
+
+    def finish(self, entered: Term) -> Term:
+        place = self.place
+        step = self._step(entered)
+        if self.spec.decay:
+            step += place.weight * place.scalar("weightDecay")
+        if self.spec.is_lamb:
+            step = step * self._trust(step)
+        return place.weight - step * place.scalar("learningRate")
+
+    def _step(self, s: Term) -> Term:
+        place = self.place
+        beta1, beta2 = place.scalar("adamBeta1"), place.scalar("adamBeta2")
+        moment = place.state("Accl1___") * beta1 + s * (1.0 - beta1)
+        place.keep("Accl1___", moment)
+        if self.spec.mode == "ada_max":
+            second = (place.state("Accl2___") * beta2).maximum(s.abs())
+        else:
+            second = place.state("Accl2___") * beta2 + s * s * (1.0 - beta2)
+        place.keep("Accl2___", second)
+        if self.spec.corrects_bias:
+            count = place.step()
+            moment = moment / (1.0 - beta1**count)
+            if self.spec.mode != "ada_max":
+                second = second / (1.0 - beta2**count)
+        root = second if self.spec.mode == "ada_max" else second.sqrt()
+        return moment / (root + place.scalar("adamEps"))
+
+    def _trust(self, step: Term) -> Term:
+        """min(||w||, maximum) / ||x||; 1 where any of them is 0."""
+        maximum = self.place.scalar("maxWeightNorm")
+        if maximum.value == 0.0:
+            return maximum.known(1.0)
+        weight, length = norm(self.place.weight), norm(step)
+        ratio = weight.minimum(maximum) / length
+        for zero in (weight, length, maximum):
+            if not isinstance(zero.value, float):
+                ratio = ratio.known(1.0).where(zero.equals(0.0), ratio)
+        return ratio
+
+
+def norm_squared(term: Term) -> Term:
+    return (term * term).sum()
+
+
+def norm(term: Term) -> Term:
+    return norm_squared(term).sqrt()
+
+
+class AdaptiveRule(UpdateRule):
+    """
+    AdaGrad v1 <- v1 + s^2, x = s / (sqrt(v1) + eps);  RMSProp v1 <- a * v1 + (1 - a) * s^2.
+
+    Centered: v2 <- a * v2 + (1 - a) * s, x = s / (sqrt(v1 - v2^2) + eps).
+    AdaDelta: x = s * sqrt(v2 + eps) / sqrt(v1 + eps), v2 <- a * v2 + (1 - a) * x^2.
+    """
+
+    def __init__(self, place: Place, spec: Adaptive) -> None:
+        super().__init__(place)
+        self.spec = spec
+
+    def enter(self) -> Term:
+        scaled = self.place.gradient * self.place.scalar("adaptiveGradientScaling")
+        if self.spec.decay:
+            return scaled
+        return scaled + self.place.weight * self.place.scalar("weightDecay")
+
+    def finish(self, entered: Term) -> Term:
+        place, rate = self.place, self.place.scalar("learningRate")
+        step = self._step(entered)
+        decay = place.weight * place.scalar("weightDecay") if self.spec.decay else None
+        if self.spec.has_velocity:
+            if self.spec.tf_variant:
+                step = step * rate
+            step = place.state("Accl3___") * place.scalar("adaptiveMomentum") + step
+            place.keep("Accl3___", step)
+        if decay is not None:
+            step += decay
+        if not (self.spec.has_velocity and self.spec.tf_variant):
+            step = step * rate
+        return place.weight - step
+
+    def _step(self, s: Term) -> Term:
+        place, epsilon = self.place, self.place.scalar("adaptiveEps")
+        if self.spec.mode == "ada_grad":
+            square = place.state("Accl1___") + s * s
+            place.keep("Accl1___", square)
+            return s / (square.sqrt() + epsilon)
+        alpha = place.scalar("adaptiveAlpha")
+
+        def average(prefix: str, new: Term, first: float = 0.0) -> Term:
+            value = place.state(prefix, first) * alpha + new * (1.0 - alpha)
+            place.keep(prefix, value)
+            return value
+
+        square = average("Accl1___", s * s, 1.0 if self.spec.tf_variant else 0.0)
+        if self.spec.mode == "ada_delta":
+            before = place.state("Accl2___")
+            step = s * (before + epsilon).sqrt() / (square + epsilon).sqrt()
+            average("Accl2___", step * step)
+            return step
+        if self.spec.mode == "centered_rms_prop":
+            mean = average("Accl2___", s)
+            square = square - mean * mean
+        if self.spec.tf_variant:
+            return s / (square + epsilon).sqrt()
+        return s / (square.sqrt() + epsilon)
+
+
+def rule_for(spec: OptimizerSpec, place: Place) -> UpdateRule:
+    """The rule of an optimizer with the numbers of one weight."""
+    match spec:
+        case SGD() if not spec.has_velocity:
+            return PlainSGD(place)
+        case SGD():
+            return CombinedSGD(place, spec) if spec.combined else SeparateSGD(place, spec)
+        case Adam():
+            return AdamRule(place, spec)
+        case Adaptive():
+            return AdaptiveRule(place, spec)
+    raise AssertionError(f"no update rule for {spec}")

@@ -1,0 +1,35 @@
+"""The lowering from ONNX to graphcore: `lowering.py` walks, each theme lowers its operators."""
+
+from __future__ import annotations
+
+from popgraph.passes.onnx.to_graphcore import (
+    arithmetic,
+    constants,
+    contractions,
+    indexing,
+    losses,
+    movement,
+    normalization,
+    randomness,
+    reductions,
+    windows,
+)
+from popgraph.passes.onnx.to_graphcore.context import SEED
+from popgraph.passes.onnx.to_graphcore.convert import OnnxToGraphcore
+from popgraph.passes.onnx.to_graphcore.registry import supported_operators
+
+THEMES = (
+    arithmetic,
+    constants,
+    contractions,
+    indexing,
+    losses,
+    movement,
+    normalization,
+    randomness,
+    reductions,
+    windows,
+)
+"""The modules whose functions are registered when this package is imported."""
+
+__all__ = ["SEED", "THEMES", "OnnxToGraphcore", "supported_operators"]

@@ -1,0 +1,368 @@
+"""How do ONNX's elementwise operators become graphcore's?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce
+
+import ml_dtypes
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, REGISTRY, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+
+UNARY: dict[str, Callable[[SSAValue], Operand]] = {
+    "Abs": gc.AbsOp,
+    "Acos": gc.AcosOp,
+    "Acosh": gc.AcoshOp,
+    "Asin": gc.AsinOp,
+    "Asinh": gc.AsinhOp,
+    "Atan": gc.AtanOp,
+    "Atanh": gc.AtanhOp,
+    "BitwiseNot": gc.NotOp,
+    "Ceil": gc.CeilOp,
+    "Cos": gc.CosOp,
+    "Cosh": gc.CoshOp,
+    "Erf": gc.ErfOp,
+    "Exp": gc.ExpOp,
+    "Floor": gc.FloorOp,
+    "Identity": lambda x: x,
+    "IsNaN": gc.IsNanOp,
+    "Log": gc.LogOp,
+    "Neg": gc.NegOp,
+    "Not": gc.NotOp,
+    "Reciprocal": gc.ReciprocalOp,
+    "Relu": gc.ReluOp,
+    "Round": gc.RoundOp,
+    "Sigmoid": gc.SigmoidOp,
+    "Sign": gc.SignOp,
+    "Sin": gc.SinOp,
+    "Sinh": gc.SinhOp,
+    "Sqrt": gc.SqrtOp,
+    "Tan": gc.TanOp,
+    "Tanh": gc.TanhOp,
+}
+"""Operators of one input that are one operation."""
+
+BINARY: dict[str, Callable[[SSAValue, SSAValue], Operand]] = {
+    "Add": gc.AddOp,
+    "And": gc.AndOp,
+    "BitwiseAnd": gc.AndOp,
+    "BitwiseOr": gc.OrOp,
+    "BitwiseXor": gc.XorOp,
+    "Div": gc.DivOp,
+    "Equal": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="eq"),
+    "Greater": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="gt"),
+    "GreaterOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="ge"),
+    "Less": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="lt"),
+    "LessOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="le"),
+    "Mul": gc.MulOp,
+    "Or": gc.OrOp,
+    "Sub": gc.SubOp,
+    "Xor": gc.XorOp,
+}
+"""Operators of two inputs that are one operation."""
+
+VARIADIC: dict[str, Callable[[Operand, Operand], Operand]] = {
+    "Max": gc.MaxOp,
+    "Min": gc.MinOp,
+    "Sum": gc.AddOp,
+}
+"""Operators of any number of inputs that are a chain of one operation."""
+
+
+def _register_tables() -> None:
+    for name, unary in UNARY.items():
+        lowers(name)(lambda node, unary=unary: unary(node[0]))  # type: ignore[misc]
+    for name, binary in BINARY.items():
+        lowers(name)(lambda node, binary=binary: binary(*alike(node[0], second(node))))  # type: ignore[misc]
+    for name, join in VARIADIC.items():
+        lowers(name)(lambda node, join=join: reduce(join, alike(*node.inputs)))  # type: ignore[misc]
+
+
+_register_tables()
+for _name, _twin in {
+    "BitwiseAnd": "BitwiseAnd",
+    "BitwiseNot": "BitwiseNot",
+    "BitwiseOr": "BitwiseOr",
+    "BitwiseXor": "BitwiseXor",
+    "NearbyInt": "Round",
+    "Round": "Round",
+}.items():
+    REGISTRY[GRAPHCORE, _name] = REGISTRY["", _twin]
+lowers("Expm1", domain=GRAPHCORE)(lambda node: gc.Expm1Op(node[0]))
+lowers("Log1p", domain=GRAPHCORE)(lambda node: gc.Log1pOp(node[0]))
+lowers("Atan2", domain=GRAPHCORE)(lambda node: gc.Atan2Op(*alike(node[0], node[1])))
+lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
+
+
+def alike(*values: SSAValue) -> list[Operand]:
+    """The values in one element type: beside tensors in half, PopART takes scalars in single."""
+    half, single = dtypes.BY_NAME["f16"], dtypes.BY_NAME["f32"]
+    if {dtype_of(value) for value in values} != {half, single}:
+        return list(values)
+    return [cast(value, half) for value in values]
+
+
+def second(node: Node) -> SSAValue:
+    """The second input; before opset 7 it was placed by attributes instead of NumPy's rule."""
+    lhs, rhs = shape_of(node[0]), shape_of(node[1])
+    if not node.integer("broadcast") or "axis" not in node.op.onnx_attributes():
+        return node[1]
+    axis = node.axis(node.integer("axis"))
+    behind = len(lhs) - axis - len(rhs)
+    if behind < 0:
+        raise TypeMismatchError(f"an input of rank {len(rhs)} does not fit at axis {axis}")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=rhs + (1,) * behind))
+
+
+@lowers("Pow")
+def power(node: Node) -> Lowered:
+    base, exponent = node[0], second(node)
+    if dtype_of(base) == dtype_of(exponent):
+        return gc.PowOp(base, exponent)
+    # NumPy's types: the result has the type of the base, but is computed in one that holds both.
+    wide = dtype_of(base)
+    if not wide.is_float:
+        wide = dtypes.BY_NAME["f64" if dtype_of(exponent).is_float else "i64"]
+    result = gc.PowOp(cast(base, wide), cast(exponent, wide))
+    return cast(result, dtype_of(base))
+
+
+def cast(value: Operand, to: dtypes.DType) -> SSAValue:
+    """The value in another element type, or itself."""
+    value = SSAValue.get(value)
+    return value if dtype_of(value) == to else gc.CastOp(value, to=element_types.to_ir(to)).result
+
+
+def computing(node: Node) -> dtypes.DType:
+    """What statistics of the first input are computed in: single precision for halves."""
+    return dtypes.BY_NAME["f32"] if node.dtype.name in ("f16", "bf16") else node.dtype
+
+
+@lowers("Mod")
+def mod(node: Node) -> Lowered:
+    return modulo(node, bool(node.integer("fmod")))
+
+
+lowers("Fmod", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=True))
+lowers("Remainder", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=False))
+
+
+def modulo(node: Node, of_dividend: bool) -> Lowered:
+    """What is left over, with the sign of the dividend or that of the divisor."""
+    right = node[1]
+    rest = gc.RemOp(node[0], right)
+    if of_dividend:
+        return rest
+    zero = node.scalar(0)
+    differ = gc.XorOp(
+        gc.CompareOp(rest, zero, predicate="lt"), gc.CompareOp(right, zero, predicate="lt")
+    )
+    inexact = gc.CompareOp(rest, zero, predicate="ne")
+    return gc.WhereOp(gc.AndOp(differ, inexact), gc.AddOp(rest, right), rest)
+
+
+@lowers("PRelu")
+def parametric_relu(node: Node) -> Lowered:
+    """The slope broadcasts to x, not x to the slope."""
+    negative = gc.CompareOp(node[0], node.scalar(0), predicate="lt")
+    return gc.WhereOp(negative, gc.MulOp(node[0], _slope(node)), node[0])
+
+
+def _slope(node: Node) -> SSAValue:
+    """The slope of PRelu; before opset 7 a list of slopes was one per channel, or one for all."""
+    shape = shape_of(node[1])
+    if node.version >= 7 or len(shape) != 1 or node.rank < 2:
+        return node[1]
+    if shape[0] not in (1, node.shape[1]):
+        raise TypeMismatchError(f"{shape[0]} slopes do not fit {node.shape[1]} channels")
+    return SSAValue.get(gc.ReshapeOp(node[1], shape=shape + (1,) * (node.rank - 2)))
+
+
+@lowers("ScaledAdd", domain=GRAPHCORE)
+def scaled_add(node: Node) -> Lowered:
+    """The factors are attributes or inputs."""
+
+    def scaled(value: SSAValue, name: str, index: int) -> Operand:
+        given = node.optional(index)
+        return gc.MulOp(value, node.scalar(node.real(name, 1.0)) if given is None else given)
+
+    return gc.AddOp(scaled(node[0], "scale0", 2), scaled(node[1], "scale1", 3))
+
+
+@lowers("Softplus")
+def softplus(node: Node) -> Lowered:
+    """log(1 + e^x), as max(x, 0) + log(1 + e^-|x|): the exponential cannot overflow."""
+    tail = gc.Log1pOp(gc.ExpOp(gc.NegOp(gc.AbsOp(node[0]))))
+    return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
+
+
+def _exponential_unit(node: Node, alpha: float, pace: float) -> Operand:
+    """x above 0, alpha * (e^(x/pace) - 1) below; neither counts where the other is chosen."""
+    above = gc.CompareOp(node[0], node.scalar(0.0), predicate="gt")
+    # Chosen twice, so that the exponential cannot overflow, nor its gradient.
+    below = gc.WhereOp(above, node.scalar(0.0), node[0])
+    bent = gc.MulOp(gc.Expm1Op(gc.DivOp(below, node.scalar(pace))), node.scalar(alpha))
+    return gc.WhereOp(above, node[0], bent)
+
+
+@lowers("Elu")
+def exponential_unit(node: Node) -> Lowered:
+    return _exponential_unit(node, node.real("alpha", 1.0), 1.0)
+
+
+@lowers("Celu")
+def smooth_exponential_unit(node: Node) -> Lowered:
+    alpha = node.real("alpha", 1.0)
+    return _exponential_unit(node, alpha, alpha)
+
+
+@lowers("Selu")
+def scaled_exponential_unit(node: Node) -> Lowered:
+    alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
+    unit = _exponential_unit(node, node.real("alpha", alpha), 1.0)
+    return gc.MulOp(unit, node.scalar(node.real("gamma", gamma)))
+
+
+@lowers("Mean")
+def mean(node: Node) -> Lowered:
+    total: Operand = node[0]
+    for value in node.inputs[1:]:
+        total = gc.AddOp(total, value)
+    return gc.DivOp(total, node.scalar(len(node)))
+
+
+def _within_range(value: float, dtype: DType) -> float:
+    """The nearest number that an element type has: bounds of integers may be those of floats."""
+    if not dtype.is_integer:
+        return value
+    ends = ml_dtypes.iinfo(dtype.numpy)
+    return ends.min if value <= ends.min else ends.max if value >= ends.max else int(value)
+
+
+@lowers("Clip")
+def clip(node: Node) -> Lowered:
+    bounds: list[tuple[str, Callable[[Operand, Operand], Operand]]] = [
+        ("min", gc.MaxOp),
+        ("max", gc.MinOp),
+    ]
+    result: Operand = node[0]
+    for index, (name, limit) in enumerate(bounds, 1):
+        bound = node.optional(index)
+        if bound is None and node.has(name):
+            bound = node.scalar(_within_range(node.real(name), node.dtype))
+        if bound is not None:
+            result = limit(result, cast(bound, node.dtype))
+    return result
+
+
+@lowers("Where")
+def where(node: Node) -> Lowered:
+    return gc.WhereOp(node[0], node[1], node[2])
+
+
+@lowers("LeakyRelu")
+def leaky_relu(node: Node) -> Lowered:
+    return gc.LeakyReluOp(node[0], alpha=node.real("alpha", 0.01))
+
+
+@lowers("Gelu")
+def gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=node.text("approximate", "none") == "tanh")
+
+
+@lowers("Gelu", domain=GRAPHCORE)
+def graphcore_gelu(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=True)
+
+
+@lowers("GeluErf", domain=GRAPHCORE)
+def graphcore_gelu_erf(node: Node) -> Lowered:
+    return gc.GeluOp(node[0], approximate=False)
+
+
+@lowers("Scale", domain=GRAPHCORE)
+def scale(node: Node) -> Lowered:
+    return gc.MulOp(node[0], node.scalar(node.real("scale", 1.0)))
+
+
+@lowers("Cast")
+def cast_to(node: Node) -> Lowered:
+    to = node.value("to")
+    if isinstance(to, str):  # version 1 names the type
+        target = dtypes.BY_POPART.get(to.upper())
+    else:
+        target = dtypes.BY_ONNX.get(node.integer("to"))
+    if target is None:
+        raise node.unsupported("casting to strings")
+    return _narrowed(node, target)
+
+
+def _narrowed(node: Node, target: dtypes.DType) -> Operand:
+    """The first input cast; 8-bit floats hold the largest number they have where it is larger."""
+    value: Operand = node[0]
+    if dtype_of(value) == target:
+        return value
+    if target.name == "f8e8m0":
+        # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
+        size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
+        return cast(_power_of_two(node, size), target)
+    if target.name.startswith("f8") and node.integer("saturate", 1):
+        largest = float(ml_dtypes.finfo(target.numpy).max)
+        value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
+        value = _limited(node, value, -largest, largest)
+    return cast(value, target)
+
+
+def _limited(node: Node, value: Operand, low: float, high: float) -> Operand:
+    dtype = dtype_of(value)
+    return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
+
+
+LEAST, LARGEST = 2.0**-127, 2.0**127
+"""The numbers at the ends of f8e8m0."""
+
+
+def _power_of_two(node: Node, value: Operand) -> Operand:
+    """An f64 rounded to a number of f8e8m0; NaN where there is none and nothing is saturated."""
+    f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
+    saturates = node.integer("saturate", 1)
+    if saturates:
+        value = _limited(node, value, LEAST, LARGEST)
+    near = cast(cast(value, f8e8m0), f64)
+    result: Operand = near
+    if (mode := node.text("round_mode", "up")) != "nearest":
+        step, predicate = (2, "lt") if mode == "up" else (0.5, "gt")
+        wrong = gc.CompareOp(near, value, predicate=predicate)
+        result = gc.WhereOp(wrong, gc.MulOp(near, node.scalar(step, f64)), near)
+    if saturates:
+        return result
+    least = node.scalar(LEAST, f64)
+    too_small = gc.CompareOp(value, least, predicate="lt")
+    return gc.WhereOp(too_small, node.scalar(math.nan, f64), result)
+
+
+@lowers("CastLike")
+def cast_like(node: Node) -> Lowered:
+    return _narrowed(node, dtype_of(node[1]))
+
+
+@lowers("IsInf")
+def is_infinite(node: Node) -> Lowered:
+    found: list[Operand] = []
+    for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
+        if node.integer(name, 1):
+            infinity = node.scalar(sign * math.inf)
+            found.append(gc.CompareOp(node[0], infinity, predicate="eq"))
+    if not found:
+        return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
+    return reduce(gc.OrOp, found)

@@ -1,0 +1,50 @@
+"""The pass that leaves ONNX behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.program import GraphOp
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.onnx.to_graphcore.lowering import Lowering
+from popgraph.support.errors import PassError
+
+WEIGHTS = ("constant", "variable")
+
+
+@dataclass(frozen=True)
+class OnnxToGraphcore(Pass):
+    """
+    ONNX nodes become graphcore operations; the model becomes a graph named main.
+
+    `weights`: initializers are constants, or (those of floats) variables. `training`: operators
+    that have no mode of their own behave as in training. `extra_outputs`: ONNX tensors that are
+    to be outputs as well. Shapes must be known.
+    """
+
+    name = "onnx-to-graphcore"
+    TOLERANCE: ClassVar[float] = 1e-5
+
+    weights: str = "constant"
+    training: bool = False
+    extra_outputs: tuple[str, ...] = ()
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        if self.weights not in WEIGHTS:
+            raise PassError(
+                f"weights cannot be {self.weights!r}", self.name, f"one of {', '.join(WEIGHTS)}"
+            )
+        if any(isinstance(op, GraphOp) for op in module.body.block.ops):
+            return  # it has been lowered
+        model = model_of(module)
+        lowering = Lowering(
+            compilation.weights, self.training, variables=self.weights == "variable"
+        )
+        graph = lowering.graph(model.graph, self.extra_outputs)
+        model.detach()
+        model.erase()
+        module.body.block.add_op(graph)

@@ -1,0 +1,135 @@
+"""How do lookups by many indices, and sums that run along an axis, become graphcore's?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.graphcore.lookup import positions
+from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.shapes import Shape, prod
+
+
+def _whole(node: Node, number: int) -> SSAValue:
+    return node.literal(np.array(number, np.int64))
+
+
+def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
+    """
+    Indices as i64, negative ones counted from the end, those outside the nearest inside.
+
+    Only so they mean an element of their own row once they are places in flat data. Where a check
+    ends the run, it does not matter.
+    """
+    known = node.lowering.array(indices)
+    if known is not None:
+        return node.literal(positions(known, size))
+    wide = cast(indices, dtypes.BY_NAME["i64"])
+    negative = gc.CompareOp(wide, _whole(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(wide, _whole(node, size)), wide)
+    if is_checked:
+        return place
+    last = _whole(node, max(0, size - 1))
+    return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
+
+
+def _is_checked(indices: SSAValue) -> bool:
+    return isinstance(indices.owner, gc.CheckIndicesOp)
+
+
+def _stride(shape: Shape, axis: int) -> int:
+    return prod(shape[axis + 1 :])
+
+
+@lowers(CHECK_INDICES[1], domain=CHECK_INDICES[0])
+def check_indices(node: Node) -> Lowered:
+    """What `normalize` puts before indices that are to be checked."""
+    return gc.CheckIndicesOp(
+        node[0],
+        low=node.integers("low"),
+        last=node.integers("last"),
+        what=node.text("what"),
+        place=node.text("place"),
+        ignored=node.integer("ignored") if node.has("ignored") else None,
+    )
+
+
+@lowers("GatherElements")
+def gather_elements(node: Node) -> Lowered:
+    """A lookup in the flat data: the place along the axis from the indices, else their own."""
+    data, indices = node.shape, shape_of(node[1])
+    axis = node.axis(node.integer("axis"))
+    along = _from_start(node, node[1], data[axis], _is_checked(node[1]))
+    place: Operand = gc.MulOp(along, _whole(node, _stride(data, axis)))
+    for other in range(len(data)):
+        if other != axis and indices[other] > 1:
+            counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
+            place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
+    return gc.GatherOp(reshaped(node[0], (prod(data),)), place, axis=0)
+
+
+@lowers("GatherND")
+def gather_nd(node: Node) -> Lowered:
+    """A lookup in data whose leading axes are one: a row of indices is a place along it."""
+    data, indices = node.shape, shape_of(node[1])
+    batch, depth = node.integer("batch_dims"), indices[-1]
+    lead, rest = data[: batch + depth], data[batch + depth :]
+    last = len(indices) - 1
+    is_checked = _is_checked(node[1])
+    terms: list[Operand] = []
+    for axis in range(batch):
+        counted = gc.IotaOp(shape=indices[:-1], axis=axis, dtype=I64)
+        terms.append(gc.MulOp(counted, _whole(node, _stride(lead, axis))))
+    for column in range(depth):
+        index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
+        start = _from_start(node, index.result, data[batch + column], is_checked)
+        terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
+    place = reduce(gc.AddOp, terms)
+    return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), place, axis=0)
+
+
+def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:
+    """A lowering of CumSum and its like: each round joins what is twice as far away."""
+
+    def lower(node: Node) -> Lowered:
+        axis = node.axis(node.numbers(1, "the axis")[0])
+        size, shape = node.shape[axis], node.shape
+        backwards = {axis: (size - 1, size, -1)}
+        value = cast(node[0], computing(node))
+        if node.integer("reverse"):
+            value = SSAValue.get(sliced(value, backwards))
+        if node.integer("exclusive"):
+            value = _moved(value, axis, 1, neutral)
+        step = 1
+        while step < size:
+            value = SSAValue.get(join(value, _moved(value, axis, step, neutral)))
+            step *= 2
+        assert shape_of(value) == shape
+        value = cast(value, node.dtype)
+        return sliced(value, backwards) if node.integer("reverse") else value
+
+    return lower
+
+
+def _moved(value: SSAValue, axis: int, by: int, neutral: int) -> SSAValue:
+    """The elements moved along an axis, `neutral` where none came."""
+    shape = shape_of(value)
+    kept = sliced(value, {axis: (0, max(shape[axis] - by, 0), 1)})
+    low = [min(by, shape[axis]) if at == axis else 0 for at in range(len(shape))]
+    zeros = [0] * len(shape)
+    number = float(neutral) if dtype_of(value).is_float else neutral
+    return gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
+
+
+lowers("CumSum")(running(gc.AddOp, 0))
+lowers("CumProd")(running(gc.MulOp, 1))

@@ -1,0 +1,43 @@
+"""How do PopART's own losses, and what stops gradients, become graphcore's?"""
+
+from __future__ import annotations
+
+from popgraph.dialects import graphcore as gc
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.support.errors import TypeMismatchError
+
+REDUCTIONS = {"mean": "mean", "sum": "sum", "none": "none", "noreduction": "none"}
+
+
+def reduction(node: Node) -> str:
+    given = node.text("reduction", "mean")
+    if given.lower() not in REDUCTIONS:
+        raise TypeMismatchError(f"there is no reduction {given!r}", hint="Mean, Sum or NoReduction")
+    return REDUCTIONS[given.lower()]
+
+
+@lowers("Nll", domain=GRAPHCORE)
+def nll_loss(node: Node) -> Lowered:
+    return gc.NllLossOp(
+        node[0],
+        node[1],
+        reduction=reduction(node),
+        ignore_index=node.integer("ignoreIndex") if node.has("ignoreIndex") else None,
+        log_probabilities=bool(node.integer("inputIsLogProbability")),
+    )
+
+
+@lowers("L1", domain=GRAPHCORE)
+def l1_loss(node: Node) -> Lowered:
+    return gc.L1LossOp(node[0], scale=node.real("lambda", 1.0), reduction=reduction(node))
+
+
+@lowers("IdentityLoss", domain=GRAPHCORE)
+def identity_loss(node: Node) -> Lowered:
+    return gc.IdentityLossOp(node[0], reduction=reduction(node))
+
+
+@lowers("Detach", domain=GRAPHCORE)
+def detach(node: Node) -> Lowered:
+    return gc.DetachOp(node[0])

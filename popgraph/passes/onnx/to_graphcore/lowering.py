@@ -1,0 +1,264 @@
+"""How does a graph of ONNX nodes become a graph of graphcore operations?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from xdsl.builder import ImplicitBuilder
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects import element_types
+from popgraph.dialects.graphcore import AddOp, ReshapeOp
+from popgraph.dialects.graphcore.base import is_float, shape_of
+from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
+from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
+from popgraph.dialects.onnx.types import describe, static_shape
+from popgraph.dialects.program import (
+    ConstantOp,
+    GraphOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+)
+from popgraph.passes.graphcore.fold_constants import fold_small
+from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values
+from popgraph.support.errors import (
+    PassError,
+    PopgraphError,
+    TypeMismatchError,
+    UnsupportedError,
+)
+from popgraph.support.shapes import prod
+
+
+@dataclass
+class Lowering(LoweringContext):
+    """The lowering of one graph: what each ONNX value has become."""
+
+    variables: bool = False
+    values: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    names: dict[str, SSAValue] = field(default_factory=dict)
+    named: set[SSAValue] = field(default_factory=set)
+    """The values that carry a name already."""
+    wanted: frozenset[str] = frozenset()
+    """The tensors that are asked for; training may ask for their gradients, too."""
+    unfolded: set[SSAValue] = field(default_factory=set)
+    """Wanted constants and what is made of them: gradients need what lies between."""
+
+    def graph(self, source: Graph, extra_outputs: Sequence[str]) -> GraphOp:
+        """The whole graph."""
+        types = [
+            input_type(name, arg.type)
+            for name, arg in zip(source.input_names, source.block.args, strict=True)
+        ]
+        self.wanted = frozenset([*extra_outputs, *source.output_names])
+        graph = GraphOp("main", source.input_names, types)
+        for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
+            self._know(old, new, name)
+        self._walk(source, graph.block)
+        with ImplicitBuilder(graph.block):
+            self._end(source, extra_outputs)
+        _drop_unused(graph.block)
+        return graph
+
+    def _walk(self, source: Graph, block: Block) -> None:
+        for op in source.block.ops:
+            if isinstance(op, Initializer):
+                with ImplicitBuilder(block):
+                    self._initializer(op)
+            elif isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "If"):
+                self._branch(op, block)
+            elif isinstance(op, OnnxOp):
+                self._node(op, block)
+
+    def _branch(self, op: OnnxOp, block: Block) -> None:
+        """An If whose condition is known: the nodes of one branch take its place."""
+        (condition,) = op.input_values()
+        assert condition is not None, "the schema of If wants its condition"
+        known = self.array(self._input(condition))
+        if known is None:
+            raise located(
+                UnsupportedError(
+                    "the condition of If must be constant, but it is computed from the inputs",
+                    hint="use Where, or export the model for one of its branches",
+                ),
+                op,
+            )
+        (branch,) = op.graphs()["then_branch" if known.reshape(-1)[0] else "else_branch"]
+        self._walk(branch, block)
+        for old, name, inner in zip(
+            op.output_values(), op.output_names, branch.yielded, strict=True
+        ):
+            if old is not None and inner in self.values:
+                with ImplicitBuilder(block):
+                    self._know(old, self._own(self.values[inner], name), name)
+
+    def _own(self, value: SSAValue, name: str) -> SSAValue:
+        """
+        The value that is to carry `name`; training tells names of one value apart.
+
+        `y = Identity(x)` has the value of x but a gradient of its own: that of y's readers alone.
+        """
+        told_apart = self.training and name in self.wanted and is_float(value)
+        if told_apart and value in self.named:
+            value = ReshapeOp(value, shape=shape_of(value)).result
+        self.named.add(value)
+        return value
+
+    def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
+        self.values[old] = new
+        self.names[name] = new
+        self.named.add(new)
+        if self.training and name in self.wanted:
+            self.unfolded.add(new)
+
+    def _initializer(self, op: Initializer) -> None:
+        name = op.value_name.text
+        if isinstance(op.value, TensorAttr):
+            literal = op.value.held
+            if isinstance(literal, StringTensorAttr):
+                return  # an operator that uses it says that it is not supported
+        else:
+            literal = self.weights.attribute(op.array(self.weights))
+        is_float = element_types.from_ir(literal.type.element_type).is_float
+        make = VariableOp(name, literal) if self.variables and is_float else ConstantOp(literal)
+        self._know(op.result, make.result, name)
+
+    def _node(self, op: OnnxOp, block: Block) -> None:
+        before = block.last_op
+        try:
+            with ImplicitBuilder(block):
+                outputs = self._lower(op)
+                outputs = [
+                    value if value is None or old is None else in_declared_shape(value, old)
+                    for value, old in zip(outputs, op.output_values(), strict=False)
+                ]
+                outputs = [
+                    value if value is None else self._own(value, name)
+                    for value, name in zip(outputs, op.output_names, strict=False)
+                ]
+        except PopgraphError as error:
+            raise located(error, op) from error
+        made = _after(before, block)
+        for new in made:
+            new.location = op.location
+        folded = self._folded(made)
+        for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
+            if old is not None and value is not None:
+                self._know(old, folded.get(value, value), name)
+
+    def _folded(self, made: list[Operation]) -> dict[SSAValue, SSAValue]:
+        """The constants that new operations are worth."""
+        if not any(operand in self.unfolded for new in made for operand in new.operands):
+            return fold_small(made, self.weights)
+        self.unfolded.update(result for new in made for result in new.results)
+        return {}
+
+    def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
+        function = REGISTRY.get((op.domain, op.op_type))
+        if function is None:
+            raise UnsupportedError(
+                f"the operator {operator(op)} is not supported",
+                hint="`popgraph ops` lists what is; express it with those, or remove the node",
+            )
+        inputs = [None if value is None else self._input(value) for value in op.input_values()]
+        return as_values(function(Node(op, inputs, self)))
+
+    def _input(self, value: SSAValue) -> SSAValue:
+        found = self.values.get(value)
+        if found is None:
+            raise UnsupportedError(
+                f"its input {value_name(value)!r} of type {describe(value.type)} "
+                "cannot be computed",
+                hint="PopGraph computes with dense tensors of numbers",
+            )
+        return found
+
+    def _end(self, source: Graph, extra_outputs: Sequence[str]) -> None:
+        if self._seed is not None:
+            self._advance_seed(self._seed)
+        for variable, value in self.updates.items():
+            UpdateOp(variable, value)
+        outputs: dict[str, SSAValue] = {}
+        for name, value in zip(source.output_names, source.yielded, strict=True):
+            outputs[name] = self._input(value)
+        for name in extra_outputs:
+            outputs.setdefault(name, self._named(name))
+        ReturnOp(list(outputs.values()), list(outputs))
+
+    def _named(self, name: str) -> SSAValue:
+        if name not in self.names:
+            raise PassError(
+                f"the model has no tensor {name!r}",
+                "extra outputs",
+                "name an input, an initializer or an output of a node",
+            )
+        return self.names[name]
+
+    def _advance_seed(self, seed: SSAValue) -> None:
+        self.updates[SEED] = AddOp(seed, self.literal(np.array([0, 1], np.int64))).result
+
+
+def input_type(name: str, type_: Attribute) -> TensorType[Attribute]:
+    """The type of an input; an error when it is not a tensor of known shape."""
+    shape = static_shape(type_)
+    if isinstance(type_, TensorType) and shape is None:
+        raise TypeMismatchError(
+            f"the shape of input {name!r} is not known: {describe(type_)}",
+            f"input {name!r}",
+            "give the shapes of the inputs when compiling",
+        )
+    if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
+        raise UnsupportedError(
+            f"an input of type {describe(type_)} is not supported", f"input {name!r}"
+        )
+    return TensorType(type_.element_type, shape or ())
+
+
+def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
+    """
+    The value in the shape that the model says it has.
+
+    The bodies by which ONNX defines activations make tensors of shape 1 out of scalars.
+    """
+    shape = static_shape(declared.type)
+    if shape is None or shape == shape_of(value) or not prod(shape) == prod(shape_of(value)) == 1:
+        return value
+    return ReshapeOp(value, shape=shape).result
+
+
+def operator(op: OnnxOp) -> str:
+    """`Conv-11`, `ai.graphcore.Nll-1`."""
+    prefix = f"{op.domain}." if op.domain else ""
+    return f"{prefix}{op.op_type}-{op.since_version or 1}"
+
+
+def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
+    """The error with the node as its place, unless it has one."""
+    if error.where:
+        return error
+    label = op.node_name or next(iter(filter(None, op.output_names)), "")
+    return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
+
+
+def _after(before: Operation | None, block: Block) -> list[Operation]:
+    """The operations that stand behind `before`."""
+    op = block.first_op if before is None else before.next_op
+    found = []
+    while op is not None:
+        found.append(op)
+        op = op.next_op
+    return found
+
+
+def _drop_unused(block: Block) -> None:
+    """Weights and literals that were only looked at, and what only fed those."""
+    for op in reversed(list(block.ops)):
+        if op.results and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)

@@ -1,0 +1,152 @@
+"""What does a lowering function see of the node that it lowers?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx import OnnxOp
+from popgraph.passes.onnx.to_graphcore.context import LoweringContext
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.shapes import Shape
+
+
+class Node:
+    """One ONNX node: its inputs as graphcore values, its attributes as Python values."""
+
+    def __init__(
+        self, op: OnnxOp, inputs: Sequence[SSAValue | None], lowering: LoweringContext
+    ) -> None:
+        self.op = op
+        self.lowering = lowering
+        self._inputs = list(inputs)
+        self._attributes = op.attribute_values(lowering.weights)
+
+    @property
+    def version(self) -> int:
+        return self.op.since_version
+
+    # Inputs
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, index: int) -> SSAValue:
+        """An input that must be there."""
+        value = self.optional(index)
+        if value is None:
+            raise TypeMismatchError(f"input {index} of {self.op.op_type} is missing")
+        return value
+
+    def on(self, first: Operand) -> Node:
+        """The same node on another first input."""
+        return Node(self.op, [SSAValue.get(first), *self._inputs[1:]], self.lowering)
+
+    def optional(self, index: int) -> SSAValue | None:
+        return self._inputs[index] if index < len(self._inputs) else None
+
+    @property
+    def inputs(self) -> list[SSAValue]:
+        """All inputs of an operator that takes any number."""
+        return [self[index] for index in range(len(self))]
+
+    @property
+    def shape(self) -> Shape:
+        """Of the first input."""
+        return shape_of(self[0])
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """Of the first input."""
+        return dtype_of(self[0])
+
+    def array(self, index: int, what: str) -> Array:
+        """The elements of an input that must be known when the model is compiled."""
+        found = self.lowering.array(self[index])
+        if found is None:
+            raise UnsupportedError(
+                f"{what} of {self.op.op_type} must be constant, "
+                f"but input {index} is computed from the model's inputs",
+                hint="make it an initializer or a Constant, or export with static shapes",
+            )
+        return found
+
+    def numbers(self, index: int, what: str) -> tuple[int, ...]:
+        return tuple(int(number) for number in self.array(index, what).reshape(-1))
+
+    # Attributes; each is looked up under its name, whatever version the node has.
+
+    def has(self, name: str) -> bool:
+        return name in self._attributes
+
+    def integer(self, name: str, default: int = 0) -> int:
+        return cast(int, self._attributes.get(name, default))
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        return cast(float, self._attributes.get(name, default))
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self._attributes.get(name, default)
+        return value.decode() if isinstance(value, bytes) else cast(str, value)
+
+    def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
+        return tuple(cast(Sequence[int], self._attributes.get(name, default)))
+
+    def value(self, name: str) -> object:
+        return self._attributes[name]
+
+    def numbers_or_ints(
+        self, name: str, index: int, default: tuple[int, ...] | None = None
+    ) -> tuple[int, ...] | None:
+        """A list that is an attribute in old versions and an input in new ones."""
+        if self.has(name):
+            return self.integers(name)
+        if self.optional(index) is not None:
+            return self.numbers(index, name)
+        return default
+
+    # Outputs
+
+    def wants(self, index: int) -> bool:
+        """Whether the node has this output at all."""
+        outputs = self.op.output_values()
+        return index < len(outputs) and outputs[index] is not None
+
+    @property
+    def output_count(self) -> int:
+        return len(self.op.output_names)
+
+    # Axes and literals
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """A non-negative axis."""
+        rank = self.rank if rank is None else rank
+        if not -rank <= axis < rank:
+            raise TypeMismatchError(f"Axis {axis} is out of acceptable range [{-rank}, {rank - 1}]")
+        return axis % rank if rank else 0
+
+    def axes(self, axes: Sequence[int], rank: int | None = None) -> tuple[int, ...]:
+        found = [self.axis(axis, rank) for axis in axes]
+        if len(set(found)) != len(found):
+            raise TypeMismatchError(f"an axis stands twice in {list(axes)}")
+        return tuple(found)
+
+    def scalar(self, number: float, dtype: DType | None = None) -> SSAValue:
+        """A literal scalar, of the first input's element type unless told."""
+        return self.literal(np.array(number, (dtype or self.dtype).numpy))
+
+    def literal(self, array: Array) -> SSAValue:
+        return self.lowering.literal(array)
+
+    def unsupported(self, what: str, hint: str = "") -> UnsupportedError:
+        return UnsupportedError(f"{what} of {self.op.op_type} is not supported", hint=hint)

@@ -1,0 +1,135 @@
+"""Random operators: what each draws from, and what becomes of the even numbers that it gets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.shapes import Shape, broadcast
+
+OWN_STREAMS = 2**32
+"""Where the streams of nodes with a seed of their own begin: no other node counts so far."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one node draws from: a seed with its step, and the streams that are its own."""
+
+    state: Operand
+    streams: Iterator[int]
+
+    @staticmethod
+    def of(node: Node) -> Source:
+        """Nodes of one `seed` attribute draw the same, whatever the seed of the session is."""
+        state = node.lowering.seed()
+        if not node.has("seed"):
+            return Source(state, node.lowering.streams)
+        seed = np.array(node.real("seed"), np.float64).view(np.int64)
+        step = gc.MulOp(state, node.literal(np.array([0, 1], np.int64)))
+        own = gc.AddOp(step, node.literal(np.array([seed, 0], np.int64)))
+        return Source(own, count(OWN_STREAMS))
+
+    def uniform(self, shape: Shape, dtype: DType) -> Operand:
+        kind = element_types.to_ir(dtype)
+        stream = next(self.streams)
+        return gc.RandomUniformOp(self.state, shape=shape, dtype=kind, stream=stream)
+
+    def dropout(self, x: Operand, ratio: float) -> gc.DropoutOp:
+        return gc.DropoutOp(x, self.state, ratio=ratio, stream=next(self.streams))
+
+
+@lowers("Dropout")
+def dropout(node: Node) -> Lowered:
+    """Operators of opset 12 and later say themselves whether they train, the first that not."""
+    ratio = node.real("ratio", 0.5)
+    training = node.lowering.training and not node.integer("is_test")
+    if node.version >= 12:
+        ratio = 0.5 if node.optional(1) is None else float(node.array(1, "the ratio").item())
+        given = node.optional(2)
+        training = given is not None and bool(node.array(2, "training_mode").item())
+    result: Operand
+    wide: Operand
+    if training and ratio > 0:
+        result, wide = Source.of(node).dropout(node[0], ratio).results
+    else:
+        result = node[0]
+        wide = gc.BroadcastOp(node.literal(np.array(True)), shape=node.shape)
+    if not node.wants(1):
+        return [result]
+    return [
+        result,
+        wide if node.version >= 10 else gc.CastOp(wide, to=element_types.to_ir(node.dtype)),
+    ]
+
+
+@lowers("ShapedDropout", domain=GRAPHCORE)
+def shaped_dropout(node: Node) -> Lowered:
+    """Elements that lie at one place of `shape` are dropped together."""
+    ratio = node.real("ratio", 0.5)
+    shape = node.integers("shape")
+    if broadcast(node.shape, shape) != node.shape:
+        raise TypeMismatchError(f"places {list(shape)} in a tensor of {list(node.shape)}")
+    if not node.lowering.training or not ratio:
+        return node[0]
+    ones = gc.BroadcastOp(node.scalar(1.0), shape=shape)
+    return gc.MulOp(node[0], Source.of(node).dropout(ones, ratio).results[0])
+
+
+def _kind(node: Node, like: bool) -> tuple[Shape, DType]:
+    """The shape and element type that a generator is asked for."""
+    number = node.integer("dtype") if node.has("dtype") else 0
+    dtype = dtypes.BY_ONNX[number] if number else (node.dtype if like else dtypes.BY_NAME["f32"])
+    return (node.shape if like else node.integers("shape")), dtype
+
+
+def _uniform_between(node: Node, like: bool) -> Lowered:
+    shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
+    low, high = node.real("low", 0.0), node.real("high", 1.0)
+    spread = gc.MulOp(Source.of(node).uniform(shape, wide), node.scalar(high - low, wide))
+    return cast(gc.AddOp(spread, node.scalar(low, wide)), dtype)
+
+
+def _normal(node: Node, like: bool) -> Lowered:
+    """Box and Muller: a radius and an angle, each from a uniform number."""
+    shape, dtype = _kind(node, like)
+    wide = _drawn_in(dtype)
+    mean, deviation = node.real("mean", 0.0), node.real("scale", 1.0)
+    source = Source.of(node)
+    positive = gc.SubOp(node.scalar(1.0, wide), source.uniform(shape, wide))
+    radius = gc.SqrtOp(gc.MulOp(gc.LogOp(positive), node.scalar(-2.0, wide)))
+    angle = gc.MulOp(source.uniform(shape, wide), node.scalar(2 * math.pi, wide))
+    normal = gc.MulOp(gc.MulOp(radius, gc.CosOp(angle)), node.scalar(deviation, wide))
+    return cast(gc.AddOp(normal, node.scalar(mean, wide)), dtype)
+
+
+def _drawn_in(dtype: DType) -> DType:
+    """Halves are drawn as floats: there are too few of them between 0 and 1."""
+    return dtype if dtype.name == "f64" else dtypes.BY_NAME["f32"]
+
+
+lowers("RandomUniform")(lambda node: _uniform_between(node, like=False))
+lowers("RandomUniformLike")(lambda node: _uniform_between(node, like=True))
+lowers("RandomNormal")(lambda node: _normal(node, like=False))
+lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
+
+
+@lowers("Bernoulli")
+def bernoulli(node: Node) -> Lowered:
+    target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype
+    wide = _drawn_in(node.dtype)
+    drawn = Source.of(node).uniform(node.shape, wide)
+    return cast(gc.CompareOp(drawn, cast(node[0], wide), predicate="lt"), target)

@@ -1,0 +1,58 @@
+"""Which function lowers which ONNX operator?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.graphcore.base import Operand
+from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.passes.onnx.to_graphcore.node import Node
+
+Lowered: TypeAlias = Operand | Sequence[Operand | None]
+"""The value of the first output, or one per output (None: this output cannot be had)."""
+LoweringFunction: TypeAlias = Callable[[Node], Lowered]
+
+
+def as_values(lowered: Lowered) -> list[SSAValue | None]:
+    if isinstance(lowered, SSAValue | Operation):
+        return [SSAValue.get(lowered)]
+    return [None if one is None else SSAValue.get(one) for one in lowered]
+
+
+GRAPHCORE = "ai.graphcore"
+
+REGISTRY: dict[tuple[str, str], LoweringFunction] = {}
+"""By domain ("" is ai.onnx) and operator; each function takes every version."""
+
+
+def lowers(*names: str, domain: str = "") -> Callable[[LoweringFunction], LoweringFunction]:
+    """Registers a function for operators, in all their versions."""
+
+    def register(function: LoweringFunction) -> LoweringFunction:
+        for name in names:
+            assert (domain, name) not in REGISTRY, f"{name} is lowered twice"
+            REGISTRY[domain, name] = function
+        return function
+
+    return register
+
+
+def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
+    """
+    The versions of each operator of users that can be lowered, by domain and name.
+
+    Operators that are no part of ONNX have version 1.
+    """
+    versions: dict[tuple[str, str], list[int]] = {}
+    for schema in SCHEMAS:
+        if not schema.deprecated:
+            versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
+    return {
+        key: tuple(sorted(versions.get(key, [1])))
+        for key in sorted(REGISTRY)
+        if key != CHECK_INDICES
+    }

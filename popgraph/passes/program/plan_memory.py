@@ -1,0 +1,397 @@
+"""Where does every value live? Arena offsets, views, in-place results, outputs and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import (
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    TensorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects import element_types
+from popgraph.dialects.program import (
+    ConstantOp,
+    GraphOp,
+    PrepareOp,
+    ReturnOp,
+    UpdateOp,
+    VariableOp,
+    YieldOp,
+)
+from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
+from popgraph.dialects.tile.attributes import memory_span, physical_shape
+from popgraph.dialects.tile.program import ALIGNMENT, memory_type
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.program.copies import Copies
+from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
+from popgraph.passes.structured.analysis.inplace_concat import is_join, places
+from popgraph.support.errors import PassError
+
+BEFORE = -1
+"""The time of copies that are made before the first launch."""
+
+
+@dataclass(frozen=True)
+class PlanMemory(Pass):
+    """
+    Every value gets memory: an arena for intermediate ones, the caller's arrays for the rest.
+
+    pg.graph of tile.launch -> tile.program of tile.call
+    """
+
+    name = "plan-memory"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        copies = Copies(module)
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            program = _Planner(graph, copies).program()
+            program.location = graph.location
+            Rewriter.replace_op(graph, program, [])
+        copies.insert()
+
+
+@dataclass(eq=False)
+class Storage:
+    """One piece of memory. Times are numbers of launches."""
+
+    space: str
+    size: int = 0
+    label: str = ""
+    literal: Attribute | None = None
+    offset: int = 0
+    first: int = BEFORE
+    last: int = BEFORE
+    readers: list[int] = field(default_factory=list)
+    shares: Storage | None = None
+    """The storage whose memory this one has taken over in place, or is a part of."""
+    start: int = 0
+    """The byte of that storage where this one begins; none has an offset of its own then."""
+
+    @property
+    def root(self) -> Storage:
+        """The storage whose memory this is; the way there is short the next time."""
+        way, storage = list[Storage](), self
+        while storage.shares is not None:
+            way.append(storage)
+            storage = storage.shares
+        start = 0
+        for passed in reversed(way):
+            start += passed.start
+            passed.shares, passed.start = storage, start
+        return storage
+
+    @property
+    def place(self) -> int:
+        """Where in its space it begins."""
+        return self.root.offset + self.start
+
+    is_part: bool = False
+    """Whether it is one of several pieces of another storage."""
+
+    def read(self, time: int) -> None:
+        self.readers.append(time)
+        self.root.last = max(self.root.last, time)
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A value that has to be moved as it is."""
+
+    value: SSAValue
+    source: Storage
+    target: Storage
+
+
+def size_of(type_: Attribute) -> int:
+    """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
+    assert isinstance(type_, TensorType)
+    size = memory_span(type_)[1] * bytes_of(type_)
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def bytes_of(type_: Attribute) -> int:
+    """The bytes of one element."""
+    assert isinstance(type_, TensorType)
+    return element_types.from_ir(type_.element_type).numpy.itemsize
+
+
+class _Section:
+    """`prepare` or `body`: launches in order, copies before and after them."""
+
+    def __init__(self) -> None:
+        self.launches: list[LaunchOp] = []
+        self.before: list[Copy] = []
+        self.after: list[Copy] = []
+        self.storages: list[Storage] = []
+
+    @property
+    def end(self) -> int:
+        """The time of the copies after all launches."""
+        return len(self.launches)
+
+    def results(self, launch: LaunchOp) -> Iterator[tuple[SSAValue, Storage]]:
+        """New storage for everything that a launch writes."""
+        time = len(self.launches)
+        self.launches.append(launch)
+        for result in launch.results:
+            storage = Storage("arena", size_of(result.type), first=time, last=time)
+            self.storages.append(storage)
+            yield result, storage
+
+    def join(self, pieces: Sequence[tuple[Storage, int]], size: int) -> Storage:
+        """Storage with these pieces in it, each at a byte; it lives as long as any of them."""
+        first = min(piece.first for piece, _ in pieces)
+        whole = Storage("arena", size, first=first, last=max(piece.last for piece, _ in pieces))
+        for piece, start in pieces:
+            piece.shares, piece.start, piece.is_part = whole, start, len(pieces) > 1
+        self.storages.append(whole)
+        return whole
+
+    def intervals(self) -> list[tuple[Storage, Interval]]:
+        """What the arena has to hold."""
+        return [
+            (storage, Interval(storage.first, storage.last, storage.size))
+            for storage in self.storages
+            if storage.root is storage and storage.space == "arena"
+        ]
+
+
+class _Planner:
+    """Plans one graph."""
+
+    def __init__(self, graph: GraphOp, copies: Copies) -> None:
+        self._graph = graph
+        self._copies = copies
+        self._storage: dict[SSAValue, Storage] = {}
+        self._prepare, self._body = _Section(), _Section()
+        self._variables: dict[str, Storage] = {}
+        self._declared: list[tuple[Storage, Attribute]] = []
+        self._persistent = 0
+
+    def program(self) -> ProgramOp:
+        """The whole plan, written down."""
+        for name, value in self._graph.inputs.items():
+            self._declare(value, Storage("input", label=name))
+        for op in self._graph.block.ops:
+            self._place(op, self._body)
+        self._place_outputs()
+        self._place_updates()
+        bound, arena = 0, 0
+        for section in (self._prepare, self._body):
+            self._share_in_place(section)
+            pieces = section.intervals()
+            offsets, size = pack([interval for _, interval in pieces])
+            for (storage, _), offset in zip(pieces, offsets, strict=True):
+                storage.offset = offset
+            bound = max(bound, lower_bound([interval for _, interval in pieces]))
+            arena = max(arena, size)
+        checks = self._graph.return_op.checks
+        program = ProgramOp(self._graph.sym_name.data, arena, self._persistent, bound, checks)
+        self._write(self._prepare, program.prepare.block, [])
+        self._write(self._body, program.body.block, self._declared)
+        return program
+
+    def _declare(self, value: SSAValue, storage: Storage) -> None:
+        """An array that the caller sees, under the shape that the caller gives it."""
+        assert isinstance(value.type, TensorType)
+        self._storage.setdefault(value, storage)
+        shape = physical_shape(value.type)
+        self._declared.append((storage, MemRefType(value.type.element_type, shape)))
+
+    def _place(self, op: Operation, section: _Section) -> None:
+        """Gives the results of one operation their storage."""
+        match op:
+            case ConstantOp():
+                self._storage[op.result] = Storage("constant", literal=op.literal)
+            case VariableOp():
+                storage = Storage("variable", label=op.variable.text, literal=op.literal)
+                self._variables[storage.label] = storage
+                self._declare(op.result, storage)
+            case ViewOp():
+                self._storage[op.output] = self._storage[op.source]
+            case LaunchOp():
+                for operand in op.operands:
+                    self._storage[operand].read(section.end)
+                self._storage.update(section.results(op))
+            case AssembleOp() if is_join(op):
+                self._storage[op.output] = self._join(op, section)
+            case PrepareOp():
+                self._place_prepared(op)
+            case ReturnOp() | UpdateOp() | YieldOp():
+                pass
+            case _:
+                raise PassError(
+                    f"{op.name} has no memory",
+                    hint="plan-memory takes launches, views, constants and variables; run "
+                    "outline-kernels first",
+                )
+
+    def _join(self, op: AssembleOp, section: _Section) -> Storage:
+        """The pieces of a concatenation are computed where they stand in the whole."""
+        pieces = []
+        for piece, start in zip(op.pieces, places(op), strict=True):
+            assert start is not None, "a join has its pieces in runs"
+            pieces.append((self._storage[piece], start * bytes_of(piece.type)))
+        return section.join(pieces, size_of(op.output.type))
+
+    def _place_prepared(self, op: PrepareOp) -> None:
+        """What a `pg.prepare` gives stays in memory of its own."""
+        for inner in op.body.block.ops:
+            self._place(inner, self._prepare)
+        last = op.body.block.last_op
+        assert isinstance(last, YieldOp)
+        for result, value in zip(op.outputs, last.values, strict=True):
+            storage = self._storage[result] = self._storage[value]
+            if storage.space == "arena":
+                storage.space = "persistent"
+                storage.offset = self._persistent
+                self._persistent += storage.size
+
+    def _place_outputs(self) -> None:
+        """An output is computed where the caller reads it, the first time; else it is copied."""
+        for name, value in self._graph.outputs.items():
+            storage = self._storage[value]
+            if storage.space == "arena":
+                storage.space, storage.label = "output", name
+                self._declare(value, storage)
+                continue
+            target = Storage("output", label=name)
+            self._declare(value, target)
+            copy = Copy(value, storage, target)
+            # What is there from the start is copied before an update can change it.
+            (self._body.after if storage.space == "output" else self._body.before).append(copy)
+
+    def _place_updates(self) -> None:
+        """
+        A variable's next value is computed in its own memory where nobody needs the old one later.
+
+        Otherwise it is copied at the end; if its source is another variable that changes as well,
+        by way of a copy of the old value.
+        """
+        updates = {op.variable.text: op.value for op in self._graph.updates()}
+        for name, value in updates.items():
+            storage = self._storage[value]
+            old = self._variables.get(name)
+            if old is None:
+                old = self._variables[name] = Storage("variable", label=name)
+                self._declare(value, old)
+            if storage is old:
+                continue
+            if storage.space == "arena" and self._may_replace(old, storage):
+                storage.space, storage.label = "variable", name
+                continue
+            if self._variables.get(storage.label) is storage and storage.label in updates:
+                storage = self._save(value, storage)
+            storage.read(self._body.end)
+            self._body.after.append(Copy(value, storage, Storage("variable", label=name)))
+
+    def _save(self, value: SSAValue, storage: Storage) -> Storage:
+        """A copy of an old value that is made before anything runs."""
+        saved = Storage("arena", size_of(value.type))
+        self._body.storages.append(saved)
+        self._body.before.append(Copy(value, storage, saved))
+        return saved
+
+    def _may_replace(self, old: Storage, new: Storage) -> bool:
+        """Nobody reads the old value after the launch that writes the new one has begun."""
+        if all(time < new.first for time in old.readers):
+            return True
+        if any(time > new.first for time in old.readers):
+            return False
+        pairs = self._in_place_pairs(self._body.launches[new.first])
+        return any(source is old and result.root is new for source, result in pairs)
+
+    def _in_place_pairs(self, launch: LaunchOp) -> Iterator[tuple[Storage, Storage]]:
+        """(operand, result) that may share memory, the operand being read under no other name."""
+        operands = [self._storage[operand].root for operand in launch.operands]
+        numbers = launch.inplace.data
+        for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+            if self._storage[launch.operands[i]].is_part:
+                continue
+            if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
+                yield operands[i], self._storage[launch.results[j]]
+
+    def _share_in_place(self, section: _Section) -> None:
+        """Results take over the memory of operands that nobody reads any more."""
+        for time, launch in enumerate(section.launches):
+            used: set[Storage] = set()
+            for source, result in self._in_place_pairs(launch):
+                if source in used or result.shares is not None or result in used:
+                    continue
+                if source.space != "arena" or source.last != time or result.first != time:
+                    continue
+                if result.space == "variable" and not self._may_replace(
+                    self._variables[result.label], source
+                ):
+                    continue
+                used |= {source, result}
+                self._take_over(source, result)
+
+    def _take_over(self, source: Storage, result: Storage) -> None:
+        """`result` keeps its place, and `source` moves there."""
+        source.shares = result
+        result.first = source.first
+
+    def _write(
+        self, section: _Section, block: Block, declared: Sequence[tuple[Storage, Attribute]]
+    ) -> None:
+        """The operations of a section."""
+        buffers = _Buffers(block)
+        for storage, type_ in declared:
+            buffers.of(storage, type_)
+        calls: list[CallOp] = [self._copy(copy, buffers) for copy in section.before]
+        memories: dict[SSAValue, SSAValue] = {}
+        for launch in section.launches:
+            values = [*launch.operands, *launch.results]
+            for value in values:
+                if value not in memories:
+                    memories[value] = buffers.of(self._storage[value], memory_type(value))
+            arguments = [memories[value] for value in values]
+            call = CallOp(launch.callee.string_value(), arguments, launch.chunks)
+            call.location = launch.location
+            calls.append(call)
+        calls += [self._copy(copy, buffers) for copy in section.after]
+        block.add_ops(calls)
+
+    def _copy(self, copy: Copy, buffers: _Buffers) -> CallOp:
+        type_ = memory_type(copy.value)
+        places = [buffers.of(storage, type_) for storage in (copy.source, copy.target)]
+        return CallOp(self._copies.function(type_), places, IntegerAttr(1, i64))
+
+
+def _same_size(launch: LaunchOp, operand: int, result: int) -> bool:
+    return size_of(launch.operands[operand].type) == size_of(launch.results[result].type)
+
+
+class _Buffers:
+    """The `tile.buffer`s of a block, each once."""
+
+    def __init__(self, block: Block) -> None:
+        self._block = block
+        self._known: dict[tuple[object, ...], SSAValue] = {}
+
+    def of(self, storage: Storage, type_: Attribute) -> SSAValue:
+        """The memory of a storage under a type."""
+        assert isinstance(type_, MemRefType)
+        place, storage = storage.place, storage.root
+        constant = storage.literal if storage.space == "constant" else None
+        key = (storage.space, place, storage.label, constant, type_)
+        found = self._known.get(key)
+        if found is None:
+            op = BufferOp(
+                storage.space,
+                type_,
+                offset=place,
+                label=storage.label,
+                literal=storage.literal,
+            )
+            self._block.add_op(op)
+            found = self._known[key] = op.memory
+        return found

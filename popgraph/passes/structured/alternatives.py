@@ -1,0 +1,83 @@
+"""In which ways could each contraction of a model run, and what would they cost by estimate?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.decisions import Way
+from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
+from popgraph.passes.structured.schedule.schedule_contractions import (
+    FEWEST,
+    Constants,
+    candidates,
+    plain_cycles,
+)
+from popgraph.passes.structured.schedule.schedule_text import turned, varied, way_of
+from popgraph.passes.structured.schedule.split_gemv import settle_loops
+from popgraph.passes.structured.winograd.use_winograd import Sums, UseWinograd
+from popgraph.support.shapes import prod
+
+
+@dataclass
+class Alternatives:
+    """The ways of all contractions of a model that are alike; the first is the cost model's."""
+
+    text: str
+    """What they are, see `contraction_text`."""
+    names: list[str] = field(default_factory=list)
+    """What the user calls them."""
+    places: list[int] = field(default_factory=list)
+    """Which of all contractions they are, in the order of the module."""
+    ways: list[tuple[Way, float]] = field(default_factory=list)
+    """With the cycles that they are thought to take."""
+
+
+def alternatives(
+    module: ModuleOp, vector_bytes: int, registers: int, *, winograd: bool = True
+) -> list[Alternatives]:
+    """
+    The contractions of a module that is ready for `use-winograd`, but those of constants alone.
+
+    Changes the module: contractions get the loops that they are scheduled with.
+    """
+    found: dict[str, Alternatives] = {}
+    constants = Constants()
+    sums = Sums(vector_bytes, registers)
+    place = -1
+    for op in list(module.walk()):
+        if isinstance(op, tile.ContractOp):
+            place += 1
+            fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+            pass_ = UseWinograd(vector_bytes, registers)
+            tiles = pass_.choices(op, fixed) if winograd else []
+            transforms = [(choice.way, choice.cycles) for choice in tiles]
+            faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
+            settle_loops(op, fixed)
+            text = contraction_text(op, fixed)
+            if text not in found and not all(fixed):
+                others = list(_sums(op, fixed, vector_bytes, registers))
+                ways = transforms + others if faster else others + transforms
+                found[text] = Alternatives(text, ways=ways)
+            if text in found:
+                found[text].places.append(place)
+                if name_of(op) and name_of(op) not in found[text].names:
+                    found[text].names.append(name_of(op))
+        for result in op.results:
+            constants.holds(result)
+    return list(found.values())
+
+
+def _sums(
+    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+) -> Iterator[tuple[Way, float]]:
+    """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
+    chosen = varied(candidates(op, fixed, vector_bytes, registers))
+    plain = [(Way("plain"), plain_cycles(op, vector_bytes))] if chosen else [(Way("plain"), 0.0)]
+    ways = [(way_of(op, choice), choice.cycles) for choice in chosen]
+    ways[1:1] = [(way_of(op, turned(choice)), choice.cycles) for choice in chosen[:1]]
+    small = prod(op.sizes) < FEWEST
+    yield from plain + ways if small or not ways or ways[0][1] > plain[0][1] else ways + plain

@@ -1,0 +1,118 @@
+"""The loops of a structured operation, and what its tensors take in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import (
+    Float32Type,
+    Float64Type,
+    TensorType,
+)
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir.affine import (
+    AffineMap,
+)
+
+from popgraph.dialects import element_types, tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.passes.structured.analysis.panels import (
+    split_map,
+    split_sizes,
+)
+from popgraph.support.shapes import Shape, prod
+
+
+def tensor(value: SSAValue) -> TensorType[Attribute]:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def element_bytes(value: SSAValue) -> int:
+    """The bytes of one element of a tensor."""
+    return element_types.from_ir(tensor(value).element_type).numpy.itemsize
+
+
+def has_gaps(value: SSAValue) -> bool:
+    """Whether a layout leaves elements out here and there, not only around the tensor."""
+    return halo_of(tensor(value)) is None and prod(physical_shape(tensor(value))) != prod(
+        tensor(value).get_shape()
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring dimensions that run as one loop."""
+
+    dims: tuple[int, ...]
+    extent: int
+
+    @property
+    def last(self) -> int:
+        return self.dims[-1]
+
+
+def group_loops(
+    dims: Iterable[int], sizes: Shape, forms: Sequence[Linear], apart: frozenset[int] = frozenset()
+) -> list[Group]:
+    """
+    The loops over `dims`, outermost first; those of size 1 vanish.
+
+    Neighbours are joined where every form steps over them evenly, unless one of them is `apart`.
+    """
+    groups: list[Group] = []
+    for dim in dims:
+        if sizes[dim] == 1:
+            continue
+        if (
+            groups
+            and not {dim, groups[-1].last} & apart
+            and _even(groups[-1].last, dim, sizes, forms)
+        ):
+            groups[-1] = Group((*groups[-1].dims, dim), groups[-1].extent * sizes[dim])
+        else:
+            groups.append(Group((dim,), sizes[dim]))
+    return groups
+
+
+def _even(outer: int, inner: int, sizes: Shape, forms: Sequence[Linear]) -> bool:
+    for form in forms:
+        far, near = form.stride(outer), form.stride(inner)
+        if far is None or near is None or far != near * sizes[inner]:
+            return False
+    return True
+
+
+def lane_type(types: Sequence[Attribute]) -> Attribute | None:
+    """The one float type that sums of products on vectors are made of, if there is one."""
+    kinds = set(types)
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    return kind if isinstance(kind, Float32Type | Float64Type) else None
+
+
+def indexed_dims(block: Block) -> frozenset[int]:
+    """The dimensions whose index a body asks for."""
+    return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))
+
+
+def keeps_sums(op: tile.ContractOp) -> bool:
+    """Whether the finish of a contraction does nothing."""
+    block = op.finish.block
+    return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
+
+
+def apart(value: SSAValue, map_: AffineMap, sizes: Shape, along: int, step: int) -> int | None:
+    """How far apart in memory are the parts of a value for so many indices of a loop?"""
+    divided = split_sizes(sizes, along, step)
+    return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
+
+
+def operands_and_results(op: tile.ContractOp) -> list[tuple[SSAValue, AffineMap]]:
+    """Every operand and result of a contraction with its map, in order."""
+    identity = AffineMap.identity(op.parallel_rank)
+    maps = [*op.input_maps, *(map_.data for map_ in op.extra_maps), identity]
+    return list(zip([op.lhs, op.rhs, *op.extras, *op.outputs], maps, strict=True))

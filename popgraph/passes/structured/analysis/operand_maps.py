@@ -1,0 +1,370 @@
+"""What does a structured operation read, through which maps, and how is that changed?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType, UnknownLoc
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
+from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.support.shapes import Shape
+
+
+@dataclass(frozen=True)
+class Reading:
+    """
+    Values read through maps, and the body that takes their elements.
+
+    `before` arguments of the body come before those of the values (accumulators of a finish); what
+    comes behind them (tables, accumulators of a reduction) stays as it is.
+    """
+
+    sizes: Shape
+    values: tuple[SSAValue, ...]
+    maps: tuple[AffineMap, ...]
+    body: Block | None
+    before: int = 0
+
+    def through(self, number: int, value: SSAValue, map_: AffineMap) -> Reading:
+        """The same, with one value read from elsewhere."""
+        values, maps = list(self.values), list(self.maps)
+        values[number], maps[number] = value, map_
+        return replace(self, values=tuple(values), maps=tuple(maps))
+
+
+def body_inlined(
+    reading: Reading, number: int, producer: tile.MapOp, tables: Sequence[SSAValue] = ()
+) -> Reading:
+    """
+    The producer of one value computed in the body, which moves, instead of read.
+
+    Its operands are read through composed maps, its tables follow all other arguments.
+    """
+    old, made = reading.body, producer.body.block
+    assert old is not None
+    at = reading.before + number
+    count, inputs = len(reading.values), len(producer.inputs)
+    kinds = [argument.type for argument in old.args]
+    first = reading.before + count
+    new = Block(
+        arg_types=[
+            *kinds[:at],
+            *kinds[at + 1 : first],
+            *map(element, producer.inputs),
+            *kinds[first:],
+            *[table.type for table in tables],
+        ]
+    )
+    kept: list[SSAValue] = list(new.args)
+    start = first - 1
+    fresh = kept[start : start + inputs]
+    end = len(kept) - len(tables)
+    map_ = reading.maps[number]
+    scalars: dict[SSAValue, SSAValue] = dict(zip(made.args, [*fresh, *kept[end:]], strict=True))
+    (result,) = _written(new, made, scalars, map_, reading.sizes)
+    others = [*kept[:at], result, *kept[at:start], *kept[start + inputs : end]]
+    new.add_op(tile.YieldOp(*moved(new, old, others)))
+    maps = [composed(inner, map_, reading.sizes) for inner in producer.input_maps]
+    return replace(
+        reading,
+        values=(*reading.values[:number], *reading.values[number + 1 :], *producer.inputs),
+        maps=(*reading.maps[:number], *reading.maps[number + 1 :], *maps),
+        body=new,
+    )
+
+
+def moved(block: Block, source: Block, arguments: Sequence[SSAValue]) -> list[SSAValue]:
+    """Moves a body to the end of `block`, where it takes `arguments`; gives what it yields."""
+    for old, new in zip(source.args, arguments, strict=True):
+        old.replace_all_uses_with(new)
+    for op in list(source.ops):
+        if isinstance(op, tile.YieldOp):
+            return list(op.values)
+        op.detach()
+        block.add_op(op)
+    raise AssertionError("a body ends with tile.yield")
+
+
+def _written(
+    block: Block,
+    source: Block,
+    values: dict[SSAValue, SSAValue],
+    map_: AffineMap,
+    sizes: Shape,
+) -> list[SSAValue]:
+    """Copies a body to the end of `block`; indices are those of `map_`'s results."""
+    for op in source.ops:
+        if isinstance(op, tile.YieldOp):
+            return [values[value] for value in op.values]
+        if isinstance(op, tile.IndexOp):
+            values[op.result] = _index(block, map_, op.dim.value.data, sizes)
+        else:
+            block.add_op(op.clone(value_mapper=values))
+    raise AssertionError("a body ends with tile.yield")
+
+
+def _index(block: Block, map_: AffineMap, dim: int, sizes: Shape) -> SSAValue:
+    """One result of a map as a number that a body computes; `has_plain_indices` holds."""
+    form = linear(map_.results[dim], sizes)
+    total: SSAValue | None = None
+    for atom, factor in form.terms.items():
+        assert isinstance(atom, AffineDimExpr)
+        value = _added(block, tile.IndexOp(atom.position))
+        if factor != 1:
+            value = _added(block, arith.MuliOp(value, _number(block, factor)))
+        total = value if total is None else _added(block, arith.AddiOp(total, value))
+    if total is None:
+        return _number(block, form.constant)
+    if form.constant:
+        total = _added(block, arith.AddiOp(total, _number(block, form.constant)))
+    return total
+
+
+def _number(block: Block, value: int) -> SSAValue:
+    return _added(block, arith.ConstantOp(IntegerAttr(value, IndexType())))
+
+
+def _added(block: Block, op: Operation) -> SSAValue:
+    block.add_op(op)
+    return op.results[0]
+
+
+def is_plain(map_: AffineMap, sizes: Sequence[int]) -> bool:
+    """Whether a map has no division left."""
+    return not divided_loops(map_, sizes)
+
+
+def divided_loops(map_: AffineMap, sizes: Sequence[int]) -> set[int]:
+    """The loops whose index a map divides."""
+    atoms = [atom for result in map_.results for atom in linear(result, sizes).terms]
+    return {
+        dim for atom in atoms if not isinstance(atom, AffineDimExpr) for dim in atom.used_dims()
+    }
+
+
+def is_selection(map_: AffineMap) -> bool:
+    """Whether every result is a dimension or a constant."""
+    return all(isinstance(result, AffineDimExpr | AffineConstantExpr) for result in map_.results)
+
+
+def is_movement(op: tile.MapOp) -> bool:
+    """Whether a map only reads from elsewhere: its body yields its one argument."""
+    block = op.body.block
+    end = block.first_op
+    return (
+        len(op.inputs) == 1
+        and not op.tables
+        and isinstance(end, tile.YieldOp)
+        and list(end.values) == list(block.args)
+    )
+
+
+def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.MapOp:
+    """A map that only reads from elsewhere."""
+    kind = element(value)
+    body = Block(arg_types=[kind])
+    body.add_op(tile.YieldOp(body.args[0]))
+    return tile.MapOp([value], [map_], shape, Region(body), [kind])
+
+
+def retype(value: SSAValue, type_: TensorType[Attribute]) -> None:
+    """Gives a value a type that its operation computes as well: another order or layout."""
+    value._type = type_  # xDSL's own way makes a new value, which nobody who knows the old one has
+
+
+def through_view(
+    view: tile.ViewOp, map_: AffineMap, sizes: Shape, divided: Iterable[int] = ()
+) -> AffineMap | None:
+    """What `map_` into a view is into its source; None if it divides loops but `divided`."""
+    if layout_of(tensor(view.source)) or layout_of(tensor(view.output)):
+        return None
+    viewed, source = tensor(view.output).get_shape(), tensor(view.source).get_shape()
+    flat = linear(_flat(map_, viewed), sizes).expression()
+    strides = row_major(source)
+    results = tuple(
+        (flat // max(1, stride)) % max(1, size)
+        for stride, size in zip(strides, source, strict=True)
+    )
+    found = simplified(AffineMap(map_.num_dims, 0, results), sizes)
+    return found if divided_loops(found, sizes) <= set(divided) else None
+
+
+def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
+    total: AffineExpr = AffineConstantExpr(0)
+    for result, stride in zip(map_.results, row_major(shape), strict=True):
+        total = total + result * stride
+    return total
+
+
+def without_repeats(reading: Reading) -> Reading:
+    """Each (value, map) read once; where one was read again, the body moves."""
+    if reading.body is None:
+        return reading
+    maps = [simplified(map_, reading.sizes) for map_ in reading.maps]
+    seen: dict[tuple[SSAValue, AffineMap], int] = {}
+    keep: list[int] = []
+    places: list[int] = []
+    for number, key in enumerate(zip(reading.values, maps, strict=True)):
+        if key not in seen:
+            seen[key] = len(keep)
+            keep.append(number)
+        places.append(seen[key])
+    if len(keep) == len(places):
+        return reading
+    old, before = reading.body, reading.before
+    kinds = [argument.type for argument in old.args]
+    behind = kinds[before + len(places) :]
+    new = Block(arg_types=[*kinds[:before], *[kinds[before + at] for at in keep], *behind])
+    rest = list(new.args)[before + len(keep) :]
+    others = [*new.args[:before], *[new.args[before + at] for at in places], *rest]
+    new.add_op(tile.YieldOp(*moved(new, old, others)))
+    return replace(
+        reading,
+        values=tuple(reading.values[at] for at in keep),
+        maps=tuple(maps[at] for at in keep),
+        body=new,
+    )
+
+
+# Reading and rebuilding operations
+
+
+def inputs_of(op: tile.Structured) -> Reading:
+    """What an operation reads over its whole domain."""
+    match op:
+        case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
+            return Reading(op.sizes, tuple(op.inputs), op.input_maps, op.body.block)
+        case tile.ContractOp():
+            return Reading(op.sizes, (op.lhs, op.rhs), op.input_maps, None)
+    raise AssertionError(f"{op.name} reads nothing through maps")
+
+
+def extras_of(op: tile.ReduceOp | tile.ContractOp) -> Reading:
+    """What the finish of an operation reads besides its accumulators."""
+    maps = tuple(attribute.data for attribute in op.extra_maps)
+    block = op.finish.block
+    sizes = op.sizes[: op.parallel_rank]
+    return Reading(sizes, tuple(op.extras), maps, block, len(block.args) - len(op.extras))
+
+
+def rebuilt(
+    op: tile.Structured,
+    *,
+    inputs: Reading | None = None,
+    extras: Reading | None = None,
+    tables: Sequence[SSAValue] = (),
+    elements: Sequence[Attribute] | None = None,
+) -> tile.Structured:
+    """A new operation that reads differently, for the place of `op`, whose bodies it takes."""
+    inputs = inputs if inputs is not None else inputs_of(op)
+    kinds = [element(value) for value in op.results] if elements is None else elements
+    new: tile.Structured
+    match op:
+        case tile.MapOp():
+            new = tile.MapOp(
+                inputs.values,
+                inputs.maps,
+                op.sizes,
+                _region(inputs.body),
+                kinds,
+                [*op.tables, *tables],
+            )
+        case tile.ScatterOp():
+            new = tile.ScatterOp(
+                inputs.values,
+                inputs.maps,
+                op.sizes,
+                op.parallel_rank,
+                _region(inputs.body),
+                tensor(op.output),
+            )
+        case tile.ReduceOp():
+            extras = extras if extras is not None else extras_of(op)
+            new = tile.ReduceOp(
+                inputs.values,
+                inputs.maps,
+                op.sizes,
+                op.parallel_rank,
+                list(op.initial),
+                _region(inputs.body),
+                _region(extras.body),
+                kinds,
+                extras.values,
+                extras.maps,
+            )
+        case tile.ContractOp():
+            extras = extras if extras is not None else extras_of(op)
+            new = tile.ContractOp(
+                inputs.values[0],
+                inputs.values[1],
+                inputs.maps,
+                op.sizes,
+                op.parallel_rank,
+                _region(extras.body),
+                kinds,
+                extras.values,
+                extras.maps,
+                op.schedule,
+            )
+        case _:
+            raise AssertionError(f"{op.name} is not rebuilt")
+    new.location = op.location
+    for old, result in zip(op.results, new.results, strict=True):
+        if layout_of(tensor(old)):
+            type_ = tensor(result)
+            retype(result, tensor_type(type_.element_type, type_.get_shape(), tensor(old).encoding))
+    return new
+
+
+def _region(body: Block | None) -> Region:
+    assert body is not None
+    region = body.parent
+    if region is None:
+        return Region(body)
+    if region.parent is not None:
+        region.parent.detach_region(region)
+    return region
+
+
+def put_in_place(old: Operation, new: Operation) -> None:
+    """Inserts `new` where `old` stands and lets its results take over."""
+    Rewriter.insert_op(new, InsertPoint.before(old))
+    for before, after in zip(old.results, new.results, strict=True):
+        after.name_hint = before.name_hint
+        before.replace_all_uses_with(after)
+    old.detach()
+    old.erase()
+
+
+def located(new: Operation, *sources: Operation) -> None:
+    """Gives `new` the first location that is known."""
+    known = [op.location for op in sources if not isinstance(op.location, UnknownLoc)]
+    if known:
+        new.location = known[0]
+
+
+def erase_unused(op: Operation) -> None:
+    """
+    Erases an operation whose results nobody uses any more, and then what fed only it.
+
+    Nothing happens to what is erased already: two operands may come from one place.
+    """
+    if op.parent is None or any(result.uses.get_length() for result in op.results):
+        return
+    operands = list(dict.fromkeys(op.operands))
+    op.detach()
+    op.erase()
+    for operand in operands:
+        owner = operand.owner
+        if isinstance(owner, Operation) and owner.name.startswith("tile."):
+            erase_unused(owner)

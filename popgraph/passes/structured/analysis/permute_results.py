@@ -1,0 +1,73 @@
+"""How does a contraction write its result with the axes in another order?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import simplified
+from popgraph.dialects.tile.structured import element, maps_attribute
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder
+from popgraph.passes.structured.analysis.operand_maps import put_in_place
+from popgraph.support.shapes import Shape
+
+
+def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
+    """Which axis of what is read each loop goes along; None when it is not one for one."""
+    found = simplified(map_, sizes).results
+    # An axis of size 1 may be read along any loop of size 1.
+    single = iter([dim for dim, size in enumerate(sizes) if size == 1])
+    places = [
+        result.position if isinstance(result, AffineDimExpr) else next(single, -1)
+        for result in found
+        if isinstance(result, AffineDimExpr) or result == AffineConstantExpr(0)
+    ]
+    if len(places) != len(found) or sorted(places) != list(range(len(sizes))):
+        return None
+    return tuple(places.index(dim) for dim in range(len(sizes)))
+
+
+def turn(reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """
+    y = contract(...); z = map g(y[turned])  ->  y = contract(...) turned; z = map g(y)
+
+    Axis `order[i]` of the contraction, which only operand `number` of the reader reads, becomes
+    axis i.
+    """
+    new = turned(op, order)
+    put_in_place(op, new)
+    maps = list(reader.input_maps)
+    maps[number] = AffineMap.identity(len(reader.sizes))
+    reader.properties["maps"] = maps_attribute(maps)
+    return new
+
+
+def turned(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """The same contraction with axis `order[i]` for axis i; it has no schedule."""
+    sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
+    extra_maps = [attribute.data for attribute in op.extra_maps]
+    new = tile.ContractOp(
+        op.lhs,
+        op.rhs,
+        renumbered(op.input_maps, sequence),
+        [op.sizes[dim] for dim in sequence],
+        op.parallel_rank,
+        op.finish.clone(),
+        [element(value) for value in op.outputs],
+        op.extras,
+        renumbered(extra_maps, order),
+    )
+    new.location = op.location
+    return new
+
+
+def renumbered(maps: Sequence[AffineMap], sequence: AxisOrder) -> list[AffineMap]:
+    """Maps of a domain whose dimension i is dimension `sequence[i]` of the old one."""
+    rank = len(sequence)
+    dims = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
+    results = (
+        tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results) for map_ in maps
+    )
+    return [AffineMap(rank, 0, one) for one in results]

@@ -1,0 +1,221 @@
+"""When does attention run without its whole matrix of scores?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder
+from popgraph.passes.structured.analysis.loops import element_bytes, tensor
+from popgraph.passes.structured.analysis.operand_maps import movement
+from popgraph.passes.structured.analysis.permute_results import renumbered, turned
+from popgraph.support.shapes import prod
+
+FAR_BYTES = 1024 * 1024
+"""A matrix of scores that is smaller stays near between the products."""
+
+LOCAL_BYTES = 128 * 1024
+"""The scores of one block of rows; they are gone through three times."""
+
+
+@dataclass(frozen=True)
+class FuseAttention(Pass):
+    """
+    Attention keeps the scores of a few rows at a time: both products join the softmax between them.
+
+    s = q k; p = nest { softmax s }; y = p v  ->  y = nest step n { s = q k; softmax; y = p v }
+    """
+
+    name = "fuse-attention"
+    TOLERANCE = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            for op in list(graph.block.ops):
+                if isinstance(op, tile.NestOp):
+                    found = attention_of(op)
+                    if found is not None:
+                        found.join()
+
+
+@dataclass(frozen=True)
+class Attention:
+    """A product, a nest over its rows, and a product of what that makes."""
+
+    scores: tile.ContractOp
+    nest: tile.NestOp
+    mixed: tile.ContractOp
+    order: AxisOrder
+    """The parallel loops of the second product, those of the nest first."""
+    step: int
+    """How many rows run together."""
+
+    def join(self) -> None:
+        """Puts the products into the nest; a result in another order is copied behind it."""
+        nest, mixed = self.nest, _in_order(self.mixed, self.order)
+        inner = [self.scores, *nest.nested, mixed]
+        inside = {nest.body.block.args[list(nest.inputs).index(self.scores.outputs[0])]}
+        new = _empty_nest(self, mixed)
+        values: dict[SSAValue, SSAValue] = {}
+        body = new.body.block
+        for argument, operand in zip(nest.body.block.args, nest.inputs, strict=True):
+            values[argument] = self.scores.outputs[0] if argument in inside else operand
+        values[nest.outputs[0]] = nest.yielded[0]
+        own = dict(zip(new.inputs, body.args, strict=True))
+        made: dict[SSAValue, SSAValue] = {}
+        for op in inner:
+            operands = [values.get(operand, operand) for operand in op.operands]
+            copy = op.clone()
+            copy.operands = [made.get(operand) or own[operand] for operand in operands]
+            body.add_op(copy)
+            made |= zip(op.results, copy.results, strict=True)
+        body.add_op(tile.YieldOp(made[mixed.outputs[0]]))
+        self._replace(new, mixed)
+
+    def _replace(self, new: tile.NestOp, mixed: tile.ContractOp) -> None:
+        old = self.mixed.outputs[0]
+        Rewriter.insert_op(new, InsertPoint.before(self.mixed))
+        result: SSAValue = new.outputs[0]
+        if mixed is not self.mixed:
+            places = tuple(AffineExpr.dimension(dim) for dim in self.order)
+            map_ = AffineMap(len(places), 0, places)
+            copied = movement(result, map_, tensor(old).get_shape())
+            copied.location = self.mixed.location
+            Rewriter.insert_op(copied, InsertPoint.before(self.mixed))
+            result = copied.outputs[0]
+            mixed.erase()
+        result.name_hint = old.name_hint
+        old.replace_all_uses_with(result)
+        for op in (self.mixed, self.nest, self.scores):
+            Rewriter.erase_op(op)
+
+
+def _empty_nest(found: Attention, mixed: tile.ContractOp) -> tile.NestOp:
+    """The nest without its operations: its inputs are all that comes from outside."""
+    inner = {*found.scores.outputs, *found.nest.outputs}
+    operands = [*found.scores.operands, *found.nest.inputs, *mixed.operands]
+    inputs = list(dict.fromkeys(value for value in operands if value not in inner))
+    body = Block(arg_types=[value.type for value in inputs])
+    types = [mixed.outputs[0].type]
+    new = tile.NestOp(inputs, found.nest.sizes, body, types, found.step)
+    new.location = found.mixed.location
+    return new
+
+
+def attention_of(nest: tile.NestOp) -> Attention | None:
+    """The attention whose softmax a nest is, if it pays to join it."""
+    shared = len(nest.sizes)
+    if len(nest.outputs) != 1 or not nest.outputs[0].has_one_use() or shared < 2:
+        return None
+    (use,) = nest.outputs[0].uses
+    mixed = use.operation
+    makers = [value.owner for value in nest.inputs if isinstance(value.owner, tile.ContractOp)]
+    if not isinstance(mixed, tile.ContractOp) or use.index > 1:
+        return None
+    for scores in makers:
+        order = _order(mixed, use.index, nest)
+        if order is not None and _is_row_product(scores, nest):
+            step = _step(scores, mixed, nest)
+            if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
+                return Attention(scores, nest, mixed, order, step)
+    return None
+
+
+def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp) -> bool:
+    """Whether a product makes rows that the nest goes through, and nobody else reads."""
+    (value,) = scores.outputs
+    shared = len(nest.sizes)
+    argument = nest.body.block.args[list(nest.inputs).index(value)]
+    return (
+        value.has_one_use()
+        and scores.sizes[:shared] == nest.sizes
+        and scores.parallel_rank == shared + 1
+        and list(nest.inputs).count(value) == 1
+        and all(
+            keeps_shared(map_, op.sizes, shared)
+            for op in nest.nested
+            for operand, map_ in readings(op)
+            if operand is argument
+        )
+        and prod(scores.sizes[: shared + 1]) * element_bytes(value) > FAR_BYTES
+        and _is_whole(scores)
+    )
+
+
+def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder | None:
+    """The parallel loops of a product of rows with those of the nest first."""
+    map_ = mixed.input_maps[number]
+    shared = len(nest.sizes)
+    used = [sorted(result.used_dims()) for result in map_.results[:shared]]
+    parallel = range(mixed.parallel_rank)
+    singles = [dim for dim in parallel if mixed.sizes[dim] == 1]
+    first = [dims[0] if len(dims) == 1 else (singles or [-1])[0] for dims in used]
+    if len(set(first)) != shared or not set(first) <= set(parallel):
+        return None
+    order = (*first, *[dim for dim in parallel if dim not in first])
+    if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.vector.data in first:
+        return None
+    sequence = (*order, *range(len(order), len(mixed.sizes)))
+    (turned_map,) = renumbered([map_], sequence)
+    sizes = tuple(mixed.sizes[dim] for dim in sequence)
+    return order if keeps_shared(turned_map, sizes, shared) else None
+
+
+def _is_whole(op: tile.ContractOp) -> bool:
+    """Whether all panels of a product are full, so that a part of it reads nothing beyond."""
+    schedule = op.schedule
+    return (
+        schedule is not None
+        and not schedule.sweep.data
+        and schedule.lines.data < 0
+        and op.sizes[schedule.vector.data] % schedule.lanes == 0
+        and len(op.outputs) == 1
+    )
+
+
+def _step(scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp) -> int:
+    """How many rows fit into local memory: whole blocks of them; 0 when there is no gain."""
+    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0])
+    rows = min(nest.sizes[-1], LOCAL_BYTES // (2 * row))
+    block = max(_block(scores), _block(mixed))
+    return rows // block * block if rows > block else rows
+
+
+def _block(op: tile.ContractOp) -> int:
+    assert op.schedule is not None
+    return op.schedule.block.data
+
+
+def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
+    """Whether parts along these loops are evenly apart in every operand."""
+    extra_maps = [attribute.data for attribute in op.extra_maps]
+    values = [op.lhs, op.rhs, *op.extras]
+    forms = [
+        offset(tensor(value), map_, op.sizes)
+        for value, map_ in zip(values, [*op.input_maps, *extra_maps], strict=True)
+    ]
+    return all(form.stride(dim) is not None for form in forms for dim in dims)
+
+
+def _in_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+    """The same product with its parallel loops in another order, schedule and all."""
+    if order == tuple(range(len(order))):
+        return op
+    new, schedule = turned(op, order), op.schedule
+    assert schedule is not None
+    numbers = schedule.numbers
+    for name in ("vector", "rows"):
+        if numbers[name] >= 0:
+            numbers[name] = order.index(numbers[name])
+    new.properties["schedule"] = ScheduleAttr.of(**numbers)
+    return new

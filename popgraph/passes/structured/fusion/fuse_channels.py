@@ -1,0 +1,282 @@
+"""Which convolutions run together, some channels at a time, with the image between them near?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import lcm
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.chain import Sliding, TurnsAttr, follows
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.local_images import narrowed
+from popgraph.passes.structured.analysis.loops import (
+    apart,
+    element_bytes,
+    has_gaps,
+    indexed_dims,
+    operands_and_results,
+    tensor,
+)
+from popgraph.support.shapes import prod
+
+LOCAL_BYTES = 768 * 1024
+"""The image of some channels; it stays in the second cache beside what it is made of."""
+
+TURN_BYTES = 256 * 1024
+"""Rows of a larger image, as they take turns."""
+
+MOST_ROWS = 4
+"""More in a turn save nothing."""
+
+FIRST_BYTES = 48 * 1024
+"""An image of more channels is worth having while it stays in the first cache."""
+
+ITERATIONS = 8
+"""Enough for threads to share; more channels at a time are worth less."""
+
+AGAIN = 14
+"""Parts of turns make the rows between them twice: at most one of so many."""
+
+EVEN = 1.15
+"""So many times its share the slowest thread may have to do."""
+
+READ_BYTES = 1024 * 1024
+"""What every iteration reads again must stay near."""
+
+
+@dataclass(frozen=True)
+class FuseChannels(Pass):
+    """
+    Convolutions go along channel by channel with the depthwise ones that read them.
+
+    m = contract x; y = contract m  ->  y = chain along c step n { m = contract x; y = contract m }
+
+    Where several `threads` are to share the work, only what is even work for them goes along.
+    """
+
+    name = "fuse-channels"
+    TOLERANCE = 1e-5
+    threads: int = 1
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            for op in list(graph.block.ops):
+                if isinstance(op, tile.ContractOp):
+                    found = pair_of(op, self.threads)
+                    if found is not None and found.plan is not None:
+                        found.join(found.plan)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a pair runs: `step` channels at a time, and perhaps some rows in a turn."""
+
+    step: int
+    turns: TurnsAttr | None = None
+
+    @property
+    def parts(self) -> int:
+        """What threads may share of a few channels."""
+        return self.turns.parts.data if self.turns else 1
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A contraction and the only one that reads it, of which each channel needs one channel."""
+
+    first: tile.ContractOp
+    second: tile.ContractOp
+    number: int
+    """Which factor of the second one the result of the first is."""
+    threads: int = 1
+
+    @property
+    def along(self) -> tuple[int, int]:
+        """The loop over channels of each."""
+        return channel_loop(self.first), channel_loop(self.second)
+
+    @property
+    def channels(self) -> int:
+        return self.second.sizes[self.along[1]]
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """How many channels run together, and whether rows take turns; None where both stay."""
+        plan = self._whole_images() or self._turns() if self.threads < 2 else self._shared()
+        if plan is None or not self._is_cut_evenly(plan):
+            return None
+        return plan if plan.step == self.channels or self._read_again() <= READ_BYTES else None
+
+    @property
+    def _least(self) -> int:
+        """The fewest channels that are whole panels of both."""
+        return lcm(_lanes(self.first), _lanes(self.second))
+
+    def _whole_images(self) -> Plan | None:
+        """As many channels as the first cache holds, or as few as possible."""
+        steps = [
+            step
+            for step in range(self._least, self.channels, self._least)
+            if self.channels % step == 0 and self._local_bytes(step) <= LOCAL_BYTES
+        ]
+        near = [
+            step
+            for step in steps
+            if self._local_bytes(step) <= FIRST_BYTES and self.channels // step >= ITERATIONS
+        ]
+        best = max(near, default=min(steps, default=0))
+        return Plan(best) if best else None
+
+    def _shared(self) -> Plan | None:
+        """What is even work for threads: each has some rows, if it can, else some channels."""
+        turns, whole = self._turns(small=True), self._whole_images()
+        if turns is not None and turns.parts >= self.threads:
+            return turns
+        if whole is None:
+            return None
+        count = self.channels // whole.step
+        return whole if -(-count // self.threads) * self.threads <= EVEN * count else None
+
+    def _turns(self, *, small: bool = False) -> Plan | None:
+        """A few rows at a time, where whole images are too large; `small` ones, too."""
+        step, (between,) = self._least, self.first.outputs
+        if self.channels % step or (not small and self._local_bytes(step) <= LOCAL_BYTES):
+            return None
+        _, map_ = operands_and_results(self.second)[self.number]
+        made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
+        read = min(map_.results[made].used_dims(), default=0)
+        for rows in range(MOST_ROWS, 0, -1):
+            found = Sliding.of(self.first, self.second, map_, (made, read), rows)
+            if found is not None and self._local_bytes(step, found) <= TURN_BYTES:
+                parts = self._parts(found, self.channels // step)
+                return Plan(step, TurnsAttr.of(makes=made, reads=read, rows=rows, parts=parts))
+        return None
+
+    def _parts(self, sliding: Sliding, panels: int) -> int:
+        """Into how many parts of turns does an image fall, for threads to share?"""
+        if self.threads < 2:
+            return 1
+        most = sliding.extents[0] // (AGAIN * max(1, sliding.kept))
+        wanted = min(-(-ITERATIONS // panels), most)
+        return max(parts for parts in range(1, max(1, wanted) + 1) if sliding.turns % parts == 0)
+
+    def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
+        (between,) = self.first.outputs
+        type_ = narrowed(tensor(between), self.along[0], step)
+        if sliding is not None:
+            type_ = narrowed(type_, sliding.loops[0], sliding.held, halo=False)
+        return prod(physical_shape(type_)) * element_bytes(between)
+
+    def _is_cut_evenly(self, plan: Plan) -> bool:
+        """Whether parts of the loops are evenly apart in all that they touch."""
+        between = self.second.operands[self.number], *self.first.outputs
+        loops = zip(
+            (self.first, self.second),
+            self.along,
+            plan.turns.loops if plan.turns else (None, None),
+            strict=True,
+        )
+        return all(
+            apart(value, map_, op.sizes, along, plan.step) is not None
+            and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
+            for op, along, row in loops
+            for value, map_ in operands_and_results(op)
+            if value not in between
+        )
+
+    def _read_again(self) -> int:
+        """The bytes of what is the same for all channels."""
+        return sum(
+            prod(physical_shape(tensor(value))) * element_bytes(value)
+            for value, map_ in operands_and_results(self.first)
+            if not any(self.along[0] in result.used_dims() for result in map_.results)
+        )
+
+    def join(self, plan: Plan) -> None:
+        """Puts both into a chain at the place of the second."""
+        first, second = self.first, self.second
+        read = second.operands[self.number]
+        operands = [*first.operands, *(value for value in second.operands if value is not read)]
+        inputs = list(dict.fromkeys(operands))
+        body = Block(arg_types=[value.type for value in inputs])
+        chain = tile.ChainOp(
+            inputs, self.along, plan.step, body, second.outputs[0].type, plan.turns
+        )
+        chain.location = second.location
+        Rewriter.insert_op(chain, InsertPoint.before(second))
+        own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
+        for op in (first, second):
+            copy = op.clone()
+            copy.operands = [own[operand] for operand in op.operands]
+            body.add_op(copy)
+            own[read] = copy.outputs[0]
+        body.add_op(tile.YieldOp(copy.outputs[0]))
+        chain.output.name_hint = second.outputs[0].name_hint
+        second.outputs[0].replace_all_uses_with(chain.output)
+        Rewriter.erase_op(second)
+        while isinstance(view := read.owner, tile.ViewOp):
+            read = view.source
+            Rewriter.erase_op(view)
+        Rewriter.erase_op(first)
+
+
+def pair_of(second: tile.ContractOp, threads: int = 1) -> Pair | None:
+    """The contraction before this one that can go along with it, channel by channel."""
+    if not _is_plain(second):
+        return None
+    along = channel_loop(second)
+    for number, (value, map_) in enumerate(operands_and_results(second)[:2]):
+        first = _maker(value)
+        if (
+            first is not None
+            and _is_plain(first)
+            and first.sizes[channel_loop(first)] == second.sizes[along]
+            and follows(map_, channel_loop(first), second.sizes, along)
+            and list(second.operands).count(value) == 1
+        ):
+            return Pair(first, second, number, threads)
+    return None
+
+
+def _maker(value: SSAValue) -> tile.ContractOp | None:
+    """The contraction that computes a value for one reader alone; views may rename it."""
+    while value.has_one_use():
+        owner = value.owner
+        if isinstance(owner, tile.ContractOp):
+            halo = halo_of(tensor(value))
+            return owner if halo is not None and halo.part < 0 else None
+        if not isinstance(owner, tile.ViewOp) or owner.source.type != owner.output.type:
+            return None
+        value = owner.source
+    return None
+
+
+def _is_plain(op: tile.ContractOp) -> bool:
+    """Whether the loops of a contraction can be those of a part of its channels."""
+    return (
+        op.schedule is not None
+        and not op.schedule.sweep.data
+        and not indexed_dims(op.finish.block)
+        and len(op.outputs) == 1
+        and not has_gaps(op.outputs[0])
+        and 0 not in op.sizes
+    )
+
+
+def channel_loop(op: tile.ContractOp) -> int:
+    """The loop that runs along vectors."""
+    assert op.schedule is not None
+    return op.schedule.vector.data
+
+
+def _lanes(op: tile.ContractOp) -> int:
+    assert op.schedule is not None
+    return op.schedule.lanes

@@ -1,0 +1,274 @@
+"""Which maps disappear into what reads them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import composed, linear, reads_whole
+from popgraph.dialects.tile.scalars import is_costly
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import (
+    Reading,
+    body_inlined,
+    erase_unused,
+    extras_of,
+    inputs_of,
+    is_movement,
+    is_plain,
+    is_selection,
+    located,
+    put_in_place,
+    rebuilt,
+    through_view,
+    without_repeats,
+)
+from popgraph.support.shapes import prod
+
+MOST_INPUTS = 16
+"""An operation that reads more is slower than two that read less."""
+
+ROW = 16
+"""Work that is done once per so many elements costs next to nothing."""
+
+LONGEST_BODY = 64
+"""
+So many operations on one element hide the time of a load: one more that is fused saves nothing.
+
+Every fusion writes the body again, so without a limit chains would take the square of their length.
+"""
+
+Consumer = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.ScatterOp
+
+
+@dataclass(frozen=True)
+class FuseElementwise(Pass):
+    """
+    Compute what is read once where it is read: maps become part of the bodies of their readers.
+
+    Movements (transposes, slices, broadcasts) become part of index maps, also of contractions.
+    """
+
+    name = "fuse-elementwise"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        found = [op for op in module.walk() if isinstance(op, Consumer)]
+        # Contractions first: they can take in movements, as long as nothing else is part of them.
+        for op in sorted(found, key=lambda op: not isinstance(op, tile.ContractOp)):
+            if op.parent is not None:
+                _fuse_into(op)
+
+
+def _fuse_into(consumer: Consumer) -> None:
+    """Takes in everything that may be, until nothing more may."""
+    changed: Consumer | None = consumer
+    while changed is not None:
+        consumer = changed
+        reading = inputs_of(consumer)
+        steps = chain(
+            repeats_dropped(consumer, reading),
+            view_looked_through(consumer, reading),
+            producer_inlined(consumer, reading),
+            extra_moved(consumer),
+        )
+        changed = next(steps, None)
+
+
+def view_looked_through(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+    """
+    z = f(view x)  ->  z = f(x)
+
+    Only when the map into x needs no division; for factors of a contraction, only when it stays as
+    simple as it was or x is a map that may follow. Then, loops of sums and groups may be divided.
+    """
+    for number, value in enumerate(reading.values):
+        view = value.owner
+        if not isinstance(view, tile.ViewOp):
+            continue
+        divided = _shared(consumer) if _is_shuffled(view) else ()
+        map_ = through_view(view, reading.maps[number], reading.sizes, divided)
+        if map_ is None:
+            continue
+        if isinstance(consumer, tile.ContractOp) and not _worth_it(
+            view, reading.maps[number], map_
+        ):
+            continue
+        yield _replace(consumer, reading.through(number, view.source, map_), [view])
+
+
+def _worth_it(view: tile.ViewOp, old: AffineMap, new: AffineMap) -> bool:
+    return _is_shuffled(view) or is_selection(new) or not is_selection(old)
+
+
+def _is_shuffled(view: tile.ViewOp) -> bool:
+    """Whether a view that is read once is of something that only moves elements."""
+    source = view.source.owner
+    return isinstance(source, tile.MapOp) and is_movement(source) and view.output.has_one_use()
+
+
+def _shared(consumer: Consumer) -> set[int]:
+    """The loops of a contraction that neither rows nor vectors run along: sums, and groups."""
+    if not isinstance(consumer, tile.ContractOp):
+        return set()
+    sums = set(range(consumer.parallel_rank, len(consumer.sizes)))
+    lhs, rhs = (map_.used_dims() for map_ in consumer.input_maps)
+    return sums | (lhs & rhs)
+
+
+def producer_inlined(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+    """
+    y = map f(x); z = g(y)  ->  z = g(f(x))
+
+    Only when f runs no more often than before, or costs nothing.
+    """
+    for number, value in enumerate(reading.values):
+        producer = value.owner
+        if not isinstance(producer, tile.MapOp) or not may_inline(consumer, reading, number):
+            continue
+        if isinstance(consumer, tile.ContractOp):
+            moved = body_map(producer, reading, number)
+            yield _replace(consumer, moved, [producer])
+        else:
+            inlined = body_inlined(reading, number, producer, list(producer.tables))
+            yield _replace(consumer, inlined, [producer], list(producer.tables))
+
+
+def body_map(producer: tile.MapOp, reading: Reading, number: int) -> Reading:
+    """A movement taken into an index map."""
+    map_ = composed(producer.input_maps[0], reading.maps[number], reading.sizes)
+    return reading.through(number, producer.inputs[0], map_)
+
+
+def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
+    """Extras of a finish are read through movements and views, too."""
+    if not isinstance(consumer, tile.ReduceOp | tile.ContractOp):
+        return
+    reading = extras_of(consumer)
+    for number, value in enumerate(reading.values):
+        producer = value.owner
+        if isinstance(producer, tile.ViewOp):
+            map_ = through_view(producer, reading.maps[number], reading.sizes)
+            if map_ is None:
+                continue
+            changed = reading.through(number, producer.source, map_)
+        elif isinstance(producer, tile.MapOp) and is_movement(producer):
+            changed = body_map(producer, reading, number)
+        else:
+            continue
+        made = rebuilt(consumer, extras=changed)
+        assert isinstance(made, Consumer)
+        put_in_place(consumer, made)
+        erase_unused(producer)
+        yield made
+
+
+def repeats_dropped(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+    """z = map g(x, x)  ->  z = map g'(x)"""
+    once = without_repeats(reading)
+    if once is not reading:
+        yield _replace(consumer, once, [])
+
+
+def _replace(
+    consumer: Consumer,
+    reading: Reading,
+    sources: list[tile.ViewOp | tile.MapOp],
+    tables: list[SSAValue] | None = None,
+) -> Consumer:
+    new = rebuilt(consumer, inputs=reading, tables=tables or [])
+    assert isinstance(new, Consumer)
+    located(new, consumer, *sources)
+    put_in_place(consumer, new)
+    for source in sources:
+        erase_unused(source)
+    return new
+
+
+def may_inline(consumer: Consumer, reading: Reading, number: int) -> bool:
+    """Whether a producer may be computed where it is read."""
+    value = reading.values[number]
+    producer = value.owner
+    assert isinstance(producer, tile.MapOp)
+    if len(producer.outputs) != 1 or 0 in reading.sizes:
+        return False
+    if len(reading.values) + len(producer.inputs) - 1 > MOST_INPUTS:
+        return False
+    if isinstance(consumer, tile.ContractOp):
+        return is_movement(producer)
+    if producer.tables and not isinstance(consumer, tile.MapOp):
+        return False
+    if _asks_for_index(producer) and not is_plain(reading.maps[number], reading.sizes):
+        return False
+    if not producer.inputs and not producer.tables and not _is_costly(producer):
+        return True
+    if is_movement(producer):
+        return value.has_one_use() or _keeps_order(producer)
+    if len(consumer.body.block.ops) + len(producer.body.block.ops) > LONGEST_BODY:
+        return False
+    if _finishes_a_sum(producer) and not _may_finish_it(consumer, reading, number):
+        return False
+    return value.has_one_use() and _runs_no_more(producer, reading, number)
+
+
+def _finishes_a_sum(producer: tile.MapOp) -> bool:
+    """Whether the work is better done where a contraction leaves its sums: see fuse-epilogue."""
+    for value, map_ in zip(producer.inputs, producer.input_maps, strict=True):
+        source = value.owner.source if isinstance(value.owner, tile.ViewOp) else value
+        whole = reads_whole(tensor(value), map_, producer.sizes)
+        if isinstance(source.owner, tile.ContractOp) and whole:
+            return source.has_one_use()
+    return False
+
+
+def _may_finish_it(consumer: Consumer, reading: Reading, number: int) -> bool:
+    """Whether what is made of sums here can be made where they are left, too."""
+    type_, map_ = tensor(reading.values[number]), reading.maps[number]
+    return isinstance(consumer, tile.MapOp) and reads_whole(type_, map_, reading.sizes)
+
+
+def _keeps_order(producer: tile.MapOp) -> bool:
+    """A broadcast or a slice reads as well as what it makes; a transpose does not."""
+    dims = [
+        sorted(result.used_dims())
+        for result in producer.input_maps[0].results
+        if result.used_dims()
+    ]
+    return all(len(used) == 1 for used in dims) and dims == sorted(dims)
+
+
+def _asks_for_index(producer: tile.MapOp) -> bool:
+    return any(isinstance(op, tile.IndexOp) for op in producer.body.block.ops)
+
+
+def _is_costly(producer: tile.MapOp) -> bool:
+    return any(map(is_costly, producer.body.block.ops))
+
+
+def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int) -> bool:
+    """
+    Whether the producer's work stays what it is.
+
+    It does when every element is read once. It also does, nearly, when the innermost loop goes
+    over many elements that share one, as a row does with its scale.
+    """
+    if prod(reading.sizes) <= prod(tensor(producer.outputs[0]).get_shape()):
+        return True
+    inner = [dim for dim, size in enumerate(reading.sizes) if size > 1]
+    forms = [linear(result, reading.sizes) for result in reading.maps[number].results]
+    shared = 1
+    for dim in reversed(inner):
+        if any(form.uses(dim) for form in forms):
+            break
+        shared *= reading.sizes[dim]
+    if shared >= ROW:
+        return True
+    cheap = sum(not isinstance(op, arith.ConstantOp) for op in producer.body.block.ops) <= 2
+    return cheap and not _is_costly(producer)

@@ -1,0 +1,178 @@
+"""Which elementwise work is done on results while they are still in registers?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
+from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import (
+    Reading,
+    erase_unused,
+    extras_of,
+    is_plain,
+    located,
+    moved,
+    put_in_place,
+    rebuilt,
+)
+from popgraph.passes.structured.analysis.permute_results import read_in_order, turn
+from popgraph.support.shapes import Shape, prod
+
+Reducer = tile.ContractOp | tile.ReduceOp
+
+
+@dataclass(frozen=True)
+class FuseEpilogue(Pass):
+    """
+    Finish sums where they are made: bias, activation and residual join the contraction before them.
+    """
+
+    name = "fuse-epilogue"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for op in list(module.walk()):
+            if isinstance(op, tile.MapOp) and op.parent is not None:
+                finish_in_reducer(op)
+
+
+def finish_in_reducer(op: tile.MapOp) -> None:
+    """
+    y = contract(...); z = map g(y, e)  ->  z = contract(...) finish g(..., e)
+
+    Only when y is used once and read whole, element by element; a view between them, or another
+    shape, is carried over to the other operands and to the result. What reads a contraction with
+    its axes in another order turns it: its loops change places.
+    """
+    if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
+        return
+    for number, value in enumerate(op.inputs):
+        view = value.owner if isinstance(value.owner, tile.ViewOp) else None
+        source = view.source if view else value
+        reducer = source.owner
+        if not isinstance(reducer, Reducer) or list(op.inputs).count(value) != 1:
+            continue
+        if not value.has_one_use() or not source.has_one_use() or len(reducer.outputs) != 1:
+            continue
+        if prod(op.sizes) != prod(tensor(value).get_shape()) or 0 in op.sizes:
+            continue  # a slice from the beginning reads only some of the elements
+        if not _in_order(op, number):
+            order = read_in_order(op.input_maps[number], op.sizes)
+            if view or order is None or not isinstance(reducer, tile.ContractOp):
+                continue
+            reducer = turn(op, number, reducer, order)
+        shape = tensor(reducer.outputs[0]).get_shape()
+        others = _others(op, number, shape if shape != op.sizes else None)
+        if others is not None:
+            _join(op, number, reducer, *others)
+            return
+
+
+def _in_order(op: tile.MapOp, number: int) -> bool:
+    """Whether a map reads an operand from its first element to its last."""
+    type_ = tensor(op.inputs[number])
+    whole = offset(tensor(op.outputs[0]), AffineMap.identity(len(op.sizes)), op.sizes)
+    return layout_of(type_) is None and offset(type_, op.input_maps[number], op.sizes) == whole
+
+
+def _asks_for_index(op: tile.MapOp) -> bool:
+    return any(isinstance(inner, tile.IndexOp) for inner in op.body.block.ops)
+
+
+Others = tuple[list[SSAValue], list[AffineMap], list[tile.ViewOp]]
+
+
+def _others(op: tile.MapOp, number: int, shape: Shape | None) -> Others | None:
+    """
+    The other operands, read over a domain of `shape` if that is another one than the map's own.
+
+    What has the map's own shape is viewed, so that it stays read in order.
+    """
+    values: list[SSAValue] = []
+    maps: list[AffineMap] = []
+    views: list[tile.ViewOp] = []
+    for at, (value, map_) in enumerate(zip(op.inputs, op.input_maps, strict=True)):
+        if at == number:
+            continue
+        if shape is None:
+            values.append(value)
+            maps.append(map_)
+        elif reads_whole(tensor(value), map_, op.sizes) and layout_of(tensor(value)) is None:
+            views.append(tile.ViewOp(value, shape))
+            values.append(views[-1].output)
+            maps.append(AffineMap.identity(len(shape)))
+        else:
+            found = _over(map_, op.sizes, shape)
+            if not is_plain(found, shape):
+                for view in views:
+                    view.erase()
+                return None
+            values.append(value)
+            maps.append(found)
+    return values, maps, views
+
+
+def _over(map_: AffineMap, old: Shape, new: Shape) -> AffineMap:
+    """A map of the `old` domain as one of the `new` domain, which counts the same elements."""
+    flat: AffineExpr = AffineExpr.constant(0)
+    for dim, stride in enumerate(row_major(new)):
+        flat = flat + AffineExpr.dimension(dim) * stride
+    places = [
+        (flat // max(1, stride)) % max(1, size)
+        for stride, size in zip(row_major(old), old, strict=True)
+    ]
+    results = tuple(result.replace_dims_and_symbols(places, ()) for result in map_.results)
+    return simplified(AffineMap(len(new), 0, results), new)
+
+
+def _join(
+    op: tile.MapOp,
+    number: int,
+    reducer: Reducer,
+    values: list[SSAValue],
+    maps: list[AffineMap],
+    views: list[tile.ViewOp],
+) -> None:
+    old = extras_of(reducer)
+    finish = _finish(old, op, number)
+    extras = Reading(old.sizes, (*old.values, *values), (*old.maps, *maps), finish, old.before)
+    kind = element(op.outputs[0])
+    joined = rebuilt(reducer, extras=extras, elements=[kind])
+    located(joined, reducer, op)
+    shape = tensor(op.outputs[0]).get_shape()
+    made: list[Operation] = [*views, joined]
+    result = joined.results[0]
+    if tensor(result).get_shape() != shape:
+        view = tile.ViewOp(result, shape)
+        made.append(view)
+    for new in made[:-1]:
+        new.location = op.location if isinstance(new, tile.ViewOp) else new.location
+        assert op.parent is not None
+        op.parent.insert_op_before(new, op)
+    sources = [owner for value in op.inputs if isinstance(owner := value.owner, tile.ViewOp)]
+    put_in_place(op, made[-1])
+    for source in sources:
+        if source.parent is not None:
+            erase_unused(source)
+    if reducer.parent is not None:
+        erase_unused(reducer)
+
+
+def _finish(old: Reading, op: tile.MapOp, number: int) -> Block:
+    """What the finish yields goes into the map's body; the map's other operands follow."""
+    assert old.body is not None
+    body = op.body.block
+    others = [argument.type for at, argument in enumerate(body.args) if at != number]
+    block = Block(arg_types=[*[argument.type for argument in old.body.args], *others])
+    own, fresh = block.args[: len(old.body.args)], block.args[len(old.body.args) :]
+    total = moved(block, old.body, own)[0]
+    block.add_op(tile.YieldOp(*moved(block, body, [*fresh[:number], total, *fresh[number:]])))
+    return block

@@ -1,0 +1,245 @@
+"""Which operations run together row by row, with nothing between them in main memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import GraphOp
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import layout_of
+from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.loops import element_bytes, tensor
+from popgraph.passes.structured.analysis.operand_maps import inputs_of
+from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
+from popgraph.passes.structured.parallel import parallel_cost as sharing_costs
+from popgraph.support.shapes import Shape, prod
+
+LOCAL_BYTES = 16 * 1024
+"""So much local memory leaves room for the operands in the first cache."""
+
+FEWEST_ROWS = 8
+"""Enough that threads can share them."""
+
+SHORTEST_ROW = 8
+"""Elements of the longest row; vectors run along rows."""
+
+MOST_OPERATIONS = 16
+"""What one kernel holds."""
+
+NEAR = 64
+"""Operations that stand further apart in the program are not looked at together."""
+
+Fusable = tile.MapOp | tile.ReduceOp
+
+
+@dataclass(frozen=True)
+class FuseRows(Pass):
+    """
+    Softmax, norms and the like become one kernel: what shares its leading loops runs row by row.
+
+    y = reduce x; z = map (x, y)  ->  z = nest { y = reduce x; z = map (x, y) }
+    """
+
+    name = "fuse-rows"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            fuse(graph.block)
+
+
+def fuse(block: Block) -> None:
+    """Makes nests of all reductions that have something to share their rows with."""
+    for reader in list(block.ops):
+        if isinstance(reader, Fusable):
+            look_through_views(reader)
+    positions = {op: number for number, op in enumerate(block.ops)}
+    for op in list(positions):
+        if isinstance(op, tile.ReduceOp) and op.parent is block and is_dense(op):
+            group = grown(op, positions)
+            if len(group.members) > 1:
+                put_into_nest(group)
+
+
+def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
+    """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
+    changed: Operation | None = reader
+    while isinstance(changed, Fusable):
+        changed = next(view_looked_through(changed, inputs_of(changed)), None)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operations that begin with the same `shared` loops, in the order of the program."""
+
+    members: tuple[Fusable, ...]
+    shared: int
+
+    @property
+    def rows(self) -> Shape:
+        """The sizes of the shared loops."""
+        return self.members[0].sizes[: self.shared]
+
+    @property
+    def inside(self) -> list[SSAValue]:
+        """What the group computes."""
+        return [value for op in self.members for value in op.results]
+
+    @property
+    def results(self) -> list[SSAValue]:
+        """What others read of it."""
+        members = set(self.members)
+        return [
+            value
+            for value in self.inside
+            if any(use.operation not in members for use in value.uses)
+        ]
+
+    def is_valid(self) -> bool:
+        """Whether these operations can run row by row, and gain by it."""
+        return (
+            self.shared > 0
+            and len(self.members) <= MOST_OPERATIONS
+            and all(op.sizes[: self.shared] == self.rows for op in self.members)
+            and all(op.parallel_rank >= self.shared for op in self.members)
+            and all(map(self._reads_own_row, self.members))
+            and all(self._walks_along_rows(op) for op in self.members)
+            and self._has_many_rows()
+            and self._local_bytes() <= LOCAL_BYTES
+        )
+
+    def _reads_own_row(self, op: Fusable) -> bool:
+        inside = set(self.inside)
+        return all(
+            keeps_shared(map_, op.sizes, self.shared)
+            for value, map_ in readings(op)
+            if value in inside
+        )
+
+    def _walks_along_rows(self, op: Fusable) -> bool:
+        """Whether rows stand apart in memory, so that vectors run along them, not across."""
+        return all(self._stands_apart(form, op.sizes) for form in forms(op))
+
+    def _stands_apart(self, form: Linear, sizes: Shape) -> bool:
+        low, high = form.bounds((*[1] * self.shared, *sizes[self.shared :]))
+        strides = [form.stride(dim) for dim in range(self.shared) if sizes[dim] > 1]
+        return all(
+            stride is not None and abs(stride) > high - low for stride in strides if stride != 0
+        )
+
+    def _has_many_rows(self) -> bool:
+        row = max(prod(op.sizes[self.shared :]) for op in self.members)
+        rows = prod(self.rows)
+        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= sharing_costs.GRAIN)
+
+    def _local_bytes(self) -> int:
+        results = set(self.results)
+        return sum(
+            prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value)
+            for value in self.inside
+            if value not in results
+        )
+
+
+def forms(op: Fusable) -> Iterator[Linear]:
+    """Where in memory the operands of an operation stand; tables stand anywhere."""
+    for value, map_ in readings(op):
+        if map_ is not None:
+            yield offset(tensor(value), map_, op.sizes)
+
+
+def grown(op: tile.ReduceOp, positions: dict[Operation, int]) -> Group:
+    """The largest group around a reduction, found by taking in neighbours one by one."""
+    group: Group | None = Group((op,), op.parallel_rank)
+    while group is not None:
+        largest = group
+        found = (joined(largest, other, positions) for other in neighbours(largest, positions))
+        group = next((larger for larger in found if larger), None)
+    return largest
+
+
+def neighbours(group: Group, positions: dict[Operation, int]) -> Iterator[Fusable]:
+    """What computes an operand of a member, or reads a result of one, not far away."""
+    first = positions[group.members[0]]
+    for op in group.members:
+        users = [use.operation for result in op.results for use in result.uses]
+        for other in [*(operand.owner for operand in op.operands), *users]:
+            if (
+                isinstance(other, Fusable)
+                and other.parent is op.parent
+                and other not in group.members
+                and abs(positions[other] - first) <= NEAR
+                and is_dense(other)
+            ):
+                yield other
+
+
+def is_dense(op: Fusable) -> bool:
+    """Whether an operation has results that can be local memory."""
+    return 0 not in op.sizes and not any(layout_of(tensor(value)) for value in op.results)
+
+
+def joined(group: Group, other: Fusable, positions: dict[Operation, int]) -> Group | None:
+    """The group with another member, sharing as many loops as possible."""
+    members = tuple(sorted((*group.members, other), key=positions.__getitem__))
+    if not is_convex(members):
+        return None
+    shared = range(min(group.shared, other.parallel_rank), 0, -1)
+    return next((larger for at in shared if (larger := Group(members, at)).is_valid()), None)
+
+
+def is_convex(members: tuple[Fusable, ...]) -> bool:
+    """Whether nothing else has to run between these operations."""
+    inside, between = set[Operation](members), set(dependants(members))
+    return not any(operand.owner in between for op in inside for operand in op.operands)
+
+
+def dependants(members: tuple[Fusable, ...]) -> Iterable[Operation]:
+    """What depends on these operations and stands between them, in order."""
+    inside = set[Operation](members)
+    found: dict[Operation, None] = {}
+    op: Operation | None = members[0]
+    while op is not None and op is not members[-1]:
+        if op not in inside and any(
+            operand.owner in inside or operand.owner in found for operand in op.operands
+        ):
+            found[op] = None
+        op = op.next_op
+    return found
+
+
+def put_into_nest(group: Group) -> tile.NestOp:
+    """The members move into a nest at the place of the last; what reads them follows."""
+    last = group.members[-1]
+    block = last.parent
+    assert block is not None
+    late = list(dependants(group.members))
+    results, inside = group.results, set(group.inside)
+    inputs = list(
+        dict.fromkeys(
+            operand for op in group.members for operand in op.operands if operand not in inside
+        )
+    )
+    body = Block(arg_types=[value.type for value in inputs])
+    nest = tile.NestOp(inputs, group.rows, body, [value.type for value in results])
+    nest.location = last.location
+    Rewriter.insert_op(nest, InsertPoint.after(last))
+    arguments = dict(zip(inputs, body.args, strict=True))
+    for op in group.members:
+        op.detach()
+        body.add_op(op)
+        op.operands = [arguments.get(operand, operand) for operand in op.operands]
+    for value, result in zip(results, nest.outputs, strict=True):
+        result.name_hint = value.name_hint
+        value.replace_uses_with_if(result, lambda use: use.operation.parent is not body)
+    body.add_op(tile.YieldOp(*results))
+    for reader in reversed(late):
+        reader.detach()
+        Rewriter.insert_op(reader, InsertPoint.after(nest))
+    return nest

@@ -1,0 +1,344 @@
+"""Which axis of each activation stands innermost in memory? The one that vectors run along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
+from popgraph.dialects.program.shared import tensor_type, whole
+from popgraph.dialects.tile.nest import readings
+from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import movement, retype
+from popgraph.passes.structured.analysis.split_epilogue import without_finish
+from popgraph.support.shapes import prod
+
+FEWEST = 8
+"""Channels that are worth a vector."""
+
+Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
+"""What writes its results in any order of their axes."""
+
+
+@dataclass(frozen=True)
+class AssignLayouts(Pass):
+    """
+    Put the channels of activations last: there they fill vectors, whatever the size of an image.
+
+    tensor<1x64x56x56xf32>  ->  tensor<1x56x56x64xf32>, and every index map that reads or writes it
+    """
+
+    name = "assign-layouts"
+    TOLERANCE = 1e-5
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            orders = chosen(graph.block)
+            if orders:
+                _part_updates(graph.block, orders)
+                _Rewriting(orders).rewrite(graph.block)
+
+
+# What is best
+
+
+def chosen(block: Block) -> dict[SSAValue, AxisOrder]:
+    """The order of the axes of every value that does not keep its own."""
+    orders: dict[SSAValue, AxisOrder] = {}
+    for op in block.ops:
+        if isinstance(op, tile.ContractOp):
+            for value, order in wishes(op):
+                if _is_free(value):
+                    _spread(value, order, orders)
+    return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
+
+
+def wishes(op: tile.ContractOp) -> Iterator[tuple[SSAValue, AxisOrder]]:
+    """
+    What a contraction of an activation with weights is best at.
+
+    The loops that weights take part in innermost, in the result as in the activation.
+    """
+    values = (op.lhs, op.rhs)
+    weights = [number for number, value in enumerate(values) if _is_weight(value)]
+    if len(weights) != 1:
+        return
+    used = op.input_maps[weights[0]].used_dims()
+    activation, map_ = values[1 - weights[0]], op.input_maps[1 - weights[0]]
+    results = [{dim} for dim in range(op.parallel_rank)]
+    for value, dims in (
+        (activation, [result.used_dims() for result in map_.results]),
+        (op.outputs[0], results),
+    ):
+        channels = [axis for axis, own in enumerate(dims) if own and own <= used]
+        shape = tensor(value).get_shape()
+        if prod(shape[axis] for axis in channels) >= FEWEST:
+            others = [axis for axis in range(len(shape)) if axis not in channels]
+            yield value, (*others, *channels)
+
+
+def _is_weight(value: SSAValue) -> bool:
+    """Whether a value is a literal or a variable, perhaps under another shape."""
+    owner = value.owner
+    if isinstance(owner, ConstantOp | VariableOp):
+        return True
+    return isinstance(owner, tile.ViewOp) and _is_weight(owner.source)
+
+
+def _is_free(value: SSAValue) -> bool:
+    """Whether the axes of a value can have any order."""
+    return isinstance(value.owner, Computed | tile.AssembleOp | tile.ViewOp)
+
+
+def _spread(value: SSAValue, order: AxisOrder, orders: dict[SSAValue, AxisOrder]) -> None:
+    """Gives an order to a value, and to everything that is read or written beside it."""
+    waiting = [(value, order)]
+    while waiting:
+        value, order = waiting.pop()
+        if value in orders or not _is_free(value):
+            continue
+        orders[value] = order
+        waiting += _beside(value, order)
+
+
+def _beside(value: SSAValue, order: AxisOrder) -> Iterator[tuple[SSAValue, AxisOrder]]:
+    """Values that go with one, each with its order."""
+    assert isinstance(value.owner, Operation)
+    for op in [value.owner, *(use.operation for use in value.uses)]:
+        if isinstance(op, tile.ViewOp):
+            here, there = (op.source, op.output)
+            if value is op.output:
+                here, there = there, here
+            shape, other = tensor(here).get_shape(), tensor(there).get_shape()
+            seen = seen_through(shape, order, other)
+            if seen is not None:
+                yield there, seen
+        elif isinstance(op, Computed | tile.AssembleOp):
+            for other_value in _parallel(op):
+                if other_value is not value and _rank(other_value) == len(order):
+                    yield other_value, order
+
+
+def _rank(value: SSAValue) -> int:
+    return tensor(value).get_num_dims()
+
+
+def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
+    """The values whose axes an operation walks through side by side; no factor of a contraction."""
+    if isinstance(op, tile.AssembleOp):
+        return [*op.pieces, op.output]
+    found = list(readings(op))
+    if isinstance(op, tile.ContractOp):
+        found = found[2:]
+    rank = op.parallel_rank
+    beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, rank)]
+    return [*beside, *op.results]
+
+
+def _walks_along(map_: AffineMap, rank: int) -> bool:
+    """Whether each axis of an operand belongs to the parallel dimension of the same number."""
+    return len(map_.results) == rank and all(
+        {dim for dim in result.used_dims() if dim < rank} <= {axis}
+        for axis, result in enumerate(map_.results)
+    )
+
+
+def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
+    """
+    y = contract(...) finish g(..., w)  ->  t = contract(...); y = map g(t, w)
+
+    Only for weights as large as the result (a bias is not) that are updated while their axes keep
+    an order that the result leaves: read and written by the map, they are gone through once.
+    """
+    for op in list(block.ops):
+        if isinstance(op, tile.ContractOp) and op.outputs[0] in orders:
+            (result,) = op.outputs
+            shape = tensor(result).get_shape()
+            if any(_is_weight(one) and tensor(one).get_shape() == shape for one in op.extras):
+                order = orders.pop(result)
+                orders[without_finish(op).outputs[0]] = order
+
+
+# Putting it into effect
+
+
+class _Rewriting:
+    """Changes index maps, domains and types, in place."""
+
+    def __init__(self, orders: Mapping[SSAValue, AxisOrder]) -> None:
+        self.orders = orders
+        self.types = {value: tensor(value) for value in orders}
+        self._natural: dict[SSAValue, SSAValue] = {}
+
+    def rewrite(self, block: Block) -> None:
+        for op in list(block.ops):
+            match op:
+                case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
+                    self._structured(op)
+                    if isinstance(op, tile.ContractOp) and op.outputs[0] in self.orders:
+                        self._turn_weights(op)
+                case tile.AssembleOp():
+                    self._assemble(op)
+                case tile.ViewOp():
+                    self._view(op)
+                case _:
+                    self._restore(op, range(len(op.operands)))
+            for result in op.results:
+                self._turn(result)
+
+    def _turn(self, value: SSAValue) -> None:
+        """Gives a value the type that belongs to its order."""
+        if value in self.orders:
+            type_ = tensor(value)
+            shape = [type_.get_shape()[axis] for axis in self.orders[value]]
+            retype(value, tensor_type(type_.element_type, shape))
+
+    def _structured(self, op: tile.Structured) -> None:
+        rank = len(op.sizes)
+        order = self.orders.get(op.results[0], tuple(range(op.parallel_rank)))
+        sequence = (*order, *self._reductions(op))
+        places = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
+        op.properties["domain"] = IntsAttr.of([op.sizes[dim] for dim in sequence])
+        inputs, extras, tables = _operands(op)
+        maps = self._maps(op, inputs, op.input_maps, places)
+        op.properties["maps"] = maps_attribute(maps)
+        if "extra_maps" in op.properties:
+            old = [attribute.data for attribute in op.properties["extra_maps"].data]  # type: ignore[attr-defined]
+            op.properties["extra_maps"] = maps_attribute(
+                self._maps(op, extras, old, places[: op.parallel_rank])
+            )
+        self._restore(op, tables)
+        for inner in op.walk():
+            if isinstance(inner, tile.IndexOp):
+                dim = sequence.index(inner.dim.value.data)
+                inner.properties["dim"] = whole(dim)
+
+    def _turn_weights(self, op: tile.ContractOp) -> None:
+        """
+        The axis of weights that results have innermost comes last when activations have it, too.
+
+        Else, where channels do not mix, weights would be read one by one.
+        """
+        dims = [dim for dim in range(op.parallel_rank) if op.sizes[dim] > 1]
+        maps = list(op.input_maps)
+        for number, value in enumerate((op.lhs, op.rhs)):
+            last = AffineExpr.dimension(dims[-1]) if dims else None
+            if last not in maps[number].results or not _is_weight(value):
+                continue
+            if dims[-1] in maps[1 - number].used_dims():
+                axis = maps[number].results.index(last)
+                order = (*(at for at in range(_rank(value)) if at != axis), axis)
+                op.operands[number] = self._in_order(op, value, order)
+                results = tuple(maps[number].results[at] for at in order)
+                maps[number] = AffineMap(maps[number].num_dims, 0, results)
+        op.properties["maps"] = maps_attribute(maps)
+
+    def _reductions(self, op: tile.Structured) -> list[int]:
+        """The reduction loops, those innermost that step over neighbours in memory."""
+        dims = list(range(op.parallel_rank, len(op.sizes)))
+        if not isinstance(op, tile.ContractOp):
+            return dims
+        last = set[int]()
+        for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True):
+            if value in self.orders:
+                last |= map_.results[self.orders[value][-1]].used_dims()
+        return sorted(dims, key=lambda dim: dim in last)
+
+    def _maps(
+        self,
+        op: Operation,
+        operands: Sequence[int],
+        maps: Sequence[AffineMap],
+        places: Sequence[AffineExpr],
+    ) -> list[AffineMap]:
+        turned = []
+        for number, map_ in zip(operands, maps, strict=True):
+            results = [result.replace_dims_and_symbols(places, ()) for result in map_.results]
+            order = self.orders.get(op.operands[number], range(len(results)))
+            turned.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
+        return turned
+
+    def _assemble(self, op: tile.AssembleOp) -> None:
+        order = self.orders.get(op.output)
+        if order is None:
+            self._restore(op, range(len(op.operands)))
+            return
+        placements = op.placements()
+        for name, numbers in (
+            ("offsets", [offsets for _, offsets, _ in placements]),
+            ("steps", [steps for _, _, steps in placements]),
+        ):
+            op.properties[name] = IntsAttr.of([row[axis] for row in numbers for axis in order])
+        for number, piece in enumerate(op.pieces):
+            if self.orders.get(piece) != order:
+                op.operands[number] = self._in_order(op, self._restored(piece), order)
+
+    def _in_order(self, op: Operation, value: SSAValue, order: AxisOrder) -> SSAValue:
+        """A copy of a value with its axes in another order."""
+        shape = [tensor(value).get_shape()[axis] for axis in order]
+        places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(order))]
+        made = movement(value, AffineMap(len(order), 0, tuple(places)), shape)
+        made.location = op.location
+        Rewriter.insert_op(made, InsertPoint.before(op))
+        return made.outputs[0]
+
+    def _view(self, op: tile.ViewOp) -> None:
+        """Stays a view when the orders on both sides agree."""
+        shape, viewed = self._shape(op.source), tensor(op.output).get_shape()
+        order = self.orders.get(op.source, tuple(range(len(shape))))
+        seen = seen_through(shape, order, viewed)
+        wanted = self.orders.get(op.output, tuple(range(len(viewed))))
+        if seen is not None and _same(seen, wanted, viewed):
+            return
+        self._restore(op, [0])
+        if op.output in self.orders:
+            natural = tile.ViewOp(op.source, viewed)
+            natural.location = op.location
+            Rewriter.insert_op(natural, InsertPoint.before(op))
+            op.operands[0] = self._in_order(op, natural.output, wanted)
+
+    def _shape(self, value: SSAValue) -> tuple[int, ...]:
+        """The shape that a value had."""
+        return (self.types.get(value) or tensor(value)).get_shape()
+
+    def _restore(self, op: Operation, operands: Sequence[int]) -> None:
+        """These operands in their own order of axes."""
+        for number in operands:
+            op.operands[number] = self._restored(op.operands[number])
+
+    def _restored(self, value: SSAValue) -> SSAValue:
+        order = self.orders.get(value)
+        if order is None:
+            return value
+        if value not in self._natural:
+            assert isinstance(value.owner, Operation)
+            map_ = AffineMap(len(order), 0, tuple(AffineExpr.dimension(axis) for axis in order))
+            made = movement(value, map_, self._shape(value))
+            made.location = value.owner.location
+            Rewriter.insert_op(made, InsertPoint.after(value.owner))
+            self._natural[value] = made.outputs[0]
+        return self._natural[value]
+
+
+def _same(order: AxisOrder, other: AxisOrder, shape: Sequence[int]) -> bool:
+    """Whether two orders put the same elements into the same places."""
+    return [axis for axis in order if shape[axis] != 1] == [
+        axis for axis in other if shape[axis] != 1
+    ]
+
+
+def _operands(op: tile.Structured) -> tuple[range, range, range]:
+    """The numbers of the operands that are inputs, extras and tables."""
+    count = len(op.input_maps)
+    tables = len(op.tables) if isinstance(op, tile.MapOp) else 0
+    end = len(op.operands) - tables
+    return range(count), range(count, end), range(end, len(op.operands))

@@ -1,0 +1,187 @@
+"""How do threads share a kernel best? By what the slowest of them takes, in estimated cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.tile.cut import Part
+from popgraph.passes.analysis.caches import SECOND
+from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
+
+GRAIN = 16 * 1024
+"""Work below this (in elements touched) is not worth handing to another thread."""
+
+MOST = 12
+"""So many chunks for each thread: one that starts late takes fewer, and that costs little."""
+
+TOUCHED = 4
+"""So many elements are touched in a cycle."""
+
+FAR, APART, NEAR = 6.0, 2.5, 24.0
+"""Bytes that come in a cycle: what another thread wrote, that in short pieces, and one's own."""
+
+START = 200
+"""Cycles that a chunk costs."""
+
+LATE = 0.1
+"""How much of a chunk all others wait for whoever takes the last one."""
+
+EVEN = 1.05
+"""So many times its share the slowest thread may do before two loops are cut together."""
+
+Parts = tuple[Part, ...]
+
+Homes = Mapping[SSAValue, int | None]
+"""Which values kernels before wrote: with the span of the loop that threads shared, if any."""
+
+
+def best_parts(what: Shareable, homes: Homes, threads: int) -> Parts:
+    """The parts of loops that make chunks; none where one thread is not slower."""
+    if what.work < 2 * GRAIN:
+        return ()
+    costs = _Costs(what, homes, threads)
+    most = min(MOST * threads, what.work // GRAIN)
+    single: list[Parts] = [
+        (part,) for at, loop in enumerate(what.loops) for part in _parts(loop, at, most)
+    ]
+    best = min(single, key=costs.of, default=())
+    if what.together > 1 and (not best or costs.uneven(best) > EVEN):
+        best = min([*([best] if best else []), *_pairs(what.loops, most)], key=costs.of, default=())
+    return best if best and costs.of(best) < costs.alone else ()
+
+
+def _parts(loop: Loop, number: int, most: int) -> Iterator[Part]:
+    """Parts of one loop, each size once."""
+    units = -(-loop.extent // loop.step)
+    sizes = {-(-units // count) for count in range(2, min(units, most) + 1)}
+    for size in sorted(sizes, reverse=True):
+        if size >= loop.least and not (loop.even and units % size):
+            yield Part(number, -(-units // size), size * loop.step)
+
+
+def _pairs(loops: Sequence[Loop], most: int) -> Iterator[Parts]:
+    """All steps of a short loop, and a few parts of another one in each of them."""
+    for outer, inner in product(range(len(loops)), repeat=2):
+        units = -(-loops[outer].extent // loops[outer].step)
+        if outer < inner and 2 <= units <= most:
+            whole = Part(outer, units, loops[outer].step)
+            for part in _parts(loops[inner], inner, max(2, most // units)):
+                yield whole, part
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """
+    Cycles of the slowest thread.
+
+    Threads take neighbouring chunks. What these touch comes from where it is: from a thread's own
+    cache if the same thread wrote it, else from afar.
+    """
+
+    what: Shareable
+    homes: Homes
+    threads: int
+
+    @property
+    def cycles(self) -> float:
+        return self.what.work / TOUCHED
+
+    @property
+    def alone(self) -> float:
+        """One thread does it all."""
+        moved = sum(each.size * self._per_byte(each, (), 0) for each in self.what.touched)
+        return self.cycles + moved
+
+    def of(self, parts: Parts) -> float:
+        return max(
+            self._thread(parts, number, chunks) for number, chunks in enumerate(self._ranges(parts))
+        )
+
+    def uneven(self, parts: Parts) -> float:
+        """How much longer than its share the work of the slowest thread takes."""
+        slowest = max(
+            sum(self._share(parts, at) for at in chunks) for chunks in self._ranges(parts)
+        )
+        return self.threads * slowest
+
+    def _thread(self, parts: Parts, number: int, chunks: range) -> float:
+        shares = [self._share(parts, at) for at in chunks]
+        moved = sum(
+            each.size * self._per_byte(each, parts, number) * self._part_of(parts, chunks, each)
+            for each in self.what.touched
+        )
+        waiting = LATE * max(shares, default=0.0)
+        again = self._again(parts, chunks) / FAR
+        return self.cycles * (sum(shares) + waiting) + moved + again + START * len(chunks)
+
+    def _again(self, parts: Parts, chunks: range) -> float:
+        """
+        Bytes that every chunk reads again, though the whole loop would read them once.
+
+        That is what only loops outside of a cut one go over (loops are outermost first). It stays
+        near if half of the second cache holds all that a chunk touches.
+        """
+        touched, inner = self.what.touched, max(part.loop for part in parts)
+        one = sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
+        if one <= SECOND // 2:
+            return 0.0
+        return sum(
+            each.size
+            * (
+                sum(self._part_of(parts, [chunk], each) for chunk in chunks)
+                - self._part_of(parts, chunks, each)
+            )
+            for each in touched
+            if each.along and max(each.along) < inner
+        )
+
+    def _per_byte(self, each: Touched, parts: Parts, number: int) -> float:
+        """The cycles in which a byte of a value comes to a thread."""
+        outer = parts[0].loop if parts else -1
+        far, near = 1 / (APART if outer in each.short else FAR), 1 / NEAR
+        if each.written:
+            return far if outer in each.short else near
+        if each.value not in self.homes:
+            return 1 / FAR
+        span = self.homes[each.value]
+        if span is None:
+            return near if number == 0 else far
+        if parts and each.spans[outer] == span:
+            return near
+        return near / self.threads + far * (1 - 1 / self.threads)
+
+    def _ranges(self, parts: Parts) -> list[range]:
+        """The chunks of each thread, as the pool hands them out."""
+        count, threads = prod(part.count for part in parts), self.threads
+        return [range(at * count // threads, (at + 1) * count // threads) for at in range(threads)]
+
+    def _share(self, parts: Parts, chunk: int) -> float:
+        """How much of the work a chunk is."""
+        return self._volume(parts, _numbers(parts, chunk))
+
+    def _part_of(self, parts: Parts, chunks: Sequence[int], each: Touched) -> float:
+        """How much of a value these chunks touch."""
+        inside = [at for at, part in enumerate(parts) if part.loop in each.along]
+        places = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}
+        some = tuple(parts[at] for at in inside)
+        return sum(self._volume(some, numbers) for numbers in places)
+
+    def _volume(self, parts: Parts, numbers: Sequence[int]) -> float:
+        return prod(
+            part.share(number, self.what.loops[part.loop].extent)
+            for part, number in zip(parts, numbers, strict=True)
+        )
+
+
+def _numbers(parts: Parts, chunk: int) -> list[int]:
+    """Which part of each loop a chunk has."""
+    numbers = []
+    for part in reversed(parts):
+        chunk, number = divmod(chunk, part.count)
+        numbers.append(number)
+    return numbers[::-1]

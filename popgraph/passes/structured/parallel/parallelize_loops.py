@@ -1,0 +1,57 @@
+"""Which parts of every kernel's loops do threads share?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.tile.attributes import moved_to_start
+from popgraph.dialects.tile.cut import NAME, CutAttr, Part
+from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.parallel.parallel_cost import best_parts
+from popgraph.passes.structured.to_loops import kernels_of, loops_of
+
+
+@dataclass(frozen=True)
+class ShareLoops(Pass):
+    """
+    Cut loops into chunks for threads: a `cut` says which loops of an operation, and where.
+
+    Chunks write different memory, so any number of threads may run them, in any order, and all
+    give the same bits. They are made for `threads`: even work for that many, and for each of them
+    what it wrote itself, as far as that goes. `vector_bytes` is the size of the target's vectors.
+    """
+
+    name = "share-loops"
+    threads: int = 1
+    vector_bytes: int = 64
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        if self.threads < 2:
+            return
+        homes: dict[SSAValue, int | None] = {}
+        structures = Structures(moved_to_start)
+        known: dict[Hashable, tuple[Part, ...]] = {}
+        for op in kernels_of(module):
+            what = loops_of(op, self.vector_bytes).shareable()
+            if what is None:
+                continue
+            key = structures.of(op), tuple(homes.get(value, 0) for value in op.operands)
+            parts = known.get(key)
+            if parts is None:
+                parts = known[key] = best_parts(what, homes, self.threads)
+            if parts:
+                op.attributes[NAME] = CutAttr.of(parts)
+            _settle(what, parts, homes)
+
+
+def _settle(what: Shareable, parts: tuple[Part, ...], homes: dict[SSAValue, int | None]) -> None:
+    """Keeps which thread has what of the results in its cache."""
+    for each in what.touched:
+        if each.written:
+            homes[each.value] = each.spans[parts[0].loop] if parts else None

@@ -1,0 +1,131 @@
+"""Which contractions are to run in a way that somebody decided, and did they?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import NameLoc
+from xdsl.ir import Operation
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.support.errors import ErrorGroup, PassError, PopgraphError
+
+MOST_NAMED = 5
+"""Contractions of a model that an error lists."""
+
+
+def contraction_text(op: tile.ContractOp, fixed: Sequence[bool]) -> str:
+    """
+    What a contraction does, whatever it is called and whatever is done to its sums.
+
+    Its element type, the loops over results and those over terms, where each step of them goes in
+    the memory of every operand and result, and which factors are `fixed` when a program is loaded.
+    """
+    sizes, rank = op.sizes, op.parallel_rank
+    factors = zip(fixed, ("lhs", "rhs"), strict=True)
+    names = [f"{'constant ' * is_fixed}{name}" for is_fixed, name in factors]
+    names += ["extra"] * len(op.extras) + ["result"] * len(op.outputs)
+    places = [
+        f"{name} {_sum(offset(tensor(value), map_, sizes[: map_.num_dims]))}"
+        for name, (value, map_) in zip(names, op.mapped, strict=True)
+    ]
+    loops = [f"d{dim}: {size}" for dim, size in enumerate(sizes)]
+    outer, inner = ", ".join(loops[:rank]), ", ".join(loops[rank:])
+    return f"{tensor(op.lhs).element_type} [{outer}] sum [{inner}]; {'; '.join(places)}"
+
+
+def _sum(form: Linear) -> str:
+    terms = sorted((str(atom), factor) for atom, factor in form.terms.items())
+    texts = [atom if factor == 1 else f"{factor}*{atom}" for atom, factor in terms]
+    if form.constant or not texts:
+        texts.append(str(form.constant))
+    return " + ".join(texts)
+
+
+def name_of(op: Operation) -> str:
+    """The user's name for an operation; empty when there is none."""
+    return op.location.desc.data if isinstance(op.location, NameLoc) else ""
+
+
+@dataclass
+class Asked:
+    """A decision, and what became of it."""
+
+    decision: Decision
+    forced: bool
+    """It is an error if it cannot be had; else it is only a good idea."""
+    used: bool = False
+    refusals: list[PopgraphError] = field(default_factory=list)
+
+    def refuse(self, op: Operation, why: str, fitting: Iterable[str]) -> None:
+        """Notes that `op` cannot run like this, and what it could do."""
+        if self.forced and not self.refusals:
+            text = "; ".join(fitting) or "nothing but `plain`"
+            which, name = self.decision.which, name_of(op)
+            where = f"{which} ({name})" if name and which != BY_NAME + name else which
+            what = f"the schedule {str(self.decision.way)!r} does not fit: {why}"
+            self.refusals.append(
+                PassError(what, where, f"what fits, the best by estimate first: {text}")
+            )
+
+
+class Decisions:
+    """
+    What is to be done about the contractions of a module.
+
+    `schedules` are the user's: those that no contraction can follow end in errors. `measured` are
+    those of earlier measurements, and are followed where they fit.
+    """
+
+    def __init__(self, schedules: Iterable[str], measured: Iterable[str] = ()) -> None:
+        self._all = [Asked(_read(text), True) for text in schedules]
+        self._by_which: dict[str, Asked] = {}
+        for text in measured:
+            decision = _read(text)
+            self._by_which[decision.which] = Asked(decision, False)
+        for asked in self._all:
+            self._by_which[asked.decision.which] = asked
+        self._met: dict[str, str] = {}
+
+    def about(self, op: tile.ContractOp, fixed: Sequence[bool]) -> Iterator[Asked]:
+        """The decisions about one contraction; that about its name comes first."""
+        if not self._by_which:
+            return
+        text = contraction_text(op, fixed)
+        self._met.setdefault(text, name_of(op))
+        for which in (BY_NAME + name_of(op), text):
+            if which in self._by_which:
+                yield self._by_which[which]
+
+    def check(self, winograd: bool) -> None:
+        """Errors for the user's decisions, of one kind, that nothing followed."""
+        errors: list[PopgraphError] = []
+        for asked in self._all:
+            if not asked.used and (asked.refusals or bool(asked.decision.way.size) == winograd):
+                errors += asked.refusals or [self._unknown(asked.decision, winograd)]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ErrorGroup(errors)
+
+    def _unknown(self, decision: Decision, winograd: bool) -> PopgraphError:
+        known = [f"{BY_NAME}{name}" if name else text for text, name in self._met.items()]
+        listed = "; ".join(known[:MOST_NAMED]) + "; ..." * (len(known) > MOST_NAMED)
+        return PassError(
+            "Winograd's transforms are wanted of what is no 3x3 convolution that moves by one"
+            if winograd
+            else "a schedule is given for a contraction that this model does not have",
+            decision.which,
+            f"it has {listed or 'none'}; `popgraph schedules` prints all",
+        )
+
+
+def _read(text: str) -> Decision:
+    try:
+        return Decision.of(text)
+    except ValueError as error:
+        raise PassError(str(error), hint=f"a way is {FORMS}") from error

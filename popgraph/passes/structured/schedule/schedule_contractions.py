@@ -1,0 +1,326 @@
+"""How is each contraction blocked, and which of its factors is packed into panels for it?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import ConstantOp, IntsAttr
+from popgraph.dialects.tile.affine import linear, offset
+from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
+from popgraph.passes.structured.analysis.split_epilogue import without_finish
+from popgraph.passes.structured.analysis.winograd_scratch import LINE
+from popgraph.passes.structured.schedule.access_cost import Reads
+from popgraph.passes.structured.schedule.cost import TERMS, Choice, Estimate
+from popgraph.passes.structured.schedule.overrides import Decisions
+from popgraph.passes.structured.schedule.reduction_order import Order, orders
+from popgraph.passes.structured.schedule.schedule_text import fitting, varied, way_of
+from popgraph.passes.structured.schedule.split_gemv import settle_loops
+from popgraph.support.shapes import prod
+
+PLAIN_CYCLES = 3.0
+"""What a plain loop costs per vector."""
+
+FEWEST = 4096
+"""Contractions of fewer multiplications stay plain loops."""
+
+SHOWN = 3
+"""Fitting schedules that an error shows."""
+
+
+@dataclass(frozen=True)
+class ScheduleContractions(Pass):
+    """
+    Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
+
+    Before that, loops that are one in disguise are joined, and one is split where memory is better
+    read in several places at a time (see `settle_loops`). `vector_bytes` is the size of a vector
+    register, `registers` how many there are. `schedules` are the user's decisions, `measured` those
+    that were found by measuring (see `Decisions`).
+    """
+
+    name = "schedule-contractions"
+    TOLERANCE = 1e-5
+    vector_bytes: int = 64
+    registers: int = 32
+    schedules: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
+        chosen: dict[Hashable, Choice | None] = {}
+        constants = Constants()
+        decisions = Decisions(self.schedules, self.measured)
+        possible: dict[Hashable, list[Choice]] = {}
+        structures = Structures()
+        for op in list(module.walk()):
+            if isinstance(op, tile.ContractOp) and op.schedule is None:
+                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                settle_loops(op, fixed)
+                key = structures.of(op), fixed
+                choice = self._decided(op, key, decisions, possible, chosen)
+                if choice is not None:
+                    _apply(op, choice, packed)
+            for result in op.results:
+                constants.holds(result)
+        decisions.check(winograd=False)
+
+    def _decided(
+        self,
+        op: tile.ContractOp,
+        key: tuple[Hashable, tuple[bool, bool]],
+        decisions: Decisions,
+        possible: dict[Hashable, list[Choice]],
+        chosen: dict[Hashable, Choice | None],
+    ) -> Choice | None:
+        """What was decided, else what is cheapest by estimate."""
+        fixed = key[1]
+        machine = self.vector_bytes, self.registers
+        for asked in decisions.about(op, fixed):
+            way = asked.decision.way
+            if way.word:
+                asked.used = True
+            if way.word == "plain":
+                return None
+            if not way.schedule:
+                continue
+            if key not in possible:
+                possible[key] = candidates(op, fixed, *machine)
+            try:
+                choice = fitting(op, way, possible[key])
+            except ValueError as error:
+                ways = [str(way_of(op, each)) for each in varied(possible[key])[:SHOWN]]
+                asked.refuse(op, str(error), ways)
+            else:
+                asked.used = True
+                return choice
+        if key not in chosen:
+            chosen[key] = choose(op, fixed, *machine)
+        return chosen[key]
+
+
+def choose(
+    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+) -> Choice | None:
+    """
+    The cheapest schedule by estimate; None when plain loops are as good.
+
+    `fixed` tells which factors are known when the program is loaded.
+    """
+    if prod(op.sizes) < FEWEST:
+        return None
+    found = candidates(op, fixed, vector_bytes, registers)
+    best = min(found, key=lambda choice: choice.rank, default=None)
+    if best is None or best.cycles > plain_cycles(op, vector_bytes):
+        return None
+    return best
+
+
+def candidates(
+    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+) -> list[Choice]:
+    """All that can be chosen; nothing where only plain loops will do."""
+    kind = lane_type([tensor(op.lhs).element_type])
+    if kind is None or indexed_dims(op.finish.block) or prod(op.sizes) == 0:
+        return []
+    width = vector_bytes // lane_bytes(kind)
+    estimates = [
+        Estimate(reads, fixed[reads.factor], dim, layout, width, registers)
+        for reads in ways_to_read(op, TERMS)
+        for dim in range(op.parallel_rank)
+        for layout in _layouts(reads, dim, width)
+    ]
+    return [choice for estimate in estimates for choice in estimate.choices()]
+
+
+def ways_to_read(op: tile.ContractOp, terms: int) -> Iterator[Reads]:
+    """In each order, each factor along vectors, the other one as it is or packed."""
+    for order in orders(op, terms):
+        for factor in (0, 1):
+            for packed in _scalar_layouts(op, order, 1 - factor):
+                yield Reads(op, order, factor, packed)
+
+
+def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
+    """An estimate of what the contraction costs without a schedule."""
+    kind = lane_type([tensor(op.lhs).element_type])
+    width = vector_bytes // lane_bytes(kind) if kind is not None else 1
+    forms = [
+        offset(tensor(value), map_, op.sizes)
+        for value, map_ in zip((op.lhs, op.rhs), op.input_maps, strict=True)
+    ]
+    inner = [dim for dim, size in enumerate(op.sizes) if size > 1]
+    ends = {dim for dim in inner if dim < op.parallel_rank}, set(inner)
+    for dims in ends:
+        if dims:
+            strides = {form.stride(max(dims)) for form in forms}
+            if strides <= {0, 1} and 1 in strides and op.sizes[max(dims)] >= width:
+                return PLAIN_CYCLES * prod(op.sizes) / width
+    return prod(op.sizes) * 1.5
+
+
+def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | None, int]]:
+    """
+    The ways to have a factor contiguous along `dim`, each with a number of vectors.
+
+    As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
+    """
+    order, map_ = reads.order, reads.order.maps[reads.factor]
+    extent, form, other = order.sizes[dim], reads.vectors.form, reads.scalars.form
+    if other.stride(dim) not in (0, 1) or dim not in map_.used_dims() or extent < 4:
+        return
+    type_ = tensor((reads.op.lhs, reads.op.rhs)[reads.factor])
+    most = min(8, -(-extent // width))
+    if form.stride(dim) == 1 and extent >= width:
+        for vectors in range(1, most + 1):
+            yield None, vectors
+    if layout_of(type_) is not None or other.uses(dim):
+        return
+    plain = [at for at, result in enumerate(map_.results) if _is(result, dim)]
+    users = [at for at, result in enumerate(map_.results) if dim in result.used_dims()]
+    if len(plain) == 1 and users == plain and type_.get_shape()[plain[0]] == extent:
+        for vectors in range(1, most + 1):
+            yield panel_layout(type_, map_, order, plain[0], vectors * width), vectors
+
+
+def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[LayoutAttr | None]:
+    """
+    The ways to have the scalars of `factor`: as they are, or with their terms side by side.
+
+    In `[rows...][terms...]` they come by whole cache lines, where each would be in one of its own.
+    """
+    yield None
+    type_, map_ = tensor((op.lhs, op.rhs)[factor]), order.maps[factor]
+    if layout_of(type_) is not None or len(type_.get_shape()) < 2:
+        return
+    inner = order.innermost
+    stride = None if inner is None else offset(type_, map_, order.sizes).stride(inner)
+    if stride is not None and stride >= LINE:
+        shape = type_.get_shape()
+        digits = [
+            _digits(AffineExpr.dimension(at), shape[at], result, order)
+            for at, result in enumerate(map_.results)
+        ]
+        yield _in_order(len(shape), [digit for some in digits for digit in some])
+
+
+def _in_order(rank: int, digits: Sequence[tuple[int, AffineExpr, int]]) -> LayoutAttr:
+    """Memory in which parts of indices stand in the order of their loops."""
+    found = sorted(digits, key=lambda digit: digit[0])
+    results = tuple(result for _, result, _ in found)
+    return LayoutAttr.of(AffineMap(rank, 0, results), [size for _, _, size in found])
+
+
+def _is(result: AffineExpr, dim: int) -> bool:
+    return isinstance(result, AffineDimExpr) and result.position == dim
+
+
+def panel_layout(
+    type_: TensorType[Attribute], map_: AffineMap, order: Order, dim: int, lanes: int
+) -> LayoutAttr:
+    """
+    `[outside...][dim / lanes][the rest...][lanes]`, padded with zeros.
+
+    Outside stands what only parallel loops go over; the rest stands in the order of the loops.
+    """
+    shape = type_.get_shape()
+    digits: list[tuple[int, AffineExpr, int]] = []
+    for at, result in enumerate(map_.results):
+        if at != dim:
+            digits += _digits(AffineExpr.dimension(at), shape[at], result, order)
+    digits.sort(key=lambda digit: digit[0])
+    outside = [digit for digit in digits if digit[0] < order.parallel]
+    rest = [digit for digit in digits if digit[0] >= order.parallel]
+    panels = AffineExpr.dimension(dim)
+    all_digits = [
+        *outside,
+        (0, panels // lanes, -(-shape[dim] // lanes)),
+        *rest,
+        (0, panels % lanes, lanes),
+    ]
+    results = tuple(result for _, result, _ in all_digits)
+    return LayoutAttr.of(AffineMap(len(shape), 0, results), [size for _, _, size in all_digits])
+
+
+def _digits(
+    index: AffineExpr, size: int, result: AffineExpr, order: Order
+) -> list[tuple[int, AffineExpr, int]]:
+    """The loops that go over one index of a factor: (loop, its part of the index, how many)."""
+    form = linear(result, order.sizes)
+    used = sorted(result.used_dims())
+    if len(used) == 2 and not form.constant:
+        strides = {form.stride(dim): dim for dim in used}
+        inner = strides.get(1)
+        block = order.sizes[inner] if inner is not None else 0
+        outer = strides.get(block)
+        if inner is not None and outer is not None and order.sizes[outer] * block == size:
+            return [(outer, index // block, size // block), (inner, index % block, block)]
+    return [(max(used, default=-1), index, size)]
+
+
+class Constants:
+    """
+    Which values are known when the program is loaded?
+
+    To be asked in the order of the program: answers are remembered, and lead to the next ones.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, bool] = {}
+
+    def holds(self, value: SSAValue) -> bool:
+        if value not in self._known:
+            self._known[value] = self._find(value.owner)
+        return self._known[value]
+
+    def _find(self, owner: Operation | Block) -> bool:
+        if isinstance(owner, Block):
+            return False
+        if isinstance(owner, ConstantOp):
+            return True
+        operands = owner.operands
+        return owner.name.startswith("tile.") and bool(operands) and all(map(self.holds, operands))
+
+
+def _apply(
+    op: tile.ContractOp, choice: Choice, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
+) -> None:
+    """Packs the factors (once for all that want them so) and writes the schedule down."""
+    if choice.numbers["sweep"]:
+        op = without_finish(op)
+    op.properties["schedule"] = choice.schedule
+    op.properties["domain"] = IntsAttr.of(choice.order.sizes)
+    op.properties["maps"] = maps_attribute(choice.order.maps)
+    for number, layout in ((choice.factor, choice.layout), (1 - choice.factor, choice.scalars)):
+        if layout is not None:
+            op.operands[number] = _pack(op, op.operands[number], layout, packed)
+
+
+def _pack(
+    op: tile.ContractOp,
+    value: SSAValue,
+    layout: LayoutAttr,
+    packed: dict[tuple[SSAValue, LayoutAttr], SSAValue],
+) -> SSAValue:
+    """
+    The value in this layout, for all that want it so.
+
+    It is packed for the first of them, which finds it near, and takes no memory before.
+    """
+    if (value, layout) not in packed:
+        pack = tile.PackOp(value, with_layout(tensor(value), layout))
+        pack.location = op.location
+        Rewriter.insert_op(pack, InsertPoint.before(op))
+        packed[value, layout] = pack.output
+    return packed[value, layout]

@@ -1,0 +1,80 @@
+"""What is a schedule in words, and which of those that are possible do words mean?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import replace
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.decisions import Way
+from popgraph.passes.structured.schedule.cost import TERMS, Choice
+from popgraph.passes.structured.schedule.reduction_order import orders
+
+FREE = ("block", "chunk", "sweep", "inside")
+"""Numbers of a schedule that can be had in any layout of the factors."""
+
+ALIKE = 2
+"""So many choices that differ in their vectors and blocks only are worth a look."""
+
+
+def way_of(op: tile.ContractOp, choice: Choice) -> Way:
+    """A choice in words."""
+    order = list(orders(op, TERMS)).index(choice.order)
+    packed = choice.layout is not None
+    return Way(
+        factor=choice.factor,
+        packed=packed,
+        scalars=choice.scalars is not None,
+        order=order,
+        schedule=str(choice.schedule),
+    )
+
+
+def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice]) -> Choice:
+    """The choice that a way describes; ValueError says why there is none."""
+    wanted = ScheduleAttr.of_text(way.schedule).numbers
+    alike = replace(way, schedule="")
+    for choice in found:
+        numbers = choice.numbers
+        same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
+        if same and replace(way_of(op, choice), schedule="") == alike:
+            _check_free(wanted, numbers)
+            return replace(choice, numbers=wanted)
+    raise ValueError("this contraction cannot run like that on this machine")
+
+
+def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int]) -> None:
+    """ValueError for numbers that the loops cannot follow."""
+    most = possible["block"]
+    if wanted["block"] > most:
+        raise ValueError(f"registers hold a block of at most {most}")
+    if wanted["lines"] >= 0 and wanted["block"] != most:
+        raise ValueError(f"whole lines make a block of {most}")
+    if wanted["chunk"] < 0 or not {wanted["sweep"], wanted["inside"]} <= {0, 1}:
+        raise ValueError("chunk is at least 0, sweep and inside are 0 or 1")
+
+
+def varied(found: Iterable[Choice]) -> list[Choice]:
+    """The cheapest first; of those that differ in vectors and blocks only, not all."""
+    kept: list[Choice] = []
+    seen: dict[Hashable, int] = {}
+    for choice in sorted(found, key=lambda choice: choice.rank):
+        family = _family(choice)
+        seen[family] = seen.get(family, 0) + 1
+        if seen[family] <= ALIKE:
+            kept.append(choice)
+    return kept
+
+
+def _family(choice: Choice) -> Hashable:
+    numbers = choice.numbers
+    dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
+    packed = choice.layout is not None, choice.scalars is not None
+    return choice.order, choice.factor, packed, dims
+
+
+def turned(choice: Choice) -> Choice:
+    """The same with the other loop outside: blocks of rows, or panels."""
+    numbers = {**choice.numbers, "inside": 1 - choice.numbers["inside"], "window": 0}
+    return replace(choice, numbers=numbers)

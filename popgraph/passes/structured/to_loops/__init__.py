@@ -1,0 +1,177 @@
+"""How do structured operations become kernels with their loops written out?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+from popgraph.dialects import tile
+from popgraph.dialects.program import PrepareOp
+from popgraph.dialects.tile.attributes import moved_to_start
+from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.loops.outline_kernels import Functions, put_in_place_of
+from popgraph.passes.structured.analysis.inplace_concat import is_join
+from popgraph.passes.structured.analysis.loops import indexed_dims
+from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
+from popgraph.passes.structured.to_loops.copy.assemble import assemble_kernel, assemble_shareable
+from popgraph.passes.structured.to_loops.copy.relayout import relayout_kernel, relayout_shareable
+from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.elementwise.scatter import (
+    scatter_kernel,
+    scatter_shareable,
+)
+from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
+from popgraph.passes.structured.to_loops.fused.nest import NestLoops
+from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
+from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
+    transform_kernel,
+    transform_shareable,
+)
+from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
+
+__all__ = ["TileLoops"]
+
+STRUCTURED = {
+    tile.MapOp,
+    tile.ReduceOp,
+    tile.ContractOp,
+    tile.ScatterOp,
+    tile.AssembleOp,
+    tile.PackOp,
+    tile.UnpackOp,
+    tile.TransformTilesOp,
+    tile.TransformGradientTilesOp,
+    tile.WinogradOp,
+    tile.NestOp,
+    tile.ChainOp,
+}
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A kernel that several operations launch."""
+
+    name: str
+    kernel: tile.KernelOp
+    operands: tuple[int, ...]
+    """Which operands of such an operation the kernel reads, in its order."""
+
+    def launch(self, op: Operation) -> tile.LaunchOp:
+        inputs = [op.operands[number] for number in self.operands]
+        types = [result.type for result in op.results]
+        return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
+
+
+def kernels_of(module: ModuleOp) -> list[Operation]:
+    """The operations that become kernels, in their order; joins are work for plan-memory."""
+    return [
+        op
+        for op in module.walk()
+        if type(op) in STRUCTURED
+        and not is_nested(op)
+        and not (isinstance(op, tile.AssembleOp) and is_join(op))
+    ]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """What becomes of one operation: its kernel, and what threads may share of it."""
+
+    kernel: Callable[[], tile.KernelOp]
+    shareable: Callable[[], Shareable | None]
+
+
+def loops_of(op: Operation, vector_bytes: int) -> Loops:
+    """Who writes the loops of an operation."""
+    made: MapLoops | ReduceLoops | ContractLoops | WinogradLoops | NestLoops | ChainLoops
+    match op:
+        case tile.MapOp():
+            made = MapLoops(op, vector_bytes)
+        case tile.ReduceOp():
+            made = ReduceLoops(Reduction.of_reduce(op), vector_bytes)
+        case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
+            made = ContractLoops(op, op.schedule)
+        case tile.ContractOp():
+            made = ReduceLoops(Reduction.of_contract(op), vector_bytes)
+        case tile.WinogradOp():
+            made = WinogradLoops(op)
+        case tile.NestOp():
+            made = NestLoops(op, vector_bytes)
+        case tile.ChainOp():
+            made = ChainLoops(op)
+        case tile.ScatterOp():
+            return Loops(partial(scatter_kernel, op), partial(scatter_shareable, op))
+        case tile.AssembleOp():
+            how = op, vector_bytes
+            return Loops(partial(assemble_kernel, *how), partial(assemble_shareable, *how))
+        case tile.PackOp() | tile.UnpackOp():
+            once = runs_once(op)
+            return Loops(
+                partial(relayout_kernel, op, vector_bytes, once=once),
+                partial(relayout_shareable, op, vector_bytes),
+            )
+        case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
+            written = partial(transform_kernel, op, vector_bytes)
+            return Loops(written, partial(transform_shareable, op))
+        case _:
+            raise AssertionError(f"{op.name} has no loops")
+    return Loops(made.kernel, made.shareable)
+
+
+def is_nested(op: Operation) -> bool:
+    """Whether an operation is part of a nest or a chain, which is written as a whole."""
+    return isinstance(op.parent_op(), tile.NestOp | tile.ChainOp)
+
+
+def runs_once(op: Operation) -> bool:
+    """Whether an operation runs when the program is loaded, not whenever it is called."""
+    return isinstance(op.parent_op(), PrepareOp)
+
+
+def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
+    """Where each input of the kernel stands among the operands of the operation."""
+    operands = list(op.operands)
+    return tuple(operands.index(value) for value in kernel.inputs)
+
+
+@dataclass(frozen=True)
+class TileLoops(Pass):
+    """
+    Write out the loops of every structured operation: each becomes a `tile.kernel`.
+
+    Of operations that are equal but for their operands, and for where in larger tensors these are
+    parts, the loops are written once, as a function that each of them launches. Concatenations
+    whose pieces can be computed in place stay: they are work for plan-memory. `vector_bytes` is
+    the size of the target's vectors.
+    """
+
+    name = "tile-loops"
+    TOLERANCE = 1e-5
+    vector_bytes: int = 64
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        structures = Structures(moved_to_start)
+        found = [(op, (structures.of(op), runs_once(op))) for op in kernels_of(module)]
+        counts = Counter(key for _, key in found)
+        functions = Functions(module)
+        written: dict[Hashable, Shared] = {}
+        for op, key in found:
+            if key in written:
+                put_in_place_of(op, written[key].launch(op))
+                continue
+            kernel = loops_of(op, self.vector_bytes).kernel()
+            kernel.location = op.location
+            if counts[key] == 1:
+                put_in_place_of(op, kernel)
+                continue
+            written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
+            put_in_place_of(op, written[key].launch(op))
+        functions.insert()

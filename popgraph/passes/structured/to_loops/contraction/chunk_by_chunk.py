@@ -1,0 +1,75 @@
+"""How do many rows read a long panel of weights once? They take it in chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
+from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.prefetch import Ahead
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Tile
+from popgraph.passes.structured.to_loops.emit.chunks import add_up
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run
+
+SUMS = 64 * 1024
+"""Bytes of sums that stay in the second cache beside a chunk of a panel and what it meets."""
+
+EachTile = Callable[[Callable[[Tile, Index], None]], None]
+"""Writes the loops over tiles, around work on one tile that begins at some row."""
+
+
+@dataclass(frozen=True)
+class ChunkByChunk:
+    """The sums of all rows stand in local memory, as a tile `whole`, until they are finished."""
+
+    micro: MicroKernel
+    epilogue: Epilogue
+    ahead: Ahead
+    whole: Tile
+
+    def write(self, each_tile: EachTile) -> None:
+        micro = self.micro
+        levels = micro.levels()
+        grid, count = micro.grid, len(levels) - 1
+        memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
+        totals = PanelTotals(micro, self.ahead, each_tile, memories, micro.shortest)
+        add_up(grid.place, levels, totals)
+        total = memories[-1]
+        each_tile(lambda tile, first: self.epilogue.finish(tile, Saved(total, first)))
+
+
+@dataclass(frozen=True)
+class PanelTotals:
+    """The sums of all rows of a panel, by levels of chunks."""
+
+    micro: MicroKernel
+    ahead: Ahead
+    each_tile: EachTile
+    memories: Sequence[SSAValue]
+    terms: int
+    """Of one chunk."""
+
+    @property
+    def grid(self) -> Grid:
+        return self.micro.grid
+
+    def clear(self, level: int) -> None:
+        memory = self.memories[level]
+        self.each_tile(lambda tile, first: self.grid.clear(tile, Saved(memory, first)))
+
+    def add(self, runs: Sequence[Run]) -> None:
+        with self.ahead.chunk(runs, self.terms):
+            self.each_tile(lambda tile, first: self._add(tile, first, runs))
+
+    def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
+        self.grid.add(tile, Saved(self.memories[0], first), self.micro.part(tile, runs))
+
+    def carry(self, level: int) -> None:
+        part, total = self.memories[level - 1], self.memories[level]
+        self.each_tile(
+            lambda tile, first: self.grid.carry(tile, Saved(part, first), Saved(total, first))
+        )

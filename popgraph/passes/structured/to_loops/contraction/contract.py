@@ -1,0 +1,254 @@
+"""Which loops are around the micro-kernel of a contraction with a schedule?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    element_bytes,
+    group_loops,
+    has_gaps,
+    keeps_sums,
+    lane_type,
+    tensor,
+)
+from popgraph.passes.structured.analysis.panels import (
+    Column,
+    split_map,
+    split_sizes,
+)
+from popgraph.passes.structured.analysis.parallel_loops import (
+    LANE_WORK,
+    Loop,
+    Shareable,
+    in_short_pieces,
+    touched,
+)
+from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import SUMS, ChunkByChunk
+from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
+from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.prefetch import FEW, Ahead
+from popgraph.passes.structured.to_loops.contraction.sweeps import Sweeps
+from popgraph.passes.structured.to_loops.contraction.tile_nest import Loops, TileNest, rows_of
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
+from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place
+from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.support.shapes import prod
+
+
+class ContractLoops:
+    """Writes the loops of one scheduled contraction."""
+
+    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr) -> None:
+        self.op, self.schedule = op, schedule
+        dim, lanes = schedule.vector.data, schedule.lanes
+        self.panel, self.lane = dim, dim + 1
+        self.extent = op.sizes[dim]
+        self.sizes = split_sizes(op.sizes, dim, lanes)
+        self.parallel = op.parallel_rank + 1
+        self.forms = [
+            offset(tensor(value), split_map(map_, dim, lanes), self.sizes)
+            for value, map_ in op.mapped
+        ]
+        self.kind = element(op.lhs)
+        kinds = [element(value) for value, _ in op.mapped]
+        self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
+        self._check()
+        assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
+        self.loops = self._loops()
+        self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
+        self.cut = cut_of(op)
+
+    def _check(self) -> None:
+        strides = [form.stride(self.lane) for form in self.forms[:2]]
+        assert lane_type([self.kind]) and set(strides) <= {0, 1} and 1 in strides, (
+            f"{self.schedule} does not fit: dimension {self.schedule.vector.data} is not "
+            f"contiguous in either factor"
+        )
+
+    def _loops(self) -> Loops:
+        """What vectors depend on, panels, the rest, rows."""
+        others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
+        groups = group_loops(others, self.sizes, self.forms)
+        rows = self._group_of(self.schedule.rows.data, groups)
+        lines = self._group_of(self.schedule.lines.data, groups)
+        rest = [group for group in groups if group not in (rows, lines)]
+        vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
+        shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
+        return Loops(
+            shared,
+            Group((self.panel,), self.sizes[self.panel]),
+            [group for group in rest if group not in shared],
+            lines,
+            rows,
+            bool(self.schedule.inside.data),
+        )
+
+    def _group_of(self, dim: int, groups: Sequence[Group]) -> Group | None:
+        """The loop that a dimension of the contraction runs in, if it has one."""
+        at = dim + 1 if dim > self.panel else dim
+        return next((group for group in groups if at in group.dims), None)
+
+    def shareable(self) -> Shareable | None:
+        """Threads may share any loop, rows only in equal parts of whole blocks."""
+        op, schedule = self.op, self.schedule
+        if any(map(has_gaps, op.outputs)):
+            return None
+        loops, window = self.loops, schedule.window.data
+        shared = [
+            Loop(group.extent, max(1, window) if group is loops.panels else 1)
+            for group in loops.all[: len(loops.all) - len(loops.blocked)]
+        ]
+        if loops.rows and not loops.lines and not window:
+            shared.append(Loop(loops.rows.extent, least=schedule.block.data, even=True))
+        values = [value for value, _ in op.mapped]
+        moved = touched(values, self.forms, loops.all, len(op.outputs))
+        return Shareable(tuple(shared), prod(op.sizes) // LANE_WORK, moved, together=2)
+
+    # Loops
+
+    def kernel(self) -> tile.KernelOp:
+        op = self.op
+        kernel = tile.KernelOp(
+            [op.lhs, op.rhs, *op.extras],
+            [tensor(value) for value in op.outputs],
+            chunks_of(self.cut),
+            self._inplace(),
+        )
+        writer = Writer(kernel.body.block)
+        chunk, *memories = kernel.body.block.args
+        short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops.all)
+        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
+        self.write(writer, [(memory, Index()) for memory in memories], chunk)
+        return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        op = self.op
+        read = zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
+        operands = [op.lhs, op.rhs, *op.extras]
+        return in_place(operands, read, op.outputs, op.sizes[: op.parallel_rank])
+
+    def write(
+        self,
+        writer: Writer,
+        places: Sequence[tuple[SSAValue, Index]],
+        chunk: SSAValue | None = None,
+    ) -> None:
+        """
+        Writes the loops where `writer` stands: all of them, or those of one chunk.
+
+        For each factor, extra and result in turn, `places` tells which memory it is in and from
+        where on.
+        """
+        if 0 in self.op.sizes[: self.op.parallel_rank]:
+            return
+        self.place = Place(writer, self.sizes)
+        found = [
+            Access(memory, form, start)
+            for (memory, start), form in zip(places, self.forms, strict=True)
+        ]
+        last = 2 + len(self.op.extras)
+        factors, extras, targets = found[:2], found[2:last], found[last:]
+        grid = self._grid()
+        self.ahead = self._ahead(grid, factors)
+        self.micro = MicroKernel(
+            grid,
+            factors,
+            self.inner,
+            self.schedule.chunk.data,
+            self.ahead.ask if self.ahead else lambda: None,
+            bool(self.schedule.window.data),
+        )
+        finish = self.op.finish.block
+        self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
+        padded = self.extent % self.schedule.lanes > 0 and self._may_read_on()
+        self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
+        if self.schedule.sweep.data:
+            self._sweeps(chunk)
+        else:
+            self.nest.write(
+                chunk,
+                lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)),
+                self._chunk_by_chunk if self._reads_chunks_once() else None,
+            )
+
+    def _grid(self) -> Grid:
+        rows, lines = self.loops.rows, self.loops.lines
+        return Grid(
+            self.place,
+            rows.last if rows else None,
+            self.lane,
+            self.schedule.lanes,
+            self.kind,
+            lines.last if lines else None,
+            rows.extent if rows else 1,
+        )
+
+    def _sweeps(self, chunk: SSAValue | None) -> None:
+        """All results begin at zero, and then take in one chunk of terms after the other."""
+        each_tile = partial(self.nest.write, chunk)
+        elements = prod(physical_shape(tensor(self.op.outputs[0])))
+        Sweeps(self.micro, self.epilogue, each_tile, elements).write()
+
+    def _chunk_by_chunk(
+        self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
+    ) -> None:
+        """All rows take in one chunk of a panel before the next one comes."""
+        assert self.ahead is not None
+        each_tile = partial(self.nest.each_tile, columns, around, rows)
+        whole = Tile(rows_of(self.loops.beside), tuple(columns))
+        ChunkByChunk(self.micro, self.epilogue, self.ahead, whole).write(each_tile)
+
+    def _reads_chunks_once(self) -> bool:
+        """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
+        if self.ahead is None or not self.micro.shortest:
+            return False
+        rows = rows_of(self.loops.beside)
+        levels = len(self.micro.levels()) - 1
+        sums = levels * rows * self.schedule.lanes * element_bytes(self.op.lhs)
+        return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
+
+    def _ahead(self, grid: Grid, factors: Sequence[Access]) -> Ahead | None:
+        """What asks for panels that stand one after the other, if they are read in that order."""
+        panel = next((access for access in factors if self._is_packed(access.form)), None)
+        numbers = self.schedule.numbers
+        if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
+            return None
+        blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
+        own = grid.row is not None and panel.form.uses(grid.row)
+        return Ahead(
+            grid,
+            panel,
+            self.schedule.lanes,
+            range(self.parallel, len(self.sizes)),
+            self.loops.beside,
+            blocks * rows_of(self.loops.after),
+            self.schedule.block.data if own else 1,
+        )
+
+    def _may_read_on(self) -> bool:
+        """Whether the factors have memory behind the last lane of the last panel."""
+        return all(
+            form.bounds(self.sizes)[1] < memory_span(tensor(value))[1]
+            for form, value in zip(self.forms, (self.op.lhs, self.op.rhs), strict=False)
+        )
+
+    def _is_packed(self, form: Linear) -> bool:
+        """Whether panels of a factor stand one after the other, their lanes side by side."""
+        steps = prod(self.sizes[self.parallel :])
+        return (
+            form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
+        )

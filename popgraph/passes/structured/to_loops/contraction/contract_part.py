@@ -1,0 +1,49 @@
+"""How does a scheduled contraction run for a part of its leading loops?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
+from popgraph.passes.structured.to_loops.emit.access import Access, Place, Source
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.support.shapes import Shape
+
+
+class ContractPart:
+    """
+    Writes the loops of a contraction over a `window` of its domain, from where a place stands.
+
+    They are those of a contraction of just that size, whose operands begin further on in memory.
+    """
+
+    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, window: Shape) -> None:
+        self.values = [value for value, _ in op.mapped]
+        self.forms = [offset(tensor(value), map_, op.sizes) for value, map_ in op.mapped]
+        self.partial = [dim for dim, size in enumerate(window) if size < op.sizes[dim]]
+        self._op, self._schedule, self._window = op, schedule, window
+
+    def write(self, place: Place, sources: Sequence[Source]) -> None:
+        """Writes the loops; `sources` tells where each of `values` is."""
+        part = self._op.clone()
+        part.properties["domain"] = IntsAttr.of(self._window)
+        places = []
+        for source, form in zip(sources, self.forms, strict=True):
+            assert isinstance(source, Access), "a row of a product is no register"
+            places.append((source.memory, source.start + self._begin(form, place)))
+        ContractLoops(part, self._schedule).write(place.writer, places)
+        part.erase()
+
+    def _begin(self, form: Linear, place: Place) -> Index:
+        """How far on the part of an operand begins."""
+        total = Index()
+        for dim in self.partial:
+            stride = form.stride(dim)
+            assert stride is not None, f"the parts along loop {dim} are not evenly apart"
+            total = total + place.where[dim].scaled(stride)
+        return total

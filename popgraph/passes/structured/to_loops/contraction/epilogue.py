@@ -1,0 +1,163 @@
+"""What becomes of the sums of a tile? They are finished and stored, by vectors where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import Attribute, Block, SSAValue
+
+from popgraph.dialects import tile as tiles
+from popgraph.dialects.tile.scalars import is_costly
+from popgraph.passes.structured.analysis.panels import Column, narrowed
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Sums, Tile, lanes_in
+from popgraph.passes.structured.to_loops.emit.access import Access
+from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """
+    The finish of a contraction: `targets = body(sum, extras...)`.
+
+    `in_lanes` tells whether the body works on vectors.
+    """
+
+    grid: Grid
+    body: Block
+    extras: Sequence[Access]
+    targets: Sequence[Access]
+    in_lanes: bool
+
+    def finish(self, tile: Tile, sums: Sums) -> None:
+        if not self.in_lanes:
+            self._by_elements(tile, self.grid.saved(tile, sums))
+        elif self._is_long(tile):
+            self._by_vectors(tile, self.grid.saved(tile, sums))
+        else:
+            self._by_vectors(tile, sums)
+
+    def _is_long(self, tile: Tile) -> bool:
+        """Whether the finish, written out for all sums at once, would not fit registers."""
+        return tile.rows > 1 and any(map(is_costly, self.body.ops))
+
+    def _by_vectors(self, tile: Tile, sums: Sums) -> None:
+        """The finish on vectors; what is not contiguous goes through local memory."""
+        gathered = [self._gathered(tile, access) for access in self.extras]
+        deferred = [self._deferred(tile, target) for target in self.targets]
+
+        def finish(row: Index, values: Sequence[SSAValue]) -> None:
+            self._row(tile, row, values, gathered, deferred)
+
+        self.grid.by_rows(tile, sums, finish)
+        for target, local in zip(self.targets, deferred, strict=True):
+            if local is not None:
+                self._scatter(tile, target, local)
+
+    def _row(
+        self,
+        tile: Tile,
+        row: Index,
+        sums: Sequence[SSAValue],
+        gathered: Sequence[Saved | None],
+        deferred: Sequence[SSAValue | None],
+    ) -> None:
+        """The finish of the row that the loops are at."""
+        grid = self.grid
+        for column, total in self._pieces(tile, sums):
+            with grid.at(0, column.offset):
+                extras = [
+                    self._extra(access, memory, row, column)
+                    for access, memory in zip(self.extras, gathered, strict=True)
+                ]
+                results = inline(grid.place, self.body, [total, *extras])
+                for value, target, local in zip(results, self.targets, deferred, strict=True):
+                    value = in_lanes(grid.writer, value, lanes_in(column))
+                    if local is None:
+                        grid.writer.put(value, *grid.place.of(target))
+                    else:
+                        grid.writer.put(value, local, grid.slot(row, column.offset))
+
+    def _pieces(self, tile: Tile, sums: Sequence[SSAValue]) -> Iterator[tuple[Column, SSAValue]]:
+        """A row's sums by columns; one of which lanes are left out, in narrower ones."""
+        writer = self.grid.writer
+        for column, total in zip(tile.columns, sums, strict=True):
+            for part in narrowed(column):
+                lanes = range(part.offset - column.offset, part.offset - column.offset + part.lanes)
+                if part == column:
+                    yield column, total
+                elif lanes_in(part):
+                    yield part, writer.shuffle(total, total, lanes)
+                else:
+                    yield part, writer.extract(total, lanes[0])
+
+    def _deferred(self, tile: Tile, target: Access) -> SSAValue | None:
+        """Local memory for a result that vectors cannot store."""
+        if self.grid.contiguous(target):
+            return None
+        return self.grid.local_for(tile, target)
+
+    def _extra(
+        self, access: Access, gathered: Saved | None, row: Index, column: Column
+    ) -> SSAValue:
+        """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
+        grid = self.grid
+        if gathered is not None:
+            return grid.read(gathered, row, column)
+        memory, index = grid.place.of(access)
+        return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
+
+    def _gathered(self, tile: Tile, access: Access) -> Saved | None:
+        """Local memory with the lanes of an extra operand that vectors cannot load."""
+        grid = self.grid
+        if access.form.stride(grid.lane) in (0, 1):
+            return None
+        local = grid.local_for(tile, access)
+        with self._elements(tile) as (row, lane):
+            value = grid.writer.load(*grid.place.of(access))
+            grid.writer.store(value, local, grid.slot(row, lane))
+        return Saved(local)
+
+    def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
+        """From local memory to where the lanes of a result stand."""
+        grid = self.grid
+        with self._elements(tile) as (row, lane):
+            value = grid.writer.load(local, grid.slot(row, lane))
+            grid.writer.store(value, *grid.place.of(target))
+
+    def _by_elements(self, tile: Tile, sums: Saved) -> None:
+        """The finish one element at a time."""
+        grid = self.grid
+        with self._elements(tile) as (row, lane):
+            total = grid.writer.load(sums.memory, grid.slot(sums.first + row, lane))
+            extras = [grid.writer.load(*grid.place.of(access)) for access in self.extras]
+            results = inline(grid.place, self.body, [total, *extras])
+            for value, target in zip(results, self.targets, strict=True):
+                grid.writer.store(value, *grid.place.of(target))
+
+    @contextmanager
+    def _elements(self, tile: Tile) -> Iterator[tuple[Index, Index]]:
+        """Loops over all results of a tile; neighbours in memory are often rows, not lanes."""
+        grid = self.grid
+        with grid.each_lane(tile.lanes) as lane, grid.at(0, lane), grid.each_row(tile) as row:
+            yield row, lane
+
+
+def sum_of_two(kind: Attribute) -> Block:
+    """A finish that adds the sum to what it reads."""
+    block = Block(arg_types=[kind, kind])
+    total = arith.AddfOp(block.args[1], block.args[0])
+    block.add_ops([total, tiles.YieldOp(total.result)])
+    return block
+
+
+def sum_of_read(kind: Attribute) -> Block:
+    """A finish that adds up two that it reads, whatever the sum is."""
+    block = Block(arg_types=[kind, kind, kind])
+    total = arith.AddfOp(block.args[1], block.args[2])
+    block.add_ops([total, tiles.YieldOp(total.result)])
+    return block

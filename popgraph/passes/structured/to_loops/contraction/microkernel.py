@@ -1,0 +1,156 @@
+"""How are the sums of a tile kept in registers while the reduction loops run?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, vector
+from xdsl.ir import SSAValue
+
+from popgraph.passes.structured.analysis.loops import Group
+from popgraph.passes.structured.analysis.panels import Column
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Sums, Tile, lanes_in
+from popgraph.passes.structured.to_loops.emit.access import Access, Span
+from popgraph.passes.structured.to_loops.emit.chunks import Loops, add_up, by_chunks, chunk_of_terms
+from popgraph.passes.structured.to_loops.emit.create import alike
+from popgraph.passes.structured.to_loops.emit.vectors import Run, in_lanes, run
+from popgraph.support.shapes import prod
+
+
+@dataclass(frozen=True)
+class MicroKernel:
+    """
+    Sums of products for all rows and vectors of a tile, one accumulator each.
+
+    `inner` are the reduction loops, `terms` how many terms are summed before the sum joins the
+    total (0: all of them); `each_step` writes what else every step of the reduction does. With
+    `window`, the innermost reduction is written out: what its steps read in common is read once.
+    """
+
+    grid: Grid
+    factors: Sequence[Access]
+    inner: Sequence[Group]
+    terms: int
+    each_step: Callable[[], None] = lambda: None
+    window: bool = False
+
+    def zeros(self, tile: Tile) -> list[SSAValue]:
+        return [self.grid.zero(column) for _, column in tile]
+
+    def sums(self, tile: Tile, levels: Sequence[Loops] | None = None) -> Sums:
+        """The accumulators after the reduction; short sums are added into local memory."""
+        *shorter, loops = levels or self.levels()
+        if not shorter:
+            return self.part(tile, loops())
+        totals = TileTotals(self, tile, len(shorter))
+        add_up(self.grid.place, [*shorter, loops], totals)
+        return totals.saved[-1]
+
+    def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
+        """The sums that these loops make."""
+
+        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            self.each_step()
+            loaded = Loaded(self)
+            return [
+                self._added(loaded.factors(row, column), lanes_in(column), old)
+                for (row, column), old in zip(tile, sums, strict=True)
+            ]
+
+        zeros = self.zeros(tile)
+        if any(one.group.extent == 0 for one in runs):
+            return zeros
+        if not self.window or not runs:
+            return run(self.grid.place, runs, step, zeros)
+        last = runs[-1]
+        steps = last.part.fixed
+        if steps is None:
+            return run(self.grid.place, runs, step, zeros)
+
+        def window(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            for at in range(steps):
+                self.grid.place.bind(last.group, last.part.base + at)
+                sums = step(1, sums)
+            return sums
+
+        return run(self.grid.place, runs[:-1], window, zeros)
+
+    def levels(self, longer: int = 0) -> list[Loops]:
+        """The loops of the reduction, by chunks."""
+        runs = [Run(group, Span(0, group.extent)) for group in self.inner]
+        terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
+        return by_chunks(self.grid.place, runs, terms, longer=longer)
+
+    @property
+    def steps(self) -> int:
+        """How many terms there are."""
+        return prod(group.extent for group in self.inner)
+
+    @property
+    def shortest(self) -> int:
+        """How many terms a chunk has; 0 when all of them are one."""
+        extents = [group.extent for group in self.inner]
+        cut = chunk_of_terms(extents, 1, self.terms) if self.terms else None
+        return prod([cut[1], *extents[cut[0] + 1 :]]) if cut else 0
+
+    def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
+        writer, (lhs, rhs) = self.grid.writer, factors
+        if lanes:
+            return writer.add(alike(vector.FMAOp, lhs, rhs, old))
+        product = writer.add(alike(arith.MulfOp, lhs, rhs))
+        return writer.add(alike(arith.AddfOp, old, product))
+
+    def factor(self, access: Access, lanes: int) -> SSAValue:
+        """A factor for all lanes; what several rows or vectors need is loaded once."""
+        writer = self.grid.writer
+        memory, index = self.grid.place.of(access)
+        if lanes and self.grid.contiguous(access):
+            return writer.vector_load_input(memory, index, lanes)
+        return in_lanes(writer, writer.load_input(memory, index), lanes)
+
+
+class TileTotals:
+    """The sums of one tile, by levels of chunks, in local memory."""
+
+    def __init__(self, kernel: MicroKernel, tile: Tile, levels: int) -> None:
+        self.kernel, self.grid, self.tile = kernel, kernel.grid, tile
+        self.saved = [Saved(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
+
+    def clear(self, level: int) -> None:
+        self.grid.clear(self.tile, self.saved[level])
+
+    def add(self, runs: Sequence[Run]) -> None:
+        self.grid.add(self.tile, self.saved[0], self.kernel.part(self.tile, runs))
+
+    def carry(self, level: int) -> None:
+        self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])
+
+
+class Loaded:
+    """The factors of one step, each found once for all products that it is in."""
+
+    def __init__(self, kernel: MicroKernel) -> None:
+        self.kernel, self.grid = kernel, kernel.grid
+        along = (self.grid.row, self.grid.line)
+        self.by_row = [
+            any(dim is not None and access.form.uses(dim) for dim in along)
+            for access in kernel.factors
+        ]
+        self.by_lane = [access.form.uses(self.grid.lane) for access in kernel.factors]
+        self.known: dict[tuple[int, int | None, Column | int], SSAValue] = {}
+
+    def factors(self, row: int, column: Column) -> list[SSAValue]:
+        return [self._factor(number, row, column) for number in range(len(self.by_row))]
+
+    def _factor(self, number: int, row: int, column: Column) -> SSAValue:
+        lanes = lanes_in(column)
+        key = (
+            number,
+            row if self.by_row[number] else None,
+            column if self.by_lane[number] else lanes,
+        )
+        if key not in self.known:
+            with self.grid.at(row, column.offset):
+                self.known[key] = self.kernel.factor(self.kernel.factors[number], lanes)
+        return self.known[key]

@@ -1,0 +1,130 @@
+"""When are packed weights asked for, so that they have arrived when they are read?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import MemRefType
+
+from popgraph.dialects import element_types
+from popgraph.passes.structured.analysis.loops import Group
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid
+from popgraph.passes.structured.to_loops.emit.access import Access, Place
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.support.shapes import prod
+
+FEW = 40
+"""A panel that more blocks of rows use has long arrived when it is read again."""
+
+LONG = 4 * 1024
+"""Elements of a panel that are worth asking for."""
+
+MUCH = 2 << 20
+"""Bytes of a factor that no second cache keeps from one run to the next."""
+
+LINE = 64
+"""Bytes that come together."""
+
+DISTANCE = 2560
+"""Bytes that a core reads while memory answers; a power of two of them is slower."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What all blocks of rows read before anybody reads on: a panel, or one chunk of its terms."""
+
+    start: Index
+    end: Index
+    elements: int
+
+
+@dataclass
+class Ahead:
+    """
+    Asks for panels of a factor, a little in every step of the reduction.
+
+    `inner` are the dimensions of the reduction, `users` the loops that read a panel again and
+    again, `blocks` is how often they do. The first so many rows of a tile have panels of their own,
+    which are read side by side as `streams`; with one, all share a panel.
+    """
+
+    grid: Grid
+    panel: Access
+    lanes: int
+    inner: Sequence[int]
+    users: Sequence[Group]
+    blocks: int
+    streams: int
+    _section: Section | None = field(default=None, init=False)
+
+    @property
+    def place(self) -> Place:
+        return self.grid.place
+
+    def ask(self) -> None:
+        """What one step of the reduction asks for."""
+        if self.blocks == 1:
+            self._for_what_follows()
+        elif self.blocks <= FEW and self._steps * self.lanes >= LONG:
+            self._for_next_section()
+
+    def _for_what_follows(self) -> None:
+        """All that is read a few steps later; the next panel follows this one."""
+        kind = self.panel.memory.type
+        assert isinstance(kind, MemRefType)
+        size = element_types.from_ir(kind.element_type).numpy.itemsize
+        if prod(kind.get_shape()) * size < MUCH:
+            return
+        for stream in range(self.streams):
+            with self.grid.at(stream, 0):
+                memory, index = self.place.of(self.panel)
+            for line in range(0, self.lanes * size, LINE):
+                ahead = DISTANCE // self.streams + line
+                self.place.writer.prefetch(memory, index + ahead // size)
+
+    def _for_next_section(self) -> None:
+        """A line of the next section; each block of rows asks for its share."""
+        section = self._section or self._whole_panel()
+        share = -(-self.lanes // self.blocks)
+        index = section.end
+        done = self.place.index(self.panel.form) + section.start.scaled(-1)
+        index += done.divided(self.lanes).scaled(share)
+        extents = [group.extent for group in self.users]
+        weight = section.elements // prod(extents)
+        for group, count in zip(reversed(self.users), reversed(extents), strict=True):
+            index += self.place.where[group.last].scaled(weight)
+            weight *= count
+        self.place.writer.prefetch(self.panel.memory, self.panel.start + index)
+
+    @property
+    def _steps(self) -> int:
+        return prod(self.place.sizes[dim] for dim in self.inner)
+
+    def _whole_panel(self) -> Section:
+        elements = self._steps * self.lanes
+        with self._at_first_term(self.inner):
+            start = self.place.index(self.panel.form)
+        return Section(start, start + elements, elements)
+
+    @contextmanager
+    def chunk(self, runs: Sequence[Run], terms: int) -> Iterator[None]:
+        """While all blocks of rows go through these terms, the next ones are asked for."""
+        part, dim = runs[0].part, runs[0].group.last
+        with self._at_first_term([dim for one in runs for dim in one.group.dims]):
+            self.place.where[dim] = part.first
+            start = self.place.index(self.panel.form)
+            self.place.where[dim] = part.end
+            end = self.place.index(self.panel.form)
+        self._section = Section(start, end, terms * self.lanes)
+        yield
+        self._section = None
+
+    @contextmanager
+    def _at_first_term(self, dims: Sequence[int]) -> Iterator[None]:
+        before = dict(self.place.where)
+        self.place.where |= dict.fromkeys(dims, Index())
+        yield
+        self.place.where = before

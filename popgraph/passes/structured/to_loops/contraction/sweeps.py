@@ -1,0 +1,103 @@
+"""How do all results of a contraction take in one chunk of terms after the other?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.ir import Attribute, Block
+
+from popgraph.dialects import element_types
+from popgraph.passes.analysis.caches import SECOND
+from popgraph.passes.structured.to_loops.contraction.epilogue import (
+    Epilogue,
+    sum_of_read,
+    sum_of_two,
+)
+from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.tiles import Sums, Tile
+from popgraph.passes.structured.to_loops.emit import chunks
+from popgraph.passes.structured.to_loops.emit.access import Access
+from popgraph.passes.structured.to_loops.emit.chunks import Loops, add_up
+from popgraph.passes.structured.to_loops.emit.vectors import Run
+
+LOCAL = SECOND // 2
+"""Bytes of totals beside the results: what a factor leaves of the second cache."""
+
+EachTile = Callable[[Callable[[Tile], None]], None]
+"""Writes the loops over all tiles, around work on one of them."""
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """
+    The loops of a contraction whose results are totals in memory.
+
+    `elements` is how many the memory of the results holds.
+    """
+
+    micro: MicroKernel
+    epilogue: Epilogue
+    each_tile: EachTile
+    elements: int
+
+    def write(self) -> None:
+        """The results are the last of the totals; those of shorter chunks are in local memory."""
+        inside: list[Loops] = []
+        levels = self.micro.levels()
+        if len(levels) == 1:
+            levels.append(list)  # No loop around the only chunk.
+        if self._bytes * (len(levels) - 2) > LOCAL:
+            inside, levels = self._few()
+        (target,) = self.epilogue.targets
+        totals = [self._local(target) for _ in levels[2:]]
+        add_up(self.micro.grid.place, levels, SweptTotals(self, [*totals, target], inside))
+
+    def _few(self) -> tuple[list[Loops], list[Loops]]:
+        """The levels of chunks that tiles add up for themselves, and the few of the results."""
+        count = self.micro.steps // self.micro.shortest
+        *inside, last = self.micro.levels(longer=max(chunks.TERMS, 2 * count // chunks.TERMS))
+        return inside[:-1], [inside[-1], last]
+
+    def _local(self, target: Access) -> Access:
+        """Totals that stand as the results do."""
+        memory = self.micro.grid.writer.alloca(self.micro.grid.kind, self.elements)
+        return Access(memory, target.form)
+
+    @property
+    def _bytes(self) -> int:
+        return self.elements * element_types.from_ir(self.micro.grid.kind).numpy.itemsize
+
+
+@dataclass(frozen=True)
+class SweptTotals:
+    """The sums of all tiles, by levels of chunks; those of levels `inside` each tile has alone."""
+
+    sweeps: Sweeps
+    targets: Sequence[Access]
+    inside: Sequence[Loops]
+
+    def clear(self, level: int) -> None:
+        clearing = replace(self.sweeps.epilogue, targets=[self.targets[level]])
+        self._finish(clearing, self.sweeps.micro.zeros)
+
+    def add(self, runs: Sequence[Run]) -> None:
+        adding = self._into(self.targets[0], sum_of_two(self._kind))
+        levels: list[Loops] = [*self.inside, lambda: list(runs)]
+        self._finish(adding, lambda tile: self.sweeps.micro.sums(tile, levels))
+
+    def carry(self, level: int) -> None:
+        part, total = self.targets[level - 1 : level + 1]
+        adding = self._into(total, sum_of_read(self._kind), part)
+        self._finish(adding, self.sweeps.micro.zeros)
+
+    def _into(self, target: Access, body: Block, *others: Access) -> Epilogue:
+        """A finish that changes what is there."""
+        return replace(self.sweeps.epilogue, body=body, extras=[target, *others], targets=[target])
+
+    def _finish(self, epilogue: Epilogue, sums: Callable[[Tile], Sums]) -> None:
+        self.sweeps.each_tile(lambda tile: epilogue.finish(tile, sums(tile)))
+
+    @property
+    def _kind(self) -> Attribute:
+        return self.sweeps.micro.grid.kind

@@ -1,0 +1,235 @@
+"""Which loops go over the tiles of a contraction, and which rows and lanes does each one have?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.tile.attributes import ScheduleAttr
+from popgraph.dialects.tile.cut import CutAttr, Part
+from popgraph.passes.structured.analysis.loops import Group
+from popgraph.passes.structured.analysis.panels import Column, balanced, last_panel, whole_panel
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile
+from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.writer import Bound
+from popgraph.support.shapes import prod
+
+EmitColumns = Callable[[Sequence[Column]], None]
+"""Writes the work on some vectors of the current panel."""
+
+EmitRows = Callable[[int, Index], None]
+"""Writes the work on a block of so many rows; how many are before it."""
+
+EmitTile = Callable[[Tile], None]
+"""Writes the work on one tile."""
+
+EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
+"""Writes the work on some vectors of the current panel: for these loops around rows, and these."""
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The parallel loops of a contraction, by what becomes of them."""
+
+    before: Sequence[Group]
+    """What the factor along vectors depends on."""
+    panels: Group
+    after: Sequence[Group]
+    """Those in which panels are read again."""
+    lines: Group | None
+    rows: Group | None
+    inside: bool
+    """Whether panels run inside of all others."""
+
+    @property
+    def blocked(self) -> list[Group]:
+        """The loops that micro-kernels hold several steps of."""
+        return [group for group in (self.lines, self.rows) if group is not None]
+
+    @property
+    def all(self) -> list[Group]:
+        """Outermost first."""
+        if self.inside:
+            return [*self.before, *self.after, self.panels, *self.blocked]
+        return [*self.before, self.panels, *self.after, *self.blocked]
+
+    @property
+    def beside(self) -> list[Group]:
+        """Those in which a panel is read again, rows among them."""
+        return [*self.after, *self.blocked]
+
+
+@dataclass
+class TileNest:
+    """
+    Writes loops over tiles.
+
+    `extent` lanes go along vectors; where a factor has memory behind them, `padded`, the last
+    vectors are read whole.
+    """
+
+    place: Place
+    schedule: ScheduleAttr
+    loops: Loops
+    extent: int
+    padded: bool
+    cut: CutAttr | None
+
+    def write(
+        self, chunk: SSAValue | None, emit: EmitTile, emit_panel: EmitPanel | None = None
+    ) -> None:
+        """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
+        loops = self.loops.all
+        cut = self.cut if chunk is not None else None
+        parts = spans(self.place.writer, loops, cut, chunk)
+        at = loops.index(self.loops.panels)
+        if cut is not None and (part := cut.of_loop(at)) is not None:
+            parts[at] = self._dynamic(parts[at], part)
+        end = len(loops) - len(self.loops.blocked)
+        outer = list(map(Run, loops[:at], parts[:at]))
+        between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
+        rows = parts[end:]
+        beside = [outer.pop()] if self.schedule.window.data and outer else []
+
+        def panels_then_rows(columns: Sequence[Column]) -> None:
+            if emit_panel is not None:
+                emit_panel(columns, between, rows)
+            else:
+                self.each_tile(columns, between, rows, lambda tile, _: emit(tile))
+
+        def rows_then_panels(size: int, _: Index) -> None:
+            def beside_rows(part: Span) -> None:
+                def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+                    self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
+                    return carried
+
+                run(self.place, beside, inside)
+
+            self._some_panels(parts[at], beside_rows)
+
+        def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            if self.loops.inside:
+                self._rows(rows, rows_then_panels)
+            else:
+                self._panels(parts[at], panels_then_rows)
+            return carried
+
+        run(self.place, outer, tiles)
+
+    def each_tile(
+        self,
+        columns: Sequence[Column],
+        around: Sequence[Run],
+        rows: Sequence[Span],
+        emit: Callable[[Tile, Index], None],
+    ) -> None:
+        """The tiles of a panel, each with its first row, as the rows of all loops are numbered."""
+
+        def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            before = _turn(self.place, around).scaled(rows_of(self.loops.blocked))
+            self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
+            return carried
+
+        run(self.place, around, inside)
+
+    def _dynamic(self, span: Span, part: Part) -> Span:
+        """A chunk of panels; counted from the first when the last panel is a special one."""
+        if span.fixed is None or self.extent % self.schedule.lanes == 0:
+            return span
+        value = self.place.writer.value
+        return Span(value(span.base), value(span.base + part.size))
+
+    def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
+        """As many panels at a time as a window takes along; all of them without one."""
+        some, fixed = self.schedule.window.data, part.fixed
+        if not some or (fixed is not None and fixed <= some):
+            emit(part)
+            return
+        writer = self.place.writer
+        with writer.loop(part.lower, part.upper, some) as loop:
+            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.lanes == 0:
+                emit(Span(0, some, part.base + Index.of(loop.counter)))
+                return
+            end = writer.value(Index.of(loop.counter, constant=some))
+            upper = writer.once(arith.MinSIOp(end, writer.bound(part.upper)))
+            emit(Span(loop.counter, upper, part.base))
+
+    def _panels(self, part: Span, emit: EmitColumns) -> None:
+        """The panels that are full, then the last one."""
+        schedule = self.schedule
+        whole = whole_panel(schedule.vectors.data, schedule.width.data)
+        full, rest = divmod(self.extent, schedule.lanes)
+        writer = self.place.writer
+        if not rest:
+            self._each_panel(part, part.lower, part.upper, [whole], emit)
+            return
+        columns = last_panel(rest, schedule.width.data, self.padded)
+        groups = [
+            columns[at : at + schedule.vectors.data]
+            for at in range(0, len(columns), schedule.vectors.data)
+        ]
+        if part.fixed is not None:
+            self._each_panel(part, 0, full, [whole], emit)
+            self._each_panel(part, full, full + 1, groups, emit)
+            return
+        middle = writer.constant(full)
+        upper = writer.once(arith.MinSIOp(writer.bound(part.upper), middle))
+        lower = writer.once(arith.MaxSIOp(writer.bound(part.lower), middle))
+        self._each_panel(part, part.lower, upper, [whole], emit)
+        self._each_panel(part, lower, part.upper, groups, emit)
+
+    def _each_panel(
+        self,
+        part: Span,
+        lower: Bound,
+        upper: Bound,
+        groups: Sequence[Sequence[Column]],
+        emit: EmitColumns,
+    ) -> None:
+        if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= 1:
+            if lower < upper:
+                self.place.bind(self.loops.panels, part.base + lower)
+                for columns in groups:
+                    emit(columns)
+            return
+        with self.place.writer.loop(lower, upper) as loop:
+            self.place.bind(self.loops.panels, part.base + Index.of(loop.counter))
+            for columns in groups:
+                emit(columns)
+
+    def _rows(self, parts: Sequence[Span], emit: EmitRows) -> None:
+        """Blocks of rows, or of whole lines of them."""
+        if not parts:
+            emit(1, Index())
+            return
+        group, part, rows = self.loops.blocked[0], parts[0], self.loops.rows
+        across = rows.extent if self.loops.lines and rows else 1
+        extent = part.fixed
+        assert extent is not None, "rows are shared in equal parts"
+        for blocks in balanced(extent, max(1, self.schedule.block.data // across)):
+            size, start = blocks.size, blocks.start
+            if blocks.count == 1:
+                self.place.bind(group, part.base + start)
+                emit(size * across, Index(start * across))
+                continue
+            with self.place.writer.loop(start, start + blocks.count * size, size) as loop:
+                self.place.bind(group, part.base + Index.of(loop.counter))
+                emit(size * across, Index.of(loop.counter, across))
+
+
+def rows_of(groups: Sequence[Group]) -> int:
+    """How many rows some loops go over."""
+    return prod(group.extent for group in groups)
+
+
+def _turn(place: Place, loops: Sequence[Run]) -> Index:
+    """How often the inside of some loops has run before now, were they to run from zero."""
+    turn = Index()
+    for one in loops:
+        turn = turn.scaled(one.group.extent) + place.where[one.group.last]
+    return turn

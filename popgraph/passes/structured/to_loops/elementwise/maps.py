@@ -1,0 +1,214 @@
+"""How does a `tile.map` become loops?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.passes.structured.analysis.loops import (
+    group_loops,
+    has_gaps,
+    indexed_dims,
+    lane_type,
+    tensor,
+)
+from popgraph.passes.structured.analysis.parallel_loops import (
+    Shareable,
+    in_short_pieces,
+    loops_in_steps,
+    touched,
+)
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    Place,
+    Register,
+    Source,
+    Span,
+    in_place,
+    spans,
+    volume,
+    windows,
+)
+from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    Run,
+    fitting_lanes,
+    in_lanes,
+    read,
+    run,
+    woven,
+    write,
+)
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.support.shapes import Shape
+
+MOST_WOVEN = 8
+"""So many vectors are woven into each other with fewer instructions than elements are moved."""
+
+
+class MapLoops:
+    """
+    Writes the loops of one map.
+
+    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    """
+
+    def __init__(self, op: tile.MapOp, vector_bytes: int, window: Shape | None = None) -> None:
+        self.op = op
+        self.sizes = op.sizes
+        maps = [*op.input_maps, *[AffineMap.identity(len(op.sizes))] * len(op.outputs)]
+        self.values = [*op.inputs, *op.outputs]
+        self.forms = [
+            offset(tensor(value), map_, self.sizes)
+            for value, map_ in zip(self.values, maps, strict=True)
+        ]
+        self.groups = group_loops(
+            range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
+        )
+        self.lanes = self._lanes(self.forms, vector_bytes)
+        self.woven = 0 if self.lanes or window else self._woven(vector_bytes)
+
+    def shareable(self) -> Shareable | None:
+        """What threads may share."""
+        if any(map(has_gaps, self.op.outputs)):
+            return None
+        steps = [1] * len(self.groups)
+        if self.lanes:
+            steps[-1] = self.lanes
+        if self.woven:
+            steps[-2] = self.woven
+        loops = loops_in_steps(self.groups, steps)
+        moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
+        return Shareable(loops, volume(self.groups), moved)
+
+    def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
+        """How many elements one vector holds; 0 when the map is not for vectors."""
+        op = self.op
+        if not self.groups:
+            return 0
+        inner = self.groups[-1].last
+        kinds = [tensor(value).element_type for value in [*op.inputs, *op.outputs]]
+        widest = widest_lane(kinds, op.body.block, along=inner)
+        strides = [form.stride(inner) for form in forms]
+        results = strides[len(op.inputs) :]
+        if not set(strides) <= {0, 1} or set(results) != {1}:
+            return 0
+        return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
+
+    def _woven(self, vector_bytes: int) -> int:
+        """
+        How many lanes vectors have along the last but one loop, when the last one is short.
+
+        Results then stand next to each other along both; a few vectors are woven into as many.
+        """
+        if len(self.groups) < 2 or self.groups[-1].extent > MOST_WOVEN:
+            return 0
+        around, inner = self.groups[-2], self.groups[-1]
+        inputs = len(self.op.inputs)
+        strides = [form.stride(around.last) for form in self.forms]
+        beside = {form.stride(inner.last) for form in self.forms[inputs:]}
+        if not set(strides[:inputs]) <= {0, 1} or beside != {1}:
+            return 0
+        kinds = [tensor(value).element_type for value in self.values]
+        if set(strides[inputs:]) != {inner.extent} or lane_type(kinds) is None:
+            return 0
+        widest = widest_lane(kinds, self.op.body.block, along=around.last)
+        return fitting_lanes(around.extent, vector_bytes, widest)
+
+    def kernel(self) -> tile.KernelOp:
+        op = self.op
+        cut = cut_of(op)
+        kernel = tile.KernelOp(
+            [*op.inputs, *op.tables],
+            [tensor(value) for value in op.outputs],
+            chunks_of(cut),
+            self._inplace(),
+        )
+        writer = Writer(kernel.body.block)
+        chunk, *memories = kernel.body.block.args
+        inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
+        tables = memories[inputs:results]
+        short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups)
+        clear_gaps(writer, op.outputs, memories[results:], cut, short=short)
+        if 0 not in self.sizes:
+            found = [
+                Access(memory, form)
+                for memory, form in zip(
+                    [*memories[:inputs], *memories[results:]], self.forms, strict=True
+                )
+            ]
+            parts = spans(writer, self.groups, cut, chunk)
+            self.write(Place(writer, self.sizes), found, tables, parts)
+        return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        op = self.op
+        read = zip(op.inputs, op.input_maps, strict=True)
+        return in_place([*op.inputs, *op.tables], read, op.outputs, self.sizes)
+
+    def write(
+        self,
+        place: Place,
+        sources: Sequence[Source],
+        tables: Sequence[SSAValue],
+        parts: Sequence[Span] | None = None,
+    ) -> None:
+        """
+        Writes the loops where `place` stands.
+
+        `sources` tells where each of `values` is, `parts` which part of each loop runs.
+        """
+        self.place, self.tables = place, tables
+        self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
+        parts = parts if parts is not None else windows(place, self.groups)
+        runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        if self.woven:
+            *before, around, inner = runs
+            widened = replace(around, widths=(self.woven, 1))
+
+            def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+                if width == 1:
+                    return run(place, [inner], self._element, carried)
+                self._weave(width)
+                return carried
+
+            run(place, [*before, widened], weave)
+            return
+        if self.lanes:
+            runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
+        run(place, runs, self._element)
+
+    def _weave(self, lanes: int) -> None:
+        """Vectors along the last but one loop for every step of the last one, then woven."""
+        place, inner = self.place, self.groups[-1]
+        columns = []
+        for step in range(inner.extent):
+            with place.shifted(inner.last, step):
+                columns.append(self._computed(self.groups[-2].last, lanes))
+        for target, vectors in zip(self.targets, zip(*columns, strict=True), strict=True):
+            assert not isinstance(target, Register)
+            memory, index = place.of(target)
+            wide = [in_lanes(place.writer, vector, lanes) for vector in vectors]
+            for number, vector in enumerate(woven(place.writer, wide)):
+                place.writer.vector_store(vector, memory, index + number * lanes)
+
+    def _computed(self, along: int, lanes: int) -> list[SSAValue]:
+        """What the body makes of one element, or of `lanes` of them."""
+        values = [read(self.place, access, along, lanes) for access in self.sources]
+        arguments = [*values, *self.tables]
+        return inline(self.place, self.op.body.block, arguments, Along(along, lanes))
+
+    def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        lanes = width if width > 1 else 0
+        inner = self.groups[-1].last if self.groups else 0
+        results = self._computed(inner, lanes)
+        for value, target in zip(results, self.targets, strict=True):
+            write(self.place, target, value, lanes)
+        return carried

@@ -1,0 +1,85 @@
+"""How does a `tile.scatter` become loops?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.attributes import layout_of, physical_shape
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.passes.structured.analysis.loops import Group, tensor
+from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
+from popgraph.passes.structured.to_loops.emit.access import (
+    Place,
+    Span,
+    accesses,
+    element_index,
+    spans,
+)
+from popgraph.passes.structured.to_loops.emit.bodies import inline
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.support.shapes import prod
+
+
+def scatter_kernel(op: tile.ScatterOp) -> tile.KernelOp:
+    """Zero, then add; each chunk in its own part of the result."""
+    groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
+    cut = cut_of(op)
+    kernel = tile.KernelOp(op.inputs, [tensor(op.output)], chunks_of(cut))
+    writer = Writer(kernel.body.block)
+    chunk, *sources, target = kernel.body.block.args
+    parts = spans(writer, groups, cut, chunk)
+    _clear(writer, op, target, parts[0] if cut else None)
+    if 0 not in op.sizes:
+        _add(writer, op, [Run(*pair) for pair in zip(groups, parts, strict=True)], sources, target)
+    return kernel
+
+
+def scatter_shareable(op: tile.ScatterOp) -> Shareable | None:
+    """Only the outermost loop, when it goes over all of the result's outermost dimension."""
+    type_ = tensor(op.output)
+    if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
+        return None
+    return Shareable((Loop(op.sizes[0]),), prod(op.sizes))
+
+
+def _clear(writer: Writer, op: tile.ScatterOp, target: SSAValue, part: Span | None) -> None:
+    shape = physical_shape(tensor(op.output))
+    nothing = writer.number(0, tensor(op.output).element_type)
+    if part is None:
+        slices, inside = Span(0, 1, Index()), prod(shape)
+    else:
+        slices, inside = part, prod(shape[1:])
+    with writer.loop(slices.lower, slices.upper) as outer:
+        start = (slices.base + Index.of(outer.counter)).scaled(inside)
+        with writer.loop(0, inside) as inner:
+            writer.store(nothing, target, start + Index.of(inner.counter))
+
+
+def _add(
+    writer: Writer,
+    op: tile.ScatterOp,
+    runs: list[Run],
+    sources: Sequence[SSAValue],
+    target: SSAValue,
+) -> None:
+    place = Place(writer, op.sizes)
+    values = accesses(sources, op.inputs, op.input_maps, op.sizes)
+    kind = tensor(op.output).element_type
+    combine = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
+
+    def add(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+        loaded = [writer.load_input(*place.of(access)) for access in values]
+        *indices, value = inline(place, op.body.block, loaded)
+        index = element_index(writer, tensor(op.output), indices)
+        old = writer.load(target, index)
+        writer.store(writer.add(combine(old, value)), target, index)
+        return carried
+
+    run(place, runs, add)

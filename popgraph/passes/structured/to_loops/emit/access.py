@@ -1,0 +1,232 @@
+"""Which loops does a kernel have, and where does each of its values stand in memory?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.ir.affine import (
+    AffineBinaryOpExpr,
+    AffineBinaryOpKind,
+    AffineConstantExpr,
+    AffineDimExpr,
+    AffineExpr,
+    AffineMap,
+)
+
+from popgraph.dialects.tile.affine import Linear, linear, offset, reads_whole
+from popgraph.dialects.tile.cut import CutAttr
+from popgraph.passes.structured.analysis.loops import Group, has_gaps, tensor
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+from popgraph.support.shapes import Shape, prod
+
+
+@dataclass(frozen=True)
+class Access:
+    """A piece of memory, from `start` on, and where in it the element of a domain index stands."""
+
+    memory: SSAValue
+    form: Linear
+    start: Index = field(default_factory=Index)
+
+
+@dataclass
+class Register:
+    """A scalar that stands nowhere in memory: what was written last."""
+
+    value: SSAValue | None = None
+
+
+Source = Access | Register
+"""Where a body's operand comes from, or where its result goes."""
+
+
+def accesses(
+    memories: Sequence[SSAValue],
+    values: Sequence[SSAValue],
+    maps: Sequence[AffineMap],
+    sizes: Shape,
+) -> list[Access]:
+    """Where the elements of these values stand in their memories."""
+    return [
+        Access(memory, offset(tensor(value), map_, sizes))
+        for memory, value, map_ in zip(memories, values, maps, strict=True)
+    ]
+
+
+class Place:
+    """The current index of every dimension of the domain."""
+
+    def __init__(self, writer: Writer, sizes: Shape) -> None:
+        self.writer = writer
+        self.sizes = sizes
+        self.where: dict[int, Index] = {dim: Index() for dim in range(len(sizes))}
+
+    def bind(self, group: Group, index: Index) -> None:
+        """The loop of `group` is at `index`."""
+        self.where[group.last] = index
+
+    def further(self) -> int:
+        """A dimension behind those of the domain, for a loop that no form knows."""
+        dim = max(self.where, default=-1) + 1
+        self.where[dim] = Index()
+        return dim
+
+    @contextmanager
+    def shifted(self, dim: int, by: int) -> Iterator[None]:
+        """A few steps further along `dim`."""
+        before = dict(self.where)
+        if by:
+            self.where[dim] = self.where[dim] + by
+        yield
+        self.where = before
+
+    def index(self, form: Linear) -> Index:
+        """Where the element of a form stands now."""
+        return _place(self.writer, form, self.where, self.sizes)
+
+    def of(self, access: Access) -> tuple[SSAValue, Index]:
+        return access.memory, access.start + self.index(access.form)
+
+
+def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shape) -> Index:
+    return Index.sum(
+        form.constant,
+        (
+            (
+                where[atom.position]
+                if isinstance(atom, AffineDimExpr)
+                else _digit(writer, atom, where, sizes),
+                factor,
+            )
+            for atom, factor in form.terms.items()
+        ),
+    )
+
+
+def _digit(writer: Writer, atom: AffineExpr, where: Mapping[int, Index], sizes: Shape) -> Index:
+    """A `floordiv` or `mod`, made of non-negative numbers so that the machine's division does."""
+    assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
+    by = atom.rhs.value
+    inner = linear(atom.lhs, sizes)
+    shift = max(0, -(inner.bounds(sizes)[0] // by))
+    index = _place(writer, inner, where, sizes) + shift * by
+    quotient = atom.kind == AffineBinaryOpKind.FloorDiv
+    if not index.terms:
+        return Index(index.constant // by - shift if quotient else index.constant % by)
+    value, divisor = writer.value(index), writer.constant(by)
+    if quotient:
+        return Index.of(writer.once(arith.DivSIOp(value, divisor)), constant=-shift)
+    return Index.of(writer.once(arith.RemSIOp(value, divisor)))
+
+
+@dataclass(frozen=True)
+class Span:
+    """The part of a loop that one chunk runs: `base + (lower .. upper)`."""
+
+    lower: Bound
+    upper: Bound
+    base: Index = field(default_factory=Index)
+
+    @property
+    def first(self) -> Index:
+        return self.base + _index(self.lower)
+
+    @property
+    def end(self) -> Index:
+        return self.base + _index(self.upper)
+
+    @property
+    def fixed(self) -> int | None:
+        """How many steps, when every chunk has as many."""
+        if isinstance(self.lower, int) and isinstance(self.upper, int):
+            return self.upper - self.lower
+        return None
+
+
+def _index(bound: Bound) -> Index:
+    return Index(bound) if isinstance(bound, int) else Index.of(bound)
+
+
+def spans(
+    writer: Writer, groups: Sequence[Group], cut: CutAttr | None, chunk: SSAValue | None
+) -> list[Span]:
+    """What of each loop the current chunk runs."""
+    result = [Span(0, group.extent) for group in groups]
+    if cut is not None and chunk is not None:
+        for part, number in zip(cut.parts, numbers_of(writer, cut, chunk), strict=True):
+            extent = groups[part.loop].extent
+            start = number.scaled(part.size)
+            if part.count * part.size == extent:
+                result[part.loop] = Span(0, part.size, start)
+                continue
+            end = writer.value(start + part.size)
+            upper = writer.once(arith.MinSIOp(end, writer.constant(extent)))
+            result[part.loop] = Span(writer.value(start), upper)
+    return result
+
+
+def numbers_of(writer: Writer, cut: CutAttr, chunk: SSAValue) -> list[Index]:
+    """Which of its parts a chunk has of each loop that is cut."""
+    rest, numbers = Index.of(chunk), list[Index]()
+    for part in reversed(cut.parts[1:]):
+        rest, number = digits(writer, rest, part.count)
+        numbers.append(number)
+    return [rest, *reversed(numbers)]
+
+
+def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
+    """A number as so many times the base, and the rest."""
+    if base == 1:
+        return number, Index()
+    value, divisor = writer.value(number), writer.constant(base)
+    return (
+        Index.of(writer.once(arith.DivSIOp(value, divisor))),
+        Index.of(writer.once(arith.RemSIOp(value, divisor))),
+    )
+
+
+def windows(place: Place, groups: Sequence[Group]) -> list[Span]:
+    """All of each loop, from where `place` stands."""
+    return [Span(0, group.extent, place.where[group.last]) for group in groups]
+
+
+def volume(groups: Sequence[Group]) -> int:
+    return prod(group.extent for group in groups)
+
+
+def in_place(
+    operands: Sequence[SSAValue],
+    read: Iterable[tuple[SSAValue, AffineMap]],
+    results: Sequence[SSAValue],
+    sizes: Shape,
+) -> list[tuple[int, int]]:
+    """
+    Pairs of an operand and a result by number, where the operand is read just before the result is
+    written in its place, and nowhere else.
+    """
+    pairs = []
+    for value, map_ in read:
+        if operands.count(value) == 1 and reads_whole(tensor(value), map_, sizes):
+            pairs += [
+                (operands.index(value), number)
+                for number, result in enumerate(results)
+                if result.type == value.type and not has_gaps(result)
+            ]
+    return pairs
+
+
+def element_index(
+    writer: Writer, type_: TensorType[Attribute], indices: Sequence[SSAValue]
+) -> Index:
+    """Where in the memory behind a tensor the element at computed indices stands."""
+    shape = type_.get_shape()
+    place = Place(writer, shape)
+    for dim, index in enumerate(indices):
+        place.where[dim] = Index.of(index)
+    return place.index(offset(type_, AffineMap.identity(len(shape)), shape))

@@ -1,0 +1,114 @@
+"""How does a scalar body become part of a kernel, on scalars or on vectors?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    TensorType,
+    VectorType,
+)
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.traits import is_side_effect_free
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
+from popgraph.passes.structured.analysis.loops import indexed_dims
+from popgraph.passes.structured.to_loops.emit.access import Place, element_index
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
+from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
+
+
+def widest_lane(types: Sequence[Attribute], *bodies: Block, along: int | None = None) -> int:
+    """
+    The size of the widest lane, in bytes, when these elements go through these bodies as vectors.
+
+    0 when something in them has no form for vectors.
+    """
+    sizes = {lane_bytes(kind) for kind in types}
+    for body in bodies:
+        # An index is the same for all lanes, but that of the dimension that vectors run along.
+        alike = set() if along in indexed_dims(body) else {INDEX}
+        for op in body.ops:
+            if not _works_on_lanes(op):
+                return 0
+            kinds = {result.type for result in op.results} - alike
+            sizes.update(map(lane_bytes, kinds))
+    return 0 if 0 in sizes else max(sizes, default=0)
+
+
+def _works_on_lanes(op: Operation) -> bool:
+    return isinstance(op, tile.YieldOp | tile.IndexOp | arith.ConstantOp) or type(op) in SCALARS
+
+
+@dataclass(frozen=True)
+class Along:
+    """The dimension that the lanes of vectors run along, and how many there are."""
+
+    dim: int
+    lanes: int
+
+    def index(self, writer: Writer, first: SSAValue) -> SSAValue:
+        """The index of every lane."""
+        if not self.lanes:
+            return first
+        type_ = VectorType(INDEX, [self.lanes])
+        steps = DenseIntOrFPElementsAttr.from_list(type_, range(self.lanes))
+        counted = writer.once(arith.ConstantOp(steps))
+        return writer.once(arith.AddiOp(writer.broadcast(first, self.lanes), counted))
+
+
+def inline(
+    place: Place, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
+) -> list[SSAValue]:
+    """
+    Writes a body with these values for its arguments; gives what it yields.
+
+    Operations with a vector among their operands work on vectors; the others stay scalar, and
+    are written as far out as they can be.
+    """
+    writer = place.writer
+    values: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
+    for op in block.ops:
+        operands = [values[operand] for operand in op.operands]
+        match op:
+            case tile.YieldOp():
+                return operands
+            case tile.IndexOp():
+                dim = op.dim.value.data
+                values[op.result] = writer.value(place.where[dim])
+                if along is not None and along.dim == dim:
+                    values[op.result] = along.index(writer, values[op.result])
+            case tile.ElementOp():
+                memory, *indices = operands
+                type_ = op.table.type
+                assert isinstance(type_, TensorType)
+                index = element_index(writer, type_, indices)
+                values[op.result] = writer.load_input(memory, index)
+            case arith.ConstantOp(value=IntegerAttr() | FloatAttr()):
+                values[op.result] = writer.literal(op.value)
+            case _:
+                (result,) = op.results
+                values[result] = _written(writer, op, operands)
+    raise AssertionError("a body ends with tile.yield")
+
+
+def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
+    lanes = max(map(lanes_of, operands), default=0)
+    if lanes:
+        made = on_lanes(op, [in_lanes(writer, value, lanes) for value in operands], lanes)
+    else:
+        made = type(op).create(
+            operands=operands,
+            result_types=[result.type for result in op.results],
+            properties=op.properties.copy(),
+            attributes=op.attributes.copy(),
+        )
+    if is_side_effect_free(made) and not is_trapping(op):
+        return writer.once(made)
+    return writer.add(made)

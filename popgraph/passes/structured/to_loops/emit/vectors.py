@@ -1,0 +1,172 @@
+"""How does a loop advance by vectors, and what of a row is left for scalars?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import SSAValue
+
+from popgraph.passes.structured.analysis.loops import Group
+from popgraph.passes.structured.to_loops.emit.access import Place, Register, Source, Span
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+
+Emit = Callable[[int, list[SSAValue]], list[SSAValue]]
+"""Writes the work of one step of so many elements; takes the carried values to their next ones."""
+
+
+def fitting_lanes(extent: int, vector_bytes: int, widest: int) -> int:
+    """
+    How many lanes vectors have along a row of `extent`; 0 when vectors do not pay.
+
+    The vectors with the `widest` lanes (in bytes; 0 when there is nothing for vectors) fill a
+    register.
+    """
+    most = vector_bytes // widest if widest else 0
+    lanes = most
+    while lanes > extent:
+        lanes //= 2
+    return lanes if lanes >= 4 or lanes == most > 1 else 0
+
+
+def lanes_of(value: SSAValue) -> int:
+    """How many lanes a value has; 0 when it is a scalar."""
+    return int(value.type.get_shape()[0]) if isinstance(value.type, VectorType) else 0
+
+
+def in_lanes(writer: Writer, value: SSAValue, lanes: int) -> SSAValue:
+    """A vector as it is, a scalar in all lanes."""
+    return value if lanes_of(value) or not lanes else writer.broadcast(value, lanes)
+
+
+STRIDES = (0, 1, 2)
+"""How far apart elements may be that `read` makes a vector of."""
+
+
+def read(place: Place, access: Source, inner: int, lanes: int) -> SSAValue:
+    """The element of an input at the current index, or `lanes` of them along `inner`."""
+    if isinstance(access, Register):
+        assert access.value is not None, "written before it is read"
+        return access.value
+    memory, index = place.of(access)
+    stride = access.form.stride(inner)
+    if not lanes or not stride:
+        return place.writer.load_input(memory, index)
+    if stride == 1:
+        return place.writer.vector_load(memory, index, lanes)
+    assert stride == 2, f"elements {stride} apart are no vector"
+    return _every_other(place.writer, memory, index, lanes)
+
+
+def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+    """
+    Every other element, out of two vectors that end with the last one.
+
+    They share an element, so that nothing behind the last one is read.
+    """
+    low = writer.vector_load_input(memory, index, lanes)
+    high = writer.vector_load_input(memory, index + (lanes - 1), lanes)
+    return writer.shuffle(low, high, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])
+
+
+def woven(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
+    """The first lanes of all vectors, then the second ones, and so on, as so many vectors."""
+    lanes, count = lanes_of(vectors[0]), len(vectors)
+    result = []
+    for number in range(count):
+        wanted = [divmod(number * lanes + lane, count) for lane in range(lanes)]
+        made = vectors[0]
+        for source, vector in enumerate(vectors[1:], 1):
+            first = [at if source == 1 else lane for lane, (at, _) in enumerate(wanted)]
+            picks = [
+                lanes + at if turn == source else first[lane]
+                for lane, (at, turn) in enumerate(wanted)
+            ]
+            made = writer.shuffle(made, vector, picks)
+        result.append(made)
+    return result
+
+
+def write(place: Place, access: Source, value: SSAValue, lanes: int) -> None:
+    """Stores the element of a result, or `lanes` of them."""
+    if isinstance(access, Register):
+        access.value = value
+        return
+    memory, index = place.of(access)
+    if lanes:
+        place.writer.vector_store(in_lanes(place.writer, value, lanes), memory, index)
+    else:
+        place.writer.store(value, memory, index)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One loop of a nest: which part of a group it runs, by steps of these widths in turn."""
+
+    group: Group
+    part: Span
+    widths: tuple[int, ...] = (1,)
+
+
+def run(
+    place: Place, runs: Sequence[Run], emit: Emit, carried: Sequence[SSAValue] = (), width: int = 1
+) -> list[SSAValue]:
+    """Opens the loops, outermost first, around what `emit` writes."""
+    if not runs:
+        return emit(width, list(carried))
+    first, *rest = runs
+
+    def inside(width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        return run(place, rest, emit, carried, width)
+
+    lower: Bound = first.part.lower
+    values = list(carried)
+    for number, step in enumerate(first.widths):
+        upper: Bound = first.part.upper
+        if number < len(first.widths) - 1:
+            upper = _whole(place.writer, first, step)
+        values = _steps(place, first, (lower, upper), step, inside, values)
+        lower = _after(place.writer, first.part, upper)
+    return values
+
+
+def _whole(writer: Writer, this: Run, width: int) -> Bound:
+    """How far steps of `width` go."""
+    fixed = this.part.fixed
+    if fixed is not None:
+        return this.part.upper - fixed % width if isinstance(this.part.upper, int) else 0
+    extent = this.group.extent
+    if extent % width == 0:
+        return this.part.upper
+    whole = writer.constant(extent - extent % width)
+    return writer.once(arith.MinSIOp(writer.bound(this.part.upper), whole))
+
+
+def _after(writer: Writer, part: Span, middle: Bound) -> Bound:
+    """Where the rest begins."""
+    if part.fixed is not None or middle is part.upper:
+        return middle
+    return writer.once(arith.MaxSIOp(writer.bound(part.lower), writer.bound(middle)))
+
+
+def _steps(
+    place: Place,
+    this: Run,
+    bounds: tuple[Bound, Bound],
+    width: int,
+    emit: Emit,
+    carried: list[SSAValue],
+) -> list[SSAValue]:
+    lower, upper = bounds
+    if lower is upper or lower == upper:
+        return carried
+    if isinstance(lower, int) and isinstance(upper, int) and upper - lower == width:
+        place.bind(this.group, this.part.base + lower)
+        return emit(width, carried)
+    with place.writer.loop(lower, upper, width, carried) as loop:
+        place.bind(this.group, this.part.base + Index.of(loop.counter))
+        loop.next(emit(width, loop.carried))
+    return loop.results

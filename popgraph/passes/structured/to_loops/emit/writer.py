@@ -1,0 +1,310 @@
+"""How is a kernel's text put together? Loops that open and close, and indices hoisted out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IndexType,
+    IntegerAttr,
+    IntegerType,
+    MemRefType,
+    Signedness,
+    VectorType,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.lanes import vector_of
+from popgraph.passes.structured.to_loops.emit.create import alike, made, number_of
+from popgraph.passes.structured.to_loops.emit.index import Index
+
+Bound = int | SSAValue
+INDEX = IndexType()
+
+
+@dataclass
+class Level:
+    """One open block: that of the kernel, of a loop or of a branch."""
+
+    block: Block
+    inner: Operation | None = None
+    """The loop inside that is open now; what is hoisted goes before it."""
+    known: dict[object, SSAValue] = field(default_factory=dict)
+    """What was computed here already."""
+
+    def insert(self, op: Operation) -> None:
+        if self.inner is None:
+            self.block.add_op(op)
+        else:
+            self.block.insert_op_before(op, self.inner)
+
+
+@dataclass
+class Loop:
+    """An open `scf.for`: its counter, what it carries, and (when closed) what it leaves."""
+
+    counter: SSAValue
+    carried: list[SSAValue]
+    results: list[SSAValue]
+    """What it leaves; to be used when it is closed."""
+    block: Block
+
+    def next(self, values: Sequence[SSAValue]) -> None:
+        """The carried values of the next round."""
+        self.block.add_op(made(scf.YieldOp, *values))
+
+
+class Writer:
+    """
+    Writes into the body of a kernel.
+
+    Every value is computed in the outermost block where it can be: constants at the top, the part
+    of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
+    index is known. Everything is computed once per block.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self.levels = [Level(block)]
+        self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
+
+    # Operations
+
+    def add(self, op: Operation, depth: int | None = None) -> SSAValue:
+        """Inserts an operation of one result, at the innermost level unless told otherwise."""
+        depth = len(self.levels) - 1 if depth is None else depth
+        self.levels[depth].insert(op)
+        result: SSAValue = op.results[0]
+        self.depths[result] = depth
+        return result
+
+    def do(self, op: Operation) -> None:
+        """Inserts an operation without results at the innermost level."""
+        self.levels[-1].insert(op)
+
+    def depth_of(self, value: SSAValue) -> int:
+        return self.depths[value]
+
+    def once(self, op: Operation) -> SSAValue:
+        """
+        Inserts a pure operation as far out as its operands allow.
+
+        An equal one that stands there already is used instead.
+        """
+        operands = tuple(op.operands)
+        depth = max(map(self.depths.__getitem__, operands), default=0)
+        properties = tuple(sorted(op.properties.items(), key=lambda item: item[0]))
+        key = (op.name, operands, properties, op.results[0].type)
+        known = self.levels[depth].known
+        value = known.get(key)
+        if value is None:
+            value = known[key] = self.add(op, depth)
+        else:
+            op.erase()
+        return value
+
+    def shared(
+        self, what: object, operands: Sequence[SSAValue], make: Callable[[], Operation]
+    ) -> SSAValue:
+        """As `once`, for an operation that `what` and its operands tell apart: made when new."""
+        depth = max(map(self.depths.__getitem__, operands))
+        known = self.levels[depth].known
+        key = (what, *operands)
+        value = known.get(key)
+        if value is None:
+            value = known[key] = self.add(make(), depth)
+        return value
+
+    # Constants
+
+    def constant(self, value: int) -> SSAValue:
+        """An index constant, at the top of the kernel."""
+        known = self.levels[0].known
+        found = known.get(value)
+        if found is None:
+            found = known[value] = self.literal(number_of(value, INDEX))
+        return found
+
+    def literal(self, value: Attribute) -> SSAValue:
+        """A scalar constant, at the top of the kernel."""
+        assert isinstance(value, IntegerAttr | FloatAttr)
+        type_ = value.type
+        if isinstance(type_, IntegerType) and type_.signedness.data != Signedness.SIGNLESS:
+            width = type_.width.data
+            bits = IntegerAttr(int(value.value.data), IntegerType(width), truncate_bits=True)
+            return self.once(arith.BitcastOp(self.literal(bits), type_))
+        known = self.levels[0].known
+        found = known.get(value)
+        if found is None:
+            found = self.add(made(arith.ConstantOp, types=(type_,), value=value), 0)
+            known[value] = found
+        return found
+
+    def number(self, value: int, type_: Attribute) -> SSAValue:
+        """A number as a scalar of any element type."""
+        return self.literal(number_of(value, type_))
+
+    # Indices
+
+    def value(self, index: Index) -> SSAValue:
+        """The number that an index is; each loop adds its own part, in its own block."""
+        total: SSAValue | None = None
+        for counter in sorted(index.terms, key=self.depths.__getitem__):
+            factor = index.terms[counter]
+            part = counter if factor == 1 else self._multiple(counter, factor)
+            total = part if total is None else self._sum(total, part)
+        if total is None:
+            return self.constant(index.constant)
+        if index.constant:
+            total = self._sum(total, self.constant(index.constant))
+        return total
+
+    def _multiple(self, counter: SSAValue, factor: int) -> SSAValue:
+        return self.shared(
+            (arith.MuliOp, factor),
+            (counter,),
+            lambda: alike(arith.MuliOp, counter, self.constant(factor)),
+        )
+
+    def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
+        return self.shared(arith.AddiOp, (lhs, rhs), lambda: alike(arith.AddiOp, lhs, rhs))
+
+    def bound(self, bound: Bound) -> SSAValue:
+        return self.constant(bound) if isinstance(bound, int) else bound
+
+    # Memory
+
+    def load(self, memory: SSAValue, index: Index) -> SSAValue:
+        return self.add(self._loaded(memory, self.value(index)))
+
+    def _loaded(self, memory: SSAValue, place: SSAValue) -> Operation:
+        assert isinstance(memory.type, MemRefType)
+        return made(memref.LoadOp, memory, place, types=(memory.type.element_type,))
+
+    def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
+        """A load of memory that the kernel does not write at this index: once, and far out."""
+        place = self.value(index)
+        return self.shared(memref.LoadOp, (memory, place), lambda: self._loaded(memory, place))
+
+    def vector_load_input(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        """As `load_input`, for a vector."""
+        assert isinstance(memory.type, MemRefType)
+        place, type_ = self.value(index), vector_of(memory.type.element_type, lanes)
+        return self.shared(
+            (vector.LoadOp, lanes),
+            (memory, place),
+            lambda: made(vector.LoadOp, memory, place, types=(type_,)),
+        )
+
+    def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
+        self.do(tile.PrefetchOp(memory, self.value(index), written=written))
+
+    def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        self.do(made(memref.StoreOp, value, memory, self.value(index)))
+
+    def vector_load(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        assert isinstance(memory.type, MemRefType)
+        type_ = vector_of(memory.type.element_type, lanes)
+        return self.add(made(vector.LoadOp, memory, self.value(index), types=(type_,)))
+
+    def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        self.do(made(vector.StoreOp, value, memory, self.value(index)))
+
+    def put(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
+        """Stores a scalar or a vector."""
+        if isinstance(value.type, VectorType):
+            self.vector_store(value, memory, index)
+        else:
+            self.store(value, memory, index)
+
+    def get(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
+        """Loads a vector, or a scalar for no lanes."""
+        return self.vector_load(memory, index, lanes) if lanes else self.load(memory, index)
+
+    def broadcast(self, scalar: SSAValue, lanes: int) -> SSAValue:
+        """A vector with this scalar in all lanes."""
+        return self.shared(
+            (vector.BroadcastOp, lanes),
+            (scalar,),
+            lambda: made(vector.BroadcastOp, scalar, types=(vector_of(scalar.type, lanes),)),
+        )
+
+    def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
+        """A vector of these lanes of the first vector, and behind them those of the second."""
+        assert isinstance(first.type, VectorType)
+        type_ = vector_of(first.type.element_type, len(lanes))
+        return self.shared(
+            (vector.ShuffleOp, *lanes),
+            (first, second),
+            lambda: made(
+                vector.ShuffleOp,
+                *(first, second),
+                types=(type_,),
+                mask=DenseArrayBase.from_list(i64, lanes),
+            ),
+        )
+
+    def extract(self, vector_: SSAValue, lane: int) -> SSAValue:
+        assert isinstance(vector_.type, VectorType)
+        return self.add(vector.ExtractOp(vector_, [lane], vector_.type.element_type))
+
+    def alloca(self, element: Attribute, size: int) -> SSAValue:
+        """Local memory, at the top of the kernel."""
+        return self.add(memref.AllocaOp.get(element, shape=[size]), 0)
+
+    def local(self, element: Attribute, size: int) -> SSAValue:
+        """As `alloca`; it is written at this level, so that no load of it goes further out."""
+        memory = self.alloca(element, size)
+        self.written_here(memory)
+        return memory
+
+    def written_here(self, memory: SSAValue) -> None:
+        """Local memory changes at this level: no load of it goes further out from now on."""
+        self.depths[memory] = len(self.levels) - 1
+
+    # Control
+
+    @contextmanager
+    def loop(
+        self, lower: Bound, upper: Bound, step: int = 1, carried: Sequence[SSAValue] = ()
+    ) -> Iterator[Loop]:
+        """A loop; with carried values, `Loop.next` must be called before it closes."""
+        types = [value.type for value in carried]
+        block = Block(arg_types=[INDEX, *types])
+        first, last = self.bound(lower), self.bound(upper)
+        bounds = (first, last, self.constant(step))
+        op = made(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
+        self.do(op)
+        with self._inside(op, block):
+            yield Loop(block.args[0], list(block.args[1:]), list(op.results), block)
+            if not isinstance(block.last_op, scf.YieldOp):
+                assert not types, "Loop.next gives the carried values"
+                block.add_op(made(scf.YieldOp))
+        for result in op.results:
+            self.depths[result] = len(self.levels) - 1
+
+    @contextmanager
+    def when(self, condition: SSAValue) -> Iterator[None]:
+        """A branch without results."""
+        block = Block()
+        op = scf.IfOp(condition, [], [block])
+        self.do(op)
+        with self._inside(op, block):
+            yield
+            block.add_op(scf.YieldOp())
+
+    @contextmanager
+    def _inside(self, op: Operation, block: Block) -> Iterator[None]:
+        self.levels[-1].inner = op
+        self.levels.append(Level(block))
+        for argument in block.args:
+            self.depths[argument] = len(self.levels) - 1
+        yield
+        self.levels.pop()
+        self.levels[-1].inner = None

@@ -1,0 +1,133 @@
+"""What becomes of the memory of a result where no index reaches? It is zeroed, chunk by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir.affine import AffineExpr
+
+from popgraph.dialects.tile.affine import Linear, row_major
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.cut import CutAttr
+from popgraph.passes.structured.analysis.loops import has_gaps, tensor
+from popgraph.passes.structured.to_loops.emit.access import Place
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+from popgraph.support.shapes import Shape, prod
+
+
+def clear_gaps(
+    writer: Writer,
+    values: Sequence[SSAValue],
+    memories: Sequence[SSAValue],
+    cut: CutAttr | None = None,
+    *,
+    short: bool = False,
+) -> None:
+    """
+    Zeroes the memory of results where no index reaches.
+
+    Each of the chunks zeroes its part of a halo, close to what it computes: parts of the last axis
+    where it writes `short` pieces, else of an outer one. A kernel whose results have gaps
+    elsewhere is not cut.
+    """
+    for value, memory in zip(values, memories, strict=True):
+        type_ = tensor(value)
+        physical = physical_shape(type_)
+        if has_gaps(value):
+            clear_box(writer, type_, memory, (0,), (prod(physical),))
+        boxes = list(halo_boxes(type_))
+        if not boxes:
+            continue
+        mine = None if cut is None else _part_of(writer, memories[0], physical, cut.count, short)
+        for start, sizes in boxes:
+            clear_box(writer, type_, memory, start, sizes, mine)
+
+
+@dataclass(frozen=True)
+class Mine:
+    """The part of an axis that a chunk has."""
+
+    axis: int
+    first: SSAValue
+    end: SSAValue
+
+
+def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
+    """The last axis, or the first one that is long enough, else the longest."""
+    if short:
+        return len(physical) - 1
+    long = (axis for axis, size in enumerate(physical) if size >= chunks)
+    return next(long, max(range(len(physical)), key=lambda axis: physical[axis]))
+
+
+def _part_of(writer: Writer, memory: SSAValue, physical: Shape, chunks: int, short: bool) -> Mine:
+    """This chunk's part of the memory."""
+    block = memory.owner
+    assert isinstance(block, Block)
+    axis, count = _shared_axis(physical, chunks, short), writer.constant(chunks)
+    begin = Index.of(block.args[0], physical[axis])
+    first, end = (
+        writer.once(arith.DivSIOp(writer.value(at), count))
+        for at in (begin, begin + physical[axis])
+    )
+    return Mine(axis, first, end)
+
+
+def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
+    """The pieces of a tensor's halo: where each begins in memory, and its sizes."""
+    halo = halo_of(type_)
+    if halo is None:
+        return
+    physical, shape = physical_shape(type_), type_.get_shape()
+    origin, sizes = [0] * len(shape), list(physical)
+    if halo.part >= 0:
+        sizes[halo.part] = shape[halo.part]
+    for dim, low, high in halo.own:
+        for start, size in ((0, low), (physical[dim] - high, high)):
+            if size:
+                origin[dim], sizes[dim] = start, size
+                yield tuple(origin), tuple(sizes)
+        origin[dim], sizes[dim] = low, shape[dim]
+
+
+def clear_box(
+    writer: Writer,
+    type_: TensorType[Attribute],
+    memory: SSAValue,
+    start: Shape,
+    sizes: Shape,
+    mine: Mine | None = None,
+) -> None:
+    """Zeroes a box of a tensor's memory, or what of it is `mine`."""
+    physical = physical_shape(type_) if len(start) > 1 else sizes
+    axis = mine.axis if mine else -1
+    while len(sizes) > 1 and sizes[-1] == physical[-1] and axis < len(sizes) - 2:
+        inner = sizes[-1]
+        physical, start, sizes = (
+            (*shape[:-2], shape[-2] * inner) for shape in (physical, start, sizes)
+        )
+    form = Linear(0, {AffineExpr.dimension(dim): by for dim, by in enumerate(row_major(physical))})
+    nothing = writer.number(0, type_.element_type)
+    spans = [
+        _within(writer, begin, begin + size, mine if dim == axis else None)
+        for dim, (begin, size) in enumerate(zip(start, sizes, strict=True))
+    ]
+    place = Place(writer, physical)
+    with ExitStack() as stack:
+        for dim, (lower, upper) in enumerate(spans):
+            loop = stack.enter_context(writer.loop(lower, upper))
+            place.where[dim] = Index.of(loop.counter)
+        writer.store(nothing, memory, place.index(form))
+
+
+def _within(writer: Writer, first: int, end: int, mine: Mine | None) -> tuple[Bound, Bound]:
+    if mine is None:
+        return first, end
+    lower = writer.once(arith.MaxSIOp(mine.first, writer.constant(first)))
+    return lower, writer.once(arith.MinSIOp(mine.end, writer.constant(end)))

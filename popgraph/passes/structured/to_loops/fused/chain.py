@@ -1,0 +1,176 @@
+"""How do contractions that share a loop become one kernel, some channels at a time?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import Rewriter
+
+from popgraph.dialects import tile
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.passes.structured.analysis.local_images import narrowed
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    apart,
+    element_bytes,
+    operands_and_results,
+    tensor,
+)
+from popgraph.passes.structured.analysis.parallel_loops import LANE_WORK, Loop, Shareable, Touched
+from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
+from popgraph.passes.structured.to_loops.contraction.sliding_windows import Rows, Turns
+from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, clear_gaps, halo_boxes
+from popgraph.support.shapes import Shape, prod
+
+
+class ChainLoops:
+    """Writes the loops of one chain."""
+
+    def __init__(self, op: tile.ChainOp) -> None:
+        self.op = op
+        self.step, self.sliding = op.step.value.data, op.sliding
+        self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
+        self.parts = op.turns.parts.data if op.turns else 1
+        self.cut = cut_of(op)
+
+    def shareable(self) -> Shareable:
+        """Threads share the iterations: what is computed in between is each one's own."""
+        op = self.op
+        moved = []
+        for contraction, along in zip(op.chained, op.along.data, strict=True):
+            for value, map_ in operands_and_results(contraction):
+                if value in op.body.block.args or value in op.yielded:
+                    stride = apart(value, map_, contraction.sizes, along, self.step)
+                    moved.append(self._touched(value, stride))
+        work = sum(prod(contraction.sizes) for contraction in op.chained) // LANE_WORK
+        return Shareable((Loop(self.panels * self.parts),), work, tuple(moved))
+
+    def _touched(self, value: SSAValue, stride: int | None) -> Touched:
+        """
+        `value` is an argument of the body, or a result; panels of it are so far apart.
+
+        Parts of turns come before panels: threads share the rows then.
+        """
+        op, size = self.op, element_bytes(value)
+        outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
+        whole = prod(physical_shape(tensor(value))) * size
+        span = None if stride is None else stride * self.panels * size
+        return Touched(
+            outside.get(value, op.output),
+            whole,
+            frozenset({0} if stride or self.parts > 1 else ()),
+            (whole if self.parts > 1 else span,),
+            written=value in op.yielded,
+        )
+
+    def kernel(self) -> tile.KernelOp:
+        op = self.op
+        kernel = tile.KernelOp(list(op.inputs), [tensor(op.output)], chunks_of(self.cut), [])
+        self.writer = Writer(kernel.body.block)
+        chunk, *memories = kernel.body.block.args
+        short = self.cut is not None and 0 in self.shareable().touched[-1].short
+        clear_gaps(self.writer, op.yielded, memories[-1:], self.cut, short=short)
+        self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
+        self.types: dict[SSAValue, TensorType[Attribute]] = {
+            value: self._local_type(value, along)
+            for contraction, along in zip(op.chained, op.along.data, strict=True)
+            for value in contraction.outputs
+            if value not in self.memories
+        }
+        self.homes = {value: self._home(type_) for value, type_ in self.types.items()}
+        group = Group((0,), self.panels * self.parts)
+        place = Place(self.writer, (group.extent,))
+        (part,) = spans(self.writer, [group], self.cut, chunk)
+
+        def iteration(_: int, carried: list[SSAValue]) -> list[SSAValue]:
+            self._iteration(place.where[0])
+            return carried
+
+        run(place, [Run(group, part)], iteration)
+        return kernel
+
+    def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
+        """The image of some channels; of the rows of one turn, where there are turns."""
+        type_ = narrowed(tensor(value), along, self.step)
+        if self.sliding is None:
+            return type_
+        return narrowed(type_, self.sliding.loops[0], self.sliding.held, halo=False)
+
+    def _home(self, type_: TensorType[Attribute]) -> SSAValue:
+        """Local memory for what is computed in between: its halo is cleared once, and stays so."""
+        memory = self.writer.local(type_.element_type, prod(physical_shape(type_)))
+        for start, sizes in halo_boxes(type_):
+            clear_box(self.writer, type_, memory, start, sizes)
+        return memory
+
+    def _iteration(self, number: Index) -> None:
+        for memory in self.homes.values():
+            self.writer.written_here(memory)
+        if self.sliding is None:
+            self.panel = number
+            for contraction in self.op.chained:
+                self.write(contraction)
+            return
+        part, self.panel = digits(self.writer, number, self.panels)
+        first, second = self.op.chained
+        (between,) = first.outputs
+        assert second.schedule is not None
+        Turns(
+            self.writer,
+            self.sliding,
+            self.parts,
+            self.homes[between],
+            self.types[between],
+            second.schedule.width.data,
+            lambda rows: self.write(first, rows),
+            lambda rows: self.write(second, rows),
+        ).write(part)
+
+    def write(self, op: tile.ContractOp, rows: Rows | None = None) -> None:
+        """The loops of one contraction for the channels of this iteration, or for some rows."""
+        assert op.schedule is not None, "contractions in a chain have schedules"
+        along = self.op.along.data[self.op.chained.index(op)]
+        begin = [
+            self._begin(value, map_, op.sizes, along, rows)
+            for value, map_ in operands_and_results(op)
+        ]
+        part = op.clone()
+        part.operands = Block(arg_types=self._types(op.operands)).args
+        window = list(op.sizes)
+        window[along] = self.step
+        if rows is not None:
+            window[rows.loop] = rows.size
+        part.properties["domain"] = IntsAttr.of(window)
+        (type_,) = self._types(op.outputs)
+        Rewriter.replace_value_with_new_type(part.outputs[0], type_)
+        ContractLoops(part, op.schedule).write(self.writer, begin)
+        part.erase()
+
+    def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:
+        """The types of values as one iteration sees them."""
+        return [self.types.get(value, tensor(value)) for value in values]
+
+    def _begin(
+        self, value: SSAValue, map_: AffineMap, sizes: Shape, along: int, rows: Rows | None
+    ) -> tuple[SSAValue, Index]:
+        """Which memory a value is in, and how far on the part of this iteration begins."""
+        if value in self.homes:
+            return self.homes[value], Index(rows.local if rows else 0)
+        stride = apart(value, map_, sizes, along, self.step)
+        assert stride is not None, "iterations are not evenly apart"
+        start = self.panel.scaled(stride)
+        if rows is not None:
+            between = offset(tensor(value), map_, sizes).stride(rows.loop)
+            assert between is not None, "rows are not evenly apart"
+            start = start + rows.first.scaled(between)
+        return self.memories[value], start

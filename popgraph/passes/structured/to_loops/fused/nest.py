@@ -1,0 +1,170 @@
+"""How do operations that share their outer loops become one kernel?"""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, reads_whole
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
+from popgraph.passes.structured.analysis.parallel_loops import Shareable, loops_in_steps
+from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
+from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    Place,
+    Register,
+    Source,
+    spans,
+    volume,
+)
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import Run, run
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
+from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.support.shapes import prod
+
+Loops = MapLoops | ReduceLoops | ContractPart
+
+
+class NestLoops:
+    """Writes the loops of one nest."""
+
+    def __init__(self, op: tile.NestOp, vector_bytes: int) -> None:
+        self.op = op
+        self.rank = len(op.sizes)
+        self.step = op.step.value.data
+        last = op.sizes[-1]
+        self.widths = tuple(
+            dict.fromkeys(width for width in (self.step, last % self.step) if width)
+        )
+        self.loops = {
+            width: [self._loops(inner, width, vector_bytes) for inner in op.nested]
+            for width in self.widths
+        }
+        self.groups = self._groups()
+        self.cut = cut_of(op)
+
+    def _loops(self, inner: tile.Nested, width: int, vector_bytes: int) -> Loops:
+        """The loops of one operation, as they run in an iteration of so many indices."""
+        window = (*[1] * (self.rank - 1), width, *inner.sizes[self.rank :])
+        match inner:
+            case tile.MapOp():
+                return MapLoops(inner, vector_bytes, window)
+            case tile.ReduceOp():
+                return ReduceLoops(Reduction.of_reduce(inner), vector_bytes, window)
+            case tile.ContractOp() if inner.schedule:
+                return ContractPart(inner, inner.schedule, window)
+            case tile.ContractOp():
+                return ReduceLoops(Reduction.of_contract(inner), vector_bytes, window)
+
+    def _groups(self) -> list[Group]:
+        """The shared loops; the last stays alone where iterations take several of its indices."""
+        forms = [form for loops in self.loops[self.step] for form in loops.forms]
+        bodies = [region.block for inner in self.op.nested for region in inner.regions]
+        apart = frozenset[int]().union(*map(indexed_dims, bodies))
+        if self.step > 1:
+            apart |= {self.rank - 1}
+        return group_loops(range(self.rank), self.op.sizes, forms, apart)
+
+    def shareable(self) -> Shareable:
+        """What threads may share."""
+        inside = sum(prod(inner.sizes[self.rank :]) for inner in self.op.nested)
+        steps = [*[1] * len(self.groups[1:]), self.step][: len(self.groups)]
+        loops = loops_in_steps(self.groups, steps)
+        return Shareable(loops, volume(self.groups) * inside)
+
+    def kernel(self) -> tile.KernelOp:
+        op = self.op
+        kernel = tile.KernelOp(
+            list(op.inputs),
+            [tensor(value) for value in op.outputs],
+            chunks_of(self.cut),
+            self._inplace(),
+        )
+        self.writer = Writer(kernel.body.block)
+        chunk, *memories = kernel.body.block.args
+        self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
+        self.place = Place(self.writer, op.sizes)
+        parts = spans(self.writer, self.groups, self.cut, chunk)
+        runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
+        if self.step > 1:
+            runs[-1] = Run(self.groups[-1], parts[-1], self.widths)
+        run(self.place, runs, self._iteration)
+        return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        """Inputs whose elements are read for the last time where those of a result are written."""
+        op = self.op
+        return [
+            (number, place)
+            for number, argument in enumerate(op.body.block.args)
+            for place, value in enumerate(op.yielded)
+            if argument.type == value.type
+            and list(op.inputs).count(op.inputs[number]) == 1
+            and self._gives_way(argument, value)
+        ]
+
+    def _gives_way(self, argument: SSAValue, result: SSAValue) -> bool:
+        """Whether an iteration reads its part of `argument` only before `result` is written."""
+        nested = self.op.nested
+        last = next(at for at, inner in enumerate(nested) if result in inner.results)
+        for at, inner in enumerate(nested):
+            for value, map_ in readings(inner):
+                if value is not argument:
+                    continue
+                if at > last or not keeps_shared(map_, inner.sizes, self.rank):
+                    return False
+                aligned = map_ is not None and reads_whole(tensor(value), map_, inner.sizes)
+                if at == last and not (isinstance(inner, tile.MapOp) and aligned):
+                    return False
+        return True
+
+    # One iteration
+
+    def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        made: dict[SSAValue, tuple[SSAValue, Index] | Register] = {}
+        for inner, loops in zip(self.op.nested, self.loops[max(width, 1)], strict=True):
+            place = Place(self.writer, inner.sizes)
+            place.where |= self.place.where
+            for value, form in zip(loops.values, loops.forms, strict=True):
+                if value in inner.results and value not in self.memories:
+                    made[value] = self._home(value, form, place, width)
+            sources = [
+                self._source(value, form, made)
+                for value, form in zip(loops.values, loops.forms, strict=True)
+            ]
+            if isinstance(loops, MapLoops):
+                assert isinstance(inner, tile.MapOp)
+                loops.write(place, sources, [self.memories[table] for table in inner.tables])
+            else:
+                loops.write(place, sources)
+        return carried
+
+    def _home(
+        self, value: SSAValue, form: Linear, place: Place, width: int
+    ) -> tuple[SSAValue, Index] | Register:
+        """Where an inner value lives during one iteration: in a register or in local memory."""
+        type_ = tensor(value)
+        size = width * prod(type_.get_shape()[self.rank :])
+        if size == 1:
+            return Register()
+        return self.writer.local(type_.element_type, size), self._start(form, place)
+
+    def _start(self, form: Linear, place: Place) -> Index:
+        """Where the whole value would begin, so that this iteration's part begins local memory."""
+        return place.index(form).scaled(-1)
+
+    def _source(
+        self,
+        value: SSAValue,
+        form: Linear,
+        made: dict[SSAValue, tuple[SSAValue, Index] | Register],
+    ) -> Source:
+        if value in self.memories:
+            return Access(self.memories[value], form)
+        home = made[value]
+        return home if isinstance(home, Register) else Access(home[0], form, home[1])

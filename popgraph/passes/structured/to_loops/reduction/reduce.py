@@ -1,0 +1,337 @@
+"""How does a reduction become loops, and how do long sums stay accurate?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import chunks_of
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    group_loops,
+    has_gaps,
+    indexed_dims,
+    tensor,
+)
+from popgraph.passes.structured.analysis.parallel_loops import (
+    Shareable,
+    in_short_pieces,
+    loops_in_steps,
+    touched,
+)
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    Place,
+    Source,
+    Span,
+    in_place,
+    spans,
+    volume,
+    windows,
+)
+from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.vectors import (
+    STRIDES,
+    Run,
+    fitting_lanes,
+    in_lanes,
+    lanes_of,
+    read,
+    run,
+    write,
+)
+from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
+from popgraph.passes.structured.to_loops.reduction.sums import Sums, type_of
+from popgraph.support.shapes import Shape, prod
+
+UNROLLED = 4
+"""So many vectors are reduced side by side: the next addition need not wait for the last."""
+
+
+class Lanes(Enum):
+    """What runs along the lanes of vectors."""
+
+    NOTHING = "scalars only"
+    PARALLEL = "the innermost parallel loop: every lane is a result"
+    REDUCTION = "the innermost reduction: lanes are partial results"
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How the loops of one reduction are vectorised."""
+
+    along: Lanes
+    lanes: int = 0
+    unrolled: int = 1
+
+    @property
+    def width(self) -> int:
+        return self.lanes * self.unrolled
+
+    def widths(self, extent: int) -> tuple[int, ...]:
+        """The steps of the loop that runs along lanes; results may come in narrower vectors."""
+        steps = [self.width, self.lanes]
+        if self.along is Lanes.PARALLEL:
+            steps += [narrow for narrow in (16, 8, 4, 2) if narrow < self.lanes]
+        used = []
+        for step in dict.fromkeys([*steps, 1]):
+            if extent >= step:
+                used.append(step)
+                extent %= step
+        return tuple(used)
+
+
+class ReduceLoops:
+    """
+    Writes the loops of one reduction.
+
+    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    """
+
+    def __init__(self, what: Reduction, vector_bytes: int, window: Shape | None = None) -> None:
+        self.what = what
+        sizes, parallel = what.sizes, what.parallel
+        identity = AffineMap.identity(parallel)
+        self.values = [*what.inputs, *what.extras, *what.outputs]
+        maps = [*what.maps, *what.extra_maps, *[identity] * len(what.outputs)]
+        self.forms = [
+            offset(tensor(value), map_, sizes)
+            for value, map_ in zip(self.values, maps, strict=True)
+        ]
+        window = window or sizes
+        apart = indexed_dims(what.body) | indexed_dims(what.finish)
+        self.outer = group_loops(range(parallel), window, self.forms, apart)
+        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
+        self.combiners = what.combiners
+        self.mode = self._mode(vector_bytes)
+        if self.mode.along is Lanes.REDUCTION:
+            self.outer = self._largest_first()
+
+    def shareable(self) -> Shareable | None:
+        """What threads may share."""
+        if any(map(has_gaps, self.what.outputs)):
+            return None
+        steps = [1] * len(self.outer)
+        if self.mode.along is Lanes.PARALLEL:
+            steps[-1] = self.mode.width
+        work = volume(self.outer) * volume(self.inner)
+        loops = loops_in_steps(self.outer, steps)
+        moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
+        return Shareable(loops, work, moved)
+
+    # Decisions
+
+    def _mode(self, vector_bytes: int) -> Mode:
+        what = self.what
+        factors = self.forms[: len(what.inputs)]
+        kinds = [tensor(value).element_type for value in what.inputs]
+        kinds += [type_of(initial) for initial in what.initial]
+        if self.outer and self._results_in_lanes():
+            extent, inner = self.outer[-1].extent, self.outer[-1].last
+            results = [tensor(value).element_type for value in [*what.extras, *what.outputs]]
+            widest = widest_lane([*kinds, *results], what.body, what.finish, along=inner)
+            lanes = fitting_lanes(extent, vector_bytes, widest)
+            if lanes and _readable(factors, self.outer[-1]):
+                return Mode(Lanes.PARALLEL, lanes, max(1, min(UNROLLED, extent // lanes)))
+        if self.inner and None not in self.combiners:
+            extent, inner = self.inner[-1].extent, self.inner[-1].last
+            widest = widest_lane(kinds, what.body, along=inner)
+            lanes = fitting_lanes(extent, vector_bytes, widest)
+            if lanes and _contiguous(factors, self.inner[-1]):
+                return Mode(Lanes.REDUCTION, lanes, max(1, min(UNROLLED, extent // lanes)))
+        return Mode(Lanes.NOTHING)
+
+    def _largest_first(self) -> list[Group]:
+        """
+        The loops over results, those outermost that go through the largest input.
+
+        What several results need of it is then read again while it is near.
+        """
+        factors = zip(self.what.inputs, self.forms, strict=False)
+        _, form = max(factors, key=lambda pair: prod(tensor(pair[0]).get_shape()))
+        return sorted(self.outer, key=lambda group: not any(map(form.uses, group.dims)))
+
+    def _results_in_lanes(self) -> bool:
+        """Whether results stand side by side along the innermost parallel loop."""
+        inner = self.outer[-1].last
+        strides = [form.stride(inner) for form in self.forms[len(self.what.inputs) :]]
+        return set(strides) <= {0, 1} and set(strides[len(self.what.extras) :]) == {1}
+
+    # Writing
+
+    def kernel(self) -> tile.KernelOp:
+        what = self.what
+        cut = what.cut
+        kernel = tile.KernelOp(
+            [*what.inputs, *what.extras],
+            [tensor(value) for value in what.outputs],
+            chunks_of(cut),
+            self._inplace(),
+        )
+        writer = Writer(kernel.body.block)
+        chunk, *memories = kernel.body.block.args
+        short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer)
+        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
+        if 0 not in what.sizes[: what.parallel]:
+            found = [
+                Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)
+            ]
+            parts = spans(writer, self.outer, cut, chunk)
+            self.write(Place(writer, what.sizes), found, parts)
+        return kernel
+
+    def _inplace(self) -> list[tuple[int, int]]:
+        what = self.what
+        read = zip(what.extras, what.extra_maps, strict=True)
+        operands = [*what.inputs, *what.extras]
+        return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
+
+    def write(
+        self, place: Place, sources: Sequence[Source], parts: Sequence[Span] | None = None
+    ) -> None:
+        """
+        Writes the loops where `place` stands.
+
+        `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
+        """
+        self.place, self.writer = place, place.writer
+        first = len(self.what.inputs)
+        last = first + len(self.what.extras)
+        self.factors, self.extras = sources[:first], sources[first:last]
+        self.targets = sources[last:]
+        self.sums = Sums(place, self.what, self.inner, self._inner_widths())
+        parts = parts if parts is not None else windows(place, self.outer)
+        runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
+        if self.mode.along is Lanes.PARALLEL:
+            widths = self.mode.widths(self.outer[-1].extent)
+            runs[-1] = Run(self.outer[-1], parts[-1], widths)
+        run(place, runs, self._results)
+
+    def _inner_widths(self) -> tuple[int, ...]:
+        if self.mode.along is Lanes.REDUCTION:
+            return self.mode.widths(self.inner[-1].extent)
+        return (1,)
+
+    def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
+        """One result, or a few vectors of them."""
+        if self.mode.along is Lanes.REDUCTION:
+            self._finish(self._across_lanes(), 0)
+            return carried
+        lanes = min(width, self.mode.lanes) if width > 1 else 0
+        vectors = width // max(1, lanes)
+        dim = self.outer[-1].last if self.outer else 0
+        start = self._start([self.writer.literal(initial) for initial in self.what.initial], lanes)
+
+        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
+            return self._apply(sums, dim, lanes, vectors)
+
+        sums = self.sums.fold(start * vectors, step, 1)
+        count = len(self.what.initial)
+        for vector in range(vectors):
+            with self.place.shifted(dim, vector * lanes):
+                self._finish(sums[vector * count : (vector + 1) * count], lanes)
+        return carried
+
+    def _start(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
+        return [in_lanes(self.writer, value, lanes) for value in values]
+
+    def _apply(
+        self, sums: Sequence[SSAValue], dim: int, lanes: int, vectors: int
+    ) -> list[SSAValue]:
+        """The body on each of the vectors along `dim`; `sums` holds them one after the other."""
+        count = len(self.what.initial)
+        result = []
+        for vector in range(vectors):
+            with self.place.shifted(dim, vector * lanes):
+                values = [read(self.place, access, dim, lanes) for access in self.factors]
+                old = sums[vector * count : (vector + 1) * count]
+                new = inline(self.place, self.what.body, [*values, *old], Along(dim, lanes))
+            result += [in_lanes(self.writer, value, lanes) for value in new]
+        return result
+
+    def _finish(self, sums: Sequence[SSAValue], lanes: int) -> None:
+        dim = self.outer[-1].last if self.outer else 0
+        extras = [read(self.place, access, dim, lanes) for access in self.extras]
+        results = inline(self.place, self.what.finish, [*sums, *extras], Along(dim, lanes))
+        for value, target in zip(results, self.targets, strict=True):
+            write(self.place, target, value, lanes)
+
+    # Lanes along the reduction
+
+    def _across_lanes(self) -> list[SSAValue]:
+        """
+        The accumulators of one result, each reduced on many lanes at once.
+
+        The carried values are those of the vectors, one vector after the other, then those of the
+        scalars that take what vectors leave over, if they do.
+        """
+        mode, count = self.mode, len(self.what.initial)
+        dim = self.inner[-1].last
+        neutral = [
+            self.writer.literal(identity_of(combiner, initial))
+            for combiner, initial in zip(self.combiners, self.what.initial, strict=True)
+            if combiner is not None
+        ]
+        start = self._start(neutral, mode.lanes) * mode.unrolled
+        if 1 in self._inner_widths():
+            start += neutral
+        scalars = count * mode.unrolled
+
+        def step(width: int, sums: list[SSAValue]) -> list[SSAValue]:
+            if width == 1:
+                return sums[:scalars] + self._apply(sums[scalars:], dim, 0, 1)
+            vectors = width // mode.lanes
+            used = count * vectors
+            return self._apply(sums[:used], dim, mode.lanes, vectors) + sums[used:]
+
+        sums = self.sums.fold(start, step, mode.width)
+        return [self._total(sums[number::count], number) for number in range(count)]
+
+    def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
+        """All lanes of all vectors and the scalars, in pairs."""
+        combiner, initial = self.combiners[number], self.what.initial[number]
+        assert combiner is not None
+        vectors = [part for part in parts if lanes_of(part)]
+        total = self._all_lanes(combiner, self._in_pairs(combiner, vectors))
+        scalars = [total, *[part for part in parts if not lanes_of(part)]]
+        if identity_of(combiner, initial) != initial:
+            scalars.append(self.writer.literal(initial))
+        return self._in_pairs(combiner, scalars)
+
+    def _all_lanes(self, combiner: Combiner, value: SSAValue) -> SSAValue:
+        """The lanes of a vector combined: halves with halves, until every lane has them all."""
+        apart = lanes_of(value) // 2
+        while apart:
+            swapped = [lane ^ apart for lane in range(lanes_of(value))]
+            other = self.writer.shuffle(value, value, swapped)
+            value = self.writer.once(combiner(value, other))
+            apart //= 2
+        return self.writer.extract(value, 0)
+
+    def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:
+        values = list(values)
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=False)
+            odd = values[len(values) - len(values) % 2 :]
+            values = [self.writer.once(combiner(*pair)) for pair in pairs] + odd
+        return values[0]
+
+
+def _readable(forms: Sequence[Linear], group: Group) -> bool:
+    """Whether all these can be read as vectors along a loop, and at least one is to be."""
+    strides = {form.stride(group.last) for form in forms}
+    return strides <= set(STRIDES) and strides != {0}
+
+
+def _contiguous(forms: Sequence[Linear], group: Group) -> bool:
+    """Whether all these step by one or not at all along a loop, and at least one by one."""
+    strides = {form.stride(group.last) for form in forms}
+    return strides <= {0, 1} and 1 in strides

@@ -1,0 +1,89 @@
+"""Which values do the loops of a reduction carry, and which of them do chunks start afresh?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import Float32Type, FloatAttr, IntegerAttr
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.passes.structured.analysis.loops import Group
+from popgraph.passes.structured.to_loops.emit import chunks
+from popgraph.passes.structured.to_loops.emit.access import Place, Span
+from popgraph.passes.structured.to_loops.emit.chunks import Loops
+from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
+from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
+
+
+def type_of(attribute: Attribute) -> Attribute:
+    """The type of a scalar literal."""
+    assert isinstance(attribute, FloatAttr | IntegerAttr)
+    kind: Attribute = attribute.type
+    return kind
+
+
+class Sums:
+    """
+    The reduction loops of one kernel.
+
+    The values that they carry stand for the accumulators of the reduction, in turn.
+    """
+
+    def __init__(
+        self, place: Place, what: Reduction, groups: Sequence[Group], widths: tuple[int, ...]
+    ) -> None:
+        self.place = place
+        self.writer = place.writer
+        self.roles = list(zip(what.combiners, what.initial, strict=True))
+        self.empty = 0 in what.sizes[what.parallel :]
+        self.runs = [Run(group, Span(0, group.extent)) for group in groups]
+        if self.runs:
+            self.runs[-1] = replace(self.runs[-1], widths=widths)
+
+    def fold(self, start: list[SSAValue], step: Emit, width: int) -> list[SSAValue]:
+        """The loops around `step`; long float32 sums go by chunks."""
+        if self.empty:
+            return start
+        terms = chunks.TERMS if self._sums_float32() else 0
+        levels = chunks.by_chunks(self.place, self.runs, terms, width=width)
+        return self._level(levels, start, step)
+
+    def _level(self, levels: Sequence[Loops], start: list[SSAValue], step: Emit) -> list[SSAValue]:
+        """The loops of the last of these levels around those of the others."""
+        *shorter, loops = levels
+
+        def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
+            return self._joined(totals, self._level(shorter, self._fresh(totals), step))
+
+        return run(self.place, loops(), chunk if shorter else step, start)
+
+    def _sums_float32(self) -> bool:
+        return any(
+            combiner is arith.AddfOp and isinstance(type_of(initial), Float32Type)
+            for combiner, initial in self.roles
+        )
+
+    def _role(self, number: int) -> tuple[Combiner | None, Attribute]:
+        return self.roles[number % len(self.roles)]
+
+    def _fresh(self, totals: Sequence[SSAValue]) -> list[SSAValue]:
+        """What a chunk starts from: sums from nothing, everything else from where it is."""
+        result = []
+        for number, total in enumerate(totals):
+            combiner, initial = self._role(number)
+            if combiner is arith.AddfOp:
+                nothing = self.writer.literal(identity_of(combiner, initial))
+                total = in_lanes(self.writer, nothing, lanes_of(total))
+            result.append(total)
+        return result
+
+    def _joined(self, totals: Sequence[SSAValue], parts: Sequence[SSAValue]) -> list[SSAValue]:
+        """The totals after a chunk."""
+        return [
+            self.writer.add(arith.AddfOp(total, part))
+            if self._role(number)[0] is arith.AddfOp
+            else part
+            for number, (total, part) in enumerate(zip(totals, parts, strict=True))
+        ]

@@ -1,0 +1,213 @@
+"""How are the tiles of an image found, and transformed for Winograd's products?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import Linear, offset
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.analysis.caches import SECOND
+from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
+from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
+from popgraph.passes.structured.analysis.winograd_scratch import LINE
+from popgraph.passes.structured.to_loops.emit.access import Access, Place, spans
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
+
+AHEAD = 2 * LINE
+"""Elements of each tap that a core transforms while memory answers."""
+
+N, Y, X, R, S, C = range(6)
+"""The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""
+
+TAP, TILE, PANEL, LANE, TERM = range(5)
+"""The dimensions of the products."""
+
+Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp
+Tiled: TypeAlias = tile.WinogradOp | Transformed
+
+
+def dim(number: int) -> AffineExpr:
+    return AffineExpr.dimension(number)
+
+
+def sum_of(terms: dict[int, int]) -> Linear:
+    """Dimensions with their distances in memory."""
+    return Linear(0, {dim(number): stride for number, stride in terms.items() if stride})
+
+
+@dataclass(frozen=True)
+class Corner:
+    """Where a tile's results begin, and from where on they are its own."""
+
+    image: Index
+    starts: tuple[Index, Index]
+    own: tuple[Index, Index]
+
+
+class Tiling:
+    """The tiles of the images of an operation, by number: row by row, image by image."""
+
+    def __init__(self, writer: Writer, op: Tiled) -> None:
+        self.writer = writer
+        self.images, *self.extents = op.sizes[:3]
+        self.grid, self.size = op.grid, op.size.value.data
+        self.total = op.tile_count
+
+    @contextmanager
+    def each(self, lower: Bound, upper: Bound, step: int = 1) -> Iterator[Index]:
+        """A loop, or its only step."""
+        if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= step:
+            yield Index(lower)
+            return
+        with self.writer.loop(lower, upper, step) as loop:
+            yield Index.of(loop.counter)
+
+    def corner(self, number: Index) -> Corner:
+        """Of a tile by its number."""
+        rows, columns = self.grid
+        image, number = self._divided(number, rows * columns, self.images)
+        row, column = self._divided(number, columns, rows)
+        own = row.scaled(self.size), column.scaled(self.size)
+        starts = self._inside(own[0], self.extents[0]), self._inside(own[1], self.extents[1])
+        return Corner(image, starts, own)
+
+    def _divided(self, number: Index, by: int, most: int) -> tuple[Index, Index]:
+        """Quotient and rest; the quotient is less than `most`."""
+        if most == 1:
+            return Index(), number
+        if by == 1:
+            return number, Index()
+        value, divisor = self.writer.value(number), self.writer.constant(by)
+        quotient = self.writer.once(arith.DivSIOp(value, divisor))
+        rest = self.writer.once(arith.RemSIOp(value, divisor))
+        return Index.of(quotient), Index.of(rest)
+
+    def _inside(self, start: Index, extent: int) -> Index:
+        """Tiles end where the image ends."""
+        return start if extent % self.size == 0 else self.least(start, extent - self.size)
+
+    def least(self, number: Index, most: int) -> Index:
+        value, limit = self.writer.value(number), self.writer.constant(most)
+        return Index.of(self.writer.once(arith.MinSIOp(value, limit)))
+
+    @contextmanager
+    def own(self, corner: Corner, axis: int, by: int) -> Iterator[None]:
+        """Only if a result is the tile's own: tiles that were moved in leave some to others."""
+        condition = self.is_own(corner, axis, by)
+        if condition is None:
+            yield
+            return
+        with self.writer.when(condition):
+            yield
+
+    def is_own(self, corner: Corner, axis: int, by: int) -> SSAValue | None:
+        """Whether it is, or None if it always is."""
+        if by >= -self.extents[axis] % self.size:
+            return None
+        place = self.writer.value(corner.starts[axis] + by)
+        own = self.writer.value(corner.own[axis])
+        return self.writer.once(arith.CmpiOp(place, own, "sge"))
+
+
+class TilesIn:
+    """
+    Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
+
+    For gradients, A dy A^T; there, elements that another tile has count as zero. A tile goes to
+    as many places far apart as there are taps, which no core foresees: where they are not `near`,
+    their lines are asked for.
+    """
+
+    def __init__(
+        self, tiling: Tiling, op: Tiled, image: SSAValue, width: int, *, near: bool
+    ) -> None:
+        self.tiling, self.writer, self.width = tiling, tiling.writer, width
+        self.near = near
+        self.once = isinstance(op, tile.TransformGradientTilesOp)
+        self.matrix = op.transforms.input if isinstance(op, tile.WinogradOp) else op.matrix
+        self.side = len(self.matrix[0])
+        self.channels = tensor(op.x).get_shape()[3]
+        sizes = (*op.sizes[:3], self.side, self.side, self.channels)
+        down, right = op.offset.data
+        window = AffineMap(6, 0, (dim(N), dim(Y) + dim(R) + down, dim(X) + dim(S) + right, dim(C)))
+        self.pixels = Place(self.writer, sizes)
+        self.image = Access(image, offset(tensor(op.x), window, sizes))
+        self.kind = element(op.x)
+
+    def transform(self, number: Index, place: Place, into: Access) -> None:
+        """All channels of one tile."""
+        corner = self.tiling.corner(number)
+        where = self.pixels.where
+        where[N], (where[Y], where[X]) = corner.image, corner.starts
+        self.corner = corner
+        lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
+        whole = self.channels - self.channels % lanes
+        with self.tiling.each(0, whole, lanes) as channel:
+            self._channels(channel, lanes, place, into)
+        if whole < self.channels:
+            self._channels(Index(self.channels - lanes), lanes, place, into)
+
+    def _channels(self, channel: Index, lanes: int, place: Place, into: Access) -> None:
+        self.pixels.where[C] = place.where[TERM] = channel
+        vectors = lanes if lanes > 1 else 0
+        loaded = [[self._pixel(r, s, vectors) for s in range(self.side)] for r in range(self.side)]
+        found = from_both_sides(self.writer, self.matrix, loaded)
+        for tap, value in enumerate(value for row in found for value in row):
+            place.where[TAP] = Index(tap)
+            memory, index = place.of(into)
+            self.writer.put(value, memory, index)
+            if not self.near:
+                self.writer.prefetch(memory, index + AHEAD, written=True)
+
+    def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
+        self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
+        value = self.writer.get(*self.pixels.of(self.image), lanes)
+        for axis, by in enumerate((row, column)) if self.once else ():
+            own = self.tiling.is_own(self.corner, axis, by)
+            if own is not None:
+                nothing = in_lanes(self.writer, self.writer.number(0, self.kind), lanes)
+                value = self.writer.add(arith.SelectOp(own, value, nothing))
+        return value
+
+
+def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
+    """All tiles of all images."""
+    taps, total, channels = tensor(op.output).get_shape()
+    cut = cut_of(op)
+    kernel = tile.KernelOp([op.x], [tensor(op.output)], chunks_of(cut))
+    writer = Writer(kernel.body.block)
+    chunk, x, y = kernel.body.block.args
+    clear_gaps(writer, [op.output], [y], cut)
+    tiling = Tiling(writer, op)
+    near = taps * total * channels * element_bytes(op.output) <= SECOND
+    loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)), near=near)
+    sizes = (taps, total, 1, 1, channels)
+    place = Place(writer, sizes)
+    into = Access(
+        y, offset(tensor(op.output), AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM))), sizes)
+    )
+    (part,) = spans(writer, [Group((TILE,), total)], cut, chunk)
+    with tiling.each(part.lower, part.upper) as number:
+        place.where[TILE] = part.base + number
+        loops.transform(part.base + number, place, into)
+    return kernel
+
+
+def transform_shareable(op: Transformed) -> Shareable:
+    """What threads may share of it."""
+    taps, total, channels = tensor(op.output).get_shape()
+    return Shareable((Loop(total),), taps * total * channels)

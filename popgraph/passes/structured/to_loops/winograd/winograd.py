@@ -1,0 +1,306 @@
+"""Which loops compute a Winograd convolution? Per block of tiles: in, products, out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineMap
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.attributes import physical_shape
+from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.structured import element
+from popgraph.passes.structured.analysis.loops import Group, element_bytes, has_gaps, tensor
+from popgraph.passes.structured.analysis.panels import (
+    Column,
+    balanced,
+    last_panel,
+    split_map,
+    split_sizes,
+    whole_panel,
+)
+from popgraph.passes.structured.analysis.parallel_loops import LANE_WORK, Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.winograd_scratch import LINE, Scratch
+from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
+from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
+from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place, spans
+from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
+from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
+from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
+    LANE,
+    PANEL,
+    TAP,
+    TERM,
+    TILE,
+    Corner,
+    N,
+    TilesIn,
+    Tiling,
+    X,
+    Y,
+    dim,
+    sum_of,
+)
+from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
+from popgraph.support.shapes import prod
+
+
+class WinogradLoops:
+    """
+    Writes the loops of one Winograd convolution.
+
+    Tiles are transformed block by block, or stand transformed in memory. Threads share the blocks,
+    or else the panels.
+    """
+
+    into: Access
+    """Where the transformed tiles of the block stand."""
+
+    def __init__(self, op: tile.WinogradOp) -> None:
+        self.op = op
+        self.size, self.side = op.size.value.data, op.transforms.side
+        self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
+        self.kind = element(op.x)
+        schedule = op.schedule
+        self.width, self.lanes = schedule.width.data, schedule.lanes
+        self.total, self.tiles = op.tile_count, op.tiles.value.data
+        self.blocks = Group((TILE,), -(-self.total // self.tiles))
+        self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
+        self.cut = cut_of(op)
+
+    def shareable(self) -> Shareable | None:
+        """What threads may share: blocks of tiles, and panels where tiles are transformed."""
+        op = self.op
+        if has_gaps(op.output):
+            return None
+        work = self.taps * self.total * self.channels * op.sizes[3]
+        loops = tuple(Loop(group.extent) for group in self.shared)
+        at = {group: number for number, group in enumerate(self.shared)}
+        rows, panels = prod(op.sizes[1:]), op.sizes[3]
+        spans = tuple(
+            (panels if group is self.panels else rows) * element_bytes(op.output)
+            for group in self.shared
+        )
+
+        def moved(value: SSAValue, *along: Group, written: bool = False) -> Touched:
+            size = prod(physical_shape(tensor(value))) * element_bytes(value)
+            places = frozenset(at[group] for group in along if group in at)
+            return Touched(value, size, places, spans, written)
+
+        touched = (
+            moved(op.x, self.blocks),
+            moved(op.u, self.panels),
+            *(moved(value, *self.shared) for value in op.extras),
+            moved(op.output, *self.shared, written=True),
+        )
+        return Shareable(loops, work // LANE_WORK, touched, together=len(loops))
+
+    @property
+    def shared(self) -> list[Group]:
+        """The loops that threads may share."""
+        return [self.panels, self.blocks] if self.op.is_transformed else [self.blocks]
+
+    def kernel(self) -> tile.KernelOp:
+        op = self.op
+        operands = [op.x, op.u, *op.extras]
+        read = zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
+        kernel = tile.KernelOp(
+            operands,
+            [tensor(op.output)],
+            chunks_of(self.cut),
+            in_place(operands, read, [op.output], op.sizes),
+        )
+        self.writer = Writer(kernel.body.block)
+        self.tiling = Tiling(self.writer, op)
+        chunk, x, u, *others = kernel.body.block.args
+        short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
+        clear_gaps(self.writer, [op.output], others[-1:], self.cut, short=short)
+        self._factors(x, u)
+        self._finishing(others)
+        if op.is_transformed:
+            panels, blocks = spans(self.writer, self.shared, self.cut, chunk)
+            self._panels(
+                panels, lambda panel, columns: self._blocks_of_panel(blocks, panel, columns)
+            )
+        else:
+            self._blocks_in(chunk, x)
+        return kernel
+
+    def _blocks_in(self, chunk: SSAValue, x: SSAValue) -> None:
+        """For each block, its tiles come in; then all panels of it."""
+        loops = TilesIn(self.tiling, self.op, x, self.width, near=True)
+        (part,) = spans(self.writer, [self.blocks], self.cut, chunk)
+        with self.tiling.each(part.lower, part.upper) as block:
+            first = (part.base + block).scaled(self.tiles)
+            with self.tiling.each(0, self.tiles) as number:
+                self.products.where[TILE] = number
+                loops.transform(self._clamped(first + number), self.products, self.into)
+            self._panels(
+                Span(0, self.panels.extent),
+                lambda panel, columns: self._panel(first, panel, columns),
+            )
+
+    def _blocks_of_panel(self, part: Span, panel: Index, columns: Sequence[Column]) -> None:
+        """For each panel, its blocks; their tiles stand at hand."""
+        with self.tiling.each(part.lower, part.upper) as block:
+            first = (part.base + block).scaled(self.tiles)
+            pitch = self.into.form.stride(TILE)
+            assert pitch is not None
+            self.into = replace(self.into, start=first.scaled(pitch))
+            self._panel(first, panel, columns)
+
+    def _panels(self, part: Span, emit: Callable[[Index, Sequence[Column]], None]) -> None:
+        """The panels that are full, then the last one."""
+        full, rest = divmod(self.op.sizes[3], self.lanes)
+        whole = whole_panel(self.op.schedule.vectors.data, self.width)
+        if not rest:
+            with self.tiling.each(part.lower, part.upper) as panel:
+                emit(part.base + panel, whole)
+            return
+        lower, upper = self._bound(part, part.lower), self._bound(part, part.upper)
+        if full:
+            with self.tiling.each(lower, self._limited(arith.MinSIOp, upper, full)) as panel:
+                emit(panel, whole)
+        with self.tiling.each(self._limited(arith.MaxSIOp, lower, full), upper) as panel:
+            emit(panel, last_panel(rest, self.width, True))
+
+    def _bound(self, part: Span, bound: Bound) -> Bound:
+        """Counted from the first panel of all."""
+        index = part.base + (bound if isinstance(bound, int) else Index.of(bound))
+        return self.writer.value(index) if index.terms else index.constant
+
+    def _limited(
+        self, make: type[arith.MinSIOp | arith.MaxSIOp], bound: Bound, limit: int
+    ) -> Bound:
+        if isinstance(bound, int):
+            return (min if make is arith.MinSIOp else max)(bound, limit)
+        return self.writer.once(make(bound, self.writer.constant(limit)))
+
+    # Where everything is
+
+    def _factors(self, x: SSAValue, u: SSAValue) -> None:
+        """Local memory for transformed tiles, and for the sums of one panel; the accesses."""
+        channels = 0 if self.op.is_transformed else self.channels
+        scratch = Scratch(self.tiles, self.taps, channels, self.lanes)
+        sums = self.writer.alloca(self.kind, self.taps * scratch.sums)
+        sizes = (self.taps, self.total, self.panels.extent, self.lanes, self.channels)
+        self.products = Place(self.writer, sizes)
+        weights = AffineMap(5, 0, (dim(TAP), dim(TERM), dim(PANEL) * self.lanes + dim(LANE)))
+        if self.op.is_in_panels:
+            weights = AffineMap(5, 0, (dim(PANEL), dim(TAP), dim(TERM), dim(LANE)))
+        if self.op.is_transformed:
+            at_hand = AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM)))
+            self.into = Access(x, offset(tensor(self.op.x), at_hand, sizes))
+        else:
+            data = self.writer.alloca(self.kind, self.taps * scratch.data)
+            form = sum_of({TAP: scratch.data, TILE: scratch.pitch, TERM: 1})
+            self.into = Access(data, form)
+        self.weights = Access(u, offset(tensor(self.op.u), weights, sizes))
+        self.totals = Access(sums, sum_of({TAP: scratch.sums, TILE: self.lanes, LANE: 1}))
+
+    def _finishing(self, memories: Sequence[SSAValue]) -> None:
+        """One vector of results of one pixel at a time."""
+        op, last = self.op, len(self.op.sizes) - 1
+        maps = [*(map_.data for map_ in op.extra_maps), AffineMap.identity(last + 1)]
+        sizes = split_sizes(op.sizes, last, self.width)
+        self.results = Place(self.writer, sizes)
+        values = [*op.extras, op.output]
+        *extras, target = (
+            Access(memory, offset(tensor(value), split_map(map_, last, self.width), sizes))
+            for memory, value, map_ in zip(memories, values, maps, strict=True)
+        )
+        grid = Grid(self.results, None, last + 1, self.width, self.kind)
+        body = op.finish.block
+        in_lanes = widest_lane([element(value) for value in [op.x, *values]], body) > 0
+        self.epilogue = Epilogue(grid, body, extras, [target], in_lanes)
+
+    def _clamped(self, number: Index) -> Index:
+        """Behind the last tile, the last one again."""
+        return self.tiling.least(number, self.total - 1) if self.total % self.tiles else number
+
+    # Products
+
+    def _panel(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
+        self.products.where[PANEL], self.products.where[LANE] = panel, Index()
+        with self.tiling.each(0, self.taps) as tap:
+            self.products.where[TAP] = tap
+            for blocks in balanced(self.tiles, self.op.schedule.block.data):
+                end = blocks.start + blocks.count * blocks.size
+                with self.tiling.each(blocks.start, end, blocks.size) as row:
+                    self.products.where[TILE] = row
+                    self._sums(Tile(blocks.size, tuple(columns)))
+        self._transform_out(first, panel, columns)
+
+    def _sums(self, block: Tile) -> None:
+        grid = Grid(self.products, TILE, LANE, self.lanes, self.kind)
+        terms = Group((TERM,), self.channels)
+        factors = (self.into, self.weights)
+        chunk = self.op.schedule.chunk.data
+        kernel = MicroKernel(grid, factors, [terms], chunk, self._ask_for_next_panel)
+
+        def keep(_: Index, values: Sequence[SSAValue]) -> None:
+            for column, value in zip(block.columns, values, strict=True):
+                with grid.at(0, column.offset):
+                    self.writer.put(value, *self.products.of(self.totals))
+
+        grid.by_rows(block, kernel.sums(block), keep)
+
+    def _ask_for_next_panel(self) -> None:
+        """The weights of the next tap: each block of tiles asks for its share, step by step."""
+        blocks = -(-self.tiles // self.op.schedule.block.data)
+        share, size = -(-self.lanes // blocks), self.channels * self.lanes
+        where = self.products.where
+        index = self.products.index(self.weights.form) + size
+        index += where[TERM].scaled(share - self.lanes) + where[TILE].scaled(size // self.tiles)
+        for line in range(0, share, LINE):
+            self.writer.prefetch(self.weights.memory, index + line)
+
+    # Results
+
+    def _transform_out(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
+        """A^T m A for a panel of all tiles of the block that there are."""
+        last: Bound = self.tiles
+        if self.total % self.tiles:
+            left = self.writer.value(Index(self.total) + first.scaled(-1))
+            last = self.writer.once(arith.MinSIOp(left, self.writer.constant(self.tiles)))
+        whole = [column for column in columns if column.whole]
+        with self.writer.loop(0, last) as loop:
+            at = Index.of(loop.counter)
+            corner = self.tiling.corner(first + at)
+            start = panel.scaled(self.lanes // self.width)
+            if whole:
+                with self.tiling.each(0, len(whole)) as vector:
+                    self._finish(at, corner, start, vector, whole[0])
+            for number in range(len(whole), len(columns)):
+                self._finish(at, corner, start, Index(number), columns[number])
+
+    def _finish(
+        self, at: Index, corner: Corner, start: Index, vector: Index, column: Column
+    ) -> None:
+        where = self.products.where
+        where[TILE], where[LANE] = at, vector.scaled(self.width)
+        loaded = [
+            [self._sum(row * self.side + column) for column in range(self.side)]
+            for row in range(self.side)
+        ]
+        results = from_both_sides(self.writer, self.op.transforms.output, loaded)
+        self.results.where[N], self.results.where[3] = corner.image, start + vector
+        block = Tile(1, (Column(0, self.width, column.valid),))
+        for row, values in enumerate(results):
+            with self.tiling.own(corner, 0, row):
+                for column_, value in enumerate(values):
+                    with self.tiling.own(corner, 1, column_):
+                        self.results.where[Y] = corner.starts[0] + row
+                        self.results.where[X] = corner.starts[1] + column_
+                        self.epilogue.finish(block, [value])
+
+    def _sum(self, tap: int) -> SSAValue:
+        self.products.where[TAP] = Index(tap)
+        return self.writer.get(*self.products.of(self.totals), self.width)

@@ -1,0 +1,124 @@
+"""Which 3x3 convolutions are computed by Winograd's transforms, and in tiles of which size?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects import tile
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
+from popgraph.passes.structured.schedule.overrides import Decisions
+from popgraph.passes.structured.schedule.schedule_contractions import Constants, candidates
+from popgraph.passes.structured.winograd.convolutions import ConvolutionChoice, convolution_choices
+from popgraph.passes.structured.winograd.weight_gradients import GradientChoice, gradient_choices
+
+Choice = ConvolutionChoice | GradientChoice
+
+GAIN = 1.1
+"""So many times as fast as the sums themselves it must be."""
+
+
+class Sums:
+    """Contractions as their best schedules compute them; those that are alike are asked once."""
+
+    def __init__(self, vector_bytes: int, registers: int) -> None:
+        self._target = vector_bytes, registers
+        self._structures = Structures()
+        self._cycles: dict[Hashable, float] = {}
+
+    def slower_than(self, choice: Choice, op: tile.ContractOp, fixed: tuple[bool, bool]) -> bool:
+        """Whether transforms pay, by estimate."""
+        key = self._structures.of(op), fixed
+        if key not in self._cycles:
+            ways = candidates(op, fixed, *self._target)
+            self._cycles[key] = min((way.cycles for way in ways), default=inf)
+        return choice.cycles * GAIN <= self._cycles[key]
+
+
+@dataclass(frozen=True)
+class UseWinograd(Pass):
+    """
+    Compute 3x3 convolutions with a quarter to a half of the multiplications.
+
+    y = contract x, w  ->  u = G w G^T; y = tile.winograd x, u
+
+    dw = contract x, dy  ->  dw = G^T (contract (B^T x B), (A dy A^T)) G
+
+    Only when the window moves by one, channels stand last, and the transforms cost less than they
+    save: also those of the weights, if they are not known when the program is loaded. The gradient
+    of such a convolution's images is such a convolution; that of its weights has the same
+    transforms, turned, and sums over tiles. `vector_bytes` is the size of a vector
+    register, `registers` how many there are. `schedules` are the user's decisions, `measured`
+    those that were found by measuring (see `Decisions`). How many tiles a block has depends on how
+    many `threads` are to share them, what is computed does not.
+    """
+
+    name = "use-winograd"
+    TOLERANCE = 1e-5
+    vector_bytes: int = 64
+    registers: int = 32
+    schedules: tuple[str, ...] = ()
+    measured: tuple[str, ...] = ()
+    threads: int = 1
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        constants = Constants()
+        decisions = Decisions(self.schedules, self.measured)
+        sums = Sums(self.vector_bytes, self.registers)
+        for op in list(module.walk()):
+            if isinstance(op, tile.ContractOp):
+                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                choice = self._choice(op, fixed, decisions, sums)
+                if choice is not None:
+                    choice.replace(compilation)
+            for result in op.results:
+                constants.holds(result)
+        decisions.check(winograd=True)
+
+    def _choice(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions, sums: Sums
+    ) -> Choice | None:
+        """What was decided, else what is cheapest by estimate; None for a sum."""
+        found = self.choices(op, fixed)
+        for asked in decisions.about(op, fixed):
+            way = asked.decision.way
+            if not way.size:
+                return None
+            fits = [choice for choice in found if choice.fits(way)]
+            if fits:
+                asked.used = True
+                return fits[0]
+            ways = [str(choice.way) for choice in found] or ["estimate"]
+            asked.refuse(op, "the convolution cannot be computed like this", ways)
+        if not found or not sums.slower_than(found[0], op, fixed):
+            return None
+        best = found[0]
+        if self.threads < 2 or not isinstance(best, ConvolutionChoice):
+            return best
+        same = [
+            one for one in found if isinstance(one, ConvolutionChoice) and one.size == best.size
+        ]
+        return min(same, key=lambda one: one.slowest(self.threads))
+
+    def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Sequence[Choice]:
+        """All tiles that a contraction can be cut into, the cheapest by estimate first."""
+        return sorted(self._possible(op, fixed), key=lambda choice: choice.cycles)
+
+    def _possible(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Iterable[Choice]:
+        for number in (0, 1):
+            slope = weight_gradient(op, number)
+            if slope is not None:
+                width = self.vector_bytes // lane_bytes(slope.kind)
+                return gradient_choices(slope, width)
+        for number in sorted((0, 1), key=lambda number: not fixed[number]):
+            found = convolution(op, number)
+            if found is not None:
+                found = replace(found, fixed=fixed[number])
+                return convolution_choices(found, self.vector_bytes, self.registers, self.threads)
+        return ()

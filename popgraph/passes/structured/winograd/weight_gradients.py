@@ -1,0 +1,164 @@
+"""What do gradients of 3x3 weights cost by Winograd's transforms, and what do they become?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, Operation, Region
+from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects import element_types, tile
+from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.tile.attributes import LayoutAttr
+from popgraph.dialects.tile.decisions import Way
+from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.winograd import TAPS, transforms
+from popgraph.passes.analysis.caches import SECOND
+from popgraph.passes.base import Compilation
+from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.operand_maps import put_in_place, retype
+from popgraph.passes.structured.analysis.winograd_scratch import apart
+
+BUSY = 0.8
+"""How much of the time the multipliers are busy in sums over tiles."""
+
+TILE_CYCLES = {2: 40.0, 4: 120.0}
+"""What a tile's transform costs, per vector of channels, by the tile's size."""
+
+BACK_CYCLES = 2.0
+"""What a term of the transform of sums costs, per vector."""
+
+LATE_TILES = {2: 1.2, 4: 1.75}
+"""
+Cycles for each byte of transformed tiles, there and back, that the second cache does not hold.
+
+A tile goes to as many places far apart as it has taps: 16 of them are fetched ahead, 36 are not.
+"""
+
+LATE_SUMS = {2: 0.5, 4: 1.0}
+"""The same for sums of products, which are long rows in each place."""
+
+
+@dataclass(frozen=True)
+class GradientChoice:
+    """A size of tiles for the gradient of weights."""
+
+    found: WeightGradient
+    size: int
+    width: int
+
+    @property
+    def way(self) -> Way:
+        """The choice in words."""
+        return Way(size=self.size)
+
+    def fits(self, way: Way) -> bool:
+        return way.size == self.size and way.tiles == 0
+
+    @property
+    def cycles(self) -> float:
+        size, taps, width = self.size, self._taps, self.width
+        total = self.found.tiles(size)
+        before, behind = self.found.channels
+        vectors = -(-before // width) + -(-behind // width)
+        pairs = before * behind
+        products = taps * total * pairs / (2 * width * BUSY)
+        back = BACK_CYCLES * taps * TAPS**2 * pairs / width
+        tiles = self._late(taps * total * before) + self._late(taps * total * behind)
+        late = LATE_TILES[size] * tiles + LATE_SUMS[size] * self._late(taps * pairs)
+        return products + TILE_CYCLES[size] * total * vectors + back + late
+
+    @property
+    def _taps(self) -> int:
+        return (self.size + 2) ** 2
+
+    def _late(self, elements: int) -> int:
+        """Bytes that the second cache does not hold."""
+        return max(0, elements * lane_bytes(self.found.kind) - SECOND)
+
+    # The new operations
+
+    def replace(self, compilation: Compilation) -> None:
+        """Puts the transforms where the sums stand."""
+        op = self.found.op
+        tiles = self._image(), self._slope()
+        sums = self._sums(*tiles)
+        matrix = self._matrix(compilation)
+        back = self._back(matrix, sums)
+        back.location = op.location
+        made: list[Operation] = [*tiles, sums, matrix]
+        for new in made:
+            new.location = op.location
+            Rewriter.insert_op(new, InsertPoint.before(op))
+        put_in_place(op, back)
+
+    def _image(self) -> tile.TransformTilesOp:
+        found = self.found
+        type_ = self._type(found.channels[0])
+        return tile.TransformTilesOp(found.image, found.images, found.offset, self.size, type_)
+
+    def _slope(self) -> tile.TransformGradientTilesOp:
+        found = self.found
+        type_ = self._type(found.channels[1])
+        return tile.TransformGradientTilesOp(found.slope, found.images, (0, 0), self.size, type_)
+
+    def _type(self, channels: int) -> TensorType:
+        """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
+        shape = (self._taps, self.found.tiles(self.size), channels)
+        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels)))
+        return tensor_type(self.found.kind, shape, room)
+
+    def _sums(
+        self, image: tile.TransformTilesOp, slope: tile.TransformGradientTilesOp
+    ) -> tile.ContractOp:
+        """By tap and both channels."""
+        before, behind = self.found.channels
+        tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
+        finish = Block(arg_types=[self.found.kind])
+        finish.add_op(tile.YieldOp(*finish.args))
+        return tile.ContractOp(
+            image.output,
+            slope.output,
+            [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
+            (self._taps, behind, before, self.found.tiles(self.size)),
+            3,
+            Region(finish),
+            [self.found.kind],
+        )
+
+    def _matrix(self, compilation: Compilation) -> ConstantOp:
+        """What each tap adds to each place in the window."""
+        weights = np.array(transforms(self.size).weights)
+        both = np.einsum("ir,js->rsij", weights, weights).reshape(TAPS, TAPS, -1)
+        kind = element_types.from_ir(self.found.kind).numpy
+        return ConstantOp(compilation.weights.attribute(both.astype(kind)))
+
+    def _back(self, matrix: ConstantOp, sums: tile.ContractOp) -> tile.ContractOp:
+        """G^T m G, finished as the sums were."""
+        op = self.found.op
+        row, column, c, k, tap = (AffineExpr.dimension(dim) for dim in (*self.found.dims, 4))
+        new = tile.ContractOp(
+            matrix.result,
+            sums.outputs[0],
+            [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],
+            (*op.sizes[:4], self._taps),
+            4,
+            op.detach_region(op.finish),
+            [tensor(output).element_type for output in op.outputs],
+            list(op.extras),
+            [map_.data for map_ in op.extra_maps],
+        )
+        for old, result in zip(op.outputs, new.outputs, strict=True):
+            retype(result, tensor(old))
+        return new
+
+
+def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
+    """All sizes of tiles."""
+    sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
+    return [GradientChoice(found, size, width) for size in sizes]
