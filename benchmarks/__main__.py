@@ -123,7 +123,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
 def machine() -> str:
     """What the numbers depend on."""
     from popgraph.backends.c import host_target
-    from popgraph.backends.c.toolchain import candidates
+    from popgraph.backends.c.build.toolchain import candidates
 
     compiler = next(iter(candidates()))
     said = compiler.run(["--version"]).output.splitlines()

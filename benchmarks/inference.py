@@ -86,9 +86,9 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
     shapes = shapes_of(path)
     took = {module: memory(path, shapes, module) for module in RUNS if STATUS.exists()}
-    from popgraph.cli import timing
     from popgraph.cli.bench import Bench
     from popgraph.compiler import load
+    from popgraph.measure import timing
 
     timing.pin(arguments.threads)
     module, compilation = load(path)
@@ -102,9 +102,10 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
 
 def profile(arguments: argparse.Namespace, path: Path) -> str:
     """Where our program spends its time."""
-    from popgraph.cli import timing
-    from popgraph.cli.profile import report, text
+    from popgraph.cli.profile import text
     from popgraph.compiler import load
+    from popgraph.measure import timing
+    from popgraph.measure.profile import report
 
     timing.pin(arguments.threads)
     given = (arguments.name, *load(path), arguments.threads, arguments.rounds)

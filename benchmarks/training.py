@@ -21,11 +21,12 @@ from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.builder.dsl import add_loss
-from popgraph.cli.profile import report, text
-from popgraph.cli.timing import Contestant, pin, race
+from popgraph.builder.pgraph import add_loss
+from popgraph.cli.profile import text
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
+from popgraph.measure.profile import report
+from popgraph.measure.timing import Contestant, pin, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training

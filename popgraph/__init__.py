@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from popgraph.builder.builder import Builder as Builder
+    from popgraph.builder.popart.builder import Builder as Builder
     from popgraph.compiler import to_pgraph as to_pgraph
     from popgraph.passes.pipeline import Options as Options
     from popgraph.runner import Runner as Runner
@@ -22,7 +22,7 @@ _HOMES = {
     "Runner": "popgraph.runner",
     "Options": "popgraph.passes.pipeline",
     "PopgraphError": "popgraph.support.errors",
-    "Builder": "popgraph.builder.builder",
+    "Builder": "popgraph.builder.popart.builder",
 }
 """The public names and where they live; PopART's names live in `popgraph.session`."""
 

@@ -14,17 +14,17 @@ from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.base import Executable, as_array
-from popgraph.backends.c.building import build as build_c
-from popgraph.backends.c.executable import build_again, check_threads
-from popgraph.backends.c.program_key import program_key
-from popgraph.backends.c.schedule_file import measured
-from popgraph.backends.c.shortcut import remember
-from popgraph.backends.c.target import host_target
+from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.build_program import build as build_c
+from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.schedule_file import measured
+from popgraph.backends.c.run.executable import build_again, check_threads
+from popgraph.backends.c.run.warm_start import remember
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder import dsl
-from popgraph.builder.builder import Builder
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder import pgraph as pgraph
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
@@ -73,7 +73,7 @@ def load(
         case Builder():
             return model.module(), Compilation(model.weights)
         case str() | Path() if Path(model).suffix == ".pgraph":
-            document = dsl.load(Path(model), search)
+            document = pgraph.load(Path(model), search)
             return document.module, Compilation(document.weights)
         case str() | Path() if Path(model).suffix == ".mlir":
             return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
@@ -81,7 +81,7 @@ def load(
             return import_model(model, compilation.weights, mapped=mapped), compilation
 
 
-def to_pgraph(model: Model, *, whole: bool = True) -> dsl.Listing:
+def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
     """
     Any model as `.pgraph` text; a notebook shows it in colours.
 
@@ -93,7 +93,7 @@ def to_pgraph(model: Model, *, whole: bool = True) -> dsl.Listing:
             f"a module of the {level_of(module)} level has no .pgraph text",
             hint="only models as they were written have one",
         )
-    return dsl.Listing.of(module, compilation.weights, whole=whole)
+    return pgraph.Listing.of(module, compilation.weights, whole=whole)
 
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from popgraph.backends.c.shortcut import recall
+from popgraph.backends.c.run.warm_start import recall
 from popgraph.runner import Runner
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 from xdsl.utils.exceptions import VerifyException
 
 import popgraph
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims

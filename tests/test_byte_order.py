@@ -9,11 +9,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from popgraph.builder import onnx_import, onnx_wire
-from popgraph.builder.dsl import safetensors
-from popgraph.builder.dsl.array_files import read_key
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import wire as onnx_wire
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import safetensors
+from popgraph.builder.pgraph.lower.array_files import read_key
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.tensorproto import PACKED
 from popgraph.dialects.program import DataAttr, WeightStore

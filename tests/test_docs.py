@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.builder.dsl import load
-from popgraph.builder.dsl.annotations import NODE_NOTES
-from popgraph.builder.dsl.initializers import INITIALIZERS
-from popgraph.builder.dsl.parser import GRAMMAR
-from popgraph.builder.dsl.schedules import SCHEDULES
+from popgraph.builder.pgraph import load
+from popgraph.builder.pgraph.check.annotations import NODE_NOTES
+from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
+from popgraph.builder.pgraph.lower.schedules import SCHEDULES
+from popgraph.builder.pgraph.syntax.parser import GRAMMAR
 from popgraph.passes.graphcore.training import optimizer_spec
 from popgraph.passes.graphcore.training.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError

@@ -12,8 +12,8 @@ from onnx.reference import ReferenceEvaluator
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.dsl import load
-from popgraph.builder.onnx_export import export_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import load
 from popgraph.cli import app
 
 EXAMPLES = Path(__file__).parents[1] / "examples"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import popgraph
-from popgraph.builder.dsl import parse
+from popgraph.builder.pgraph import parse
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from popgraph.backends.c import build as build_c
 from popgraph.backends.reference import evaluate, signature
-from popgraph.builder.dsl import parse
+from popgraph.builder.pgraph import parse
 from popgraph.compiler import compile, lower
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar

@@ -10,8 +10,8 @@ import pytest
 
 import popgraph
 from popgraph import compiler
-from popgraph.backends.c.executable import MOST_THREADS
-from popgraph.backends.c.unit import RUNTIME, headers
+from popgraph.backends.c.print.unit import RUNTIME, headers
+from popgraph.backends.c.run.executable import MOST_THREADS
 from popgraph.dialects.tile import CallOp
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import settings
 
 import popgraph
-from popgraph.builder.dsl import parse
-from popgraph.builder.dsl.document import load
+from popgraph.builder.pgraph import parse
+from popgraph.builder.pgraph.lower.document import load
 from popgraph.cli.models import read_array
 from popgraph.support.errors import PopgraphError
 from tests.judging import in_time

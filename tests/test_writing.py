@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.dsl import load
+from popgraph.builder.pgraph import load
 from popgraph.cli import app
 from popgraph.support import writing
 from popgraph.support.errors import PopgraphError, WriteError

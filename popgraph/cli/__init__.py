@@ -42,7 +42,7 @@ NO_MODEL = ("passes", "ops", "doctor")
 """Commands that read no model."""
 
 SEARCH_PATH = "POPGRAPH_PATH"
-"""As in `popgraph.builder.dsl.imports`, which would take a while to import."""
+"""As in `popgraph.builder.pgraph.check.imports`, which would take a while to import."""
 
 ABOUT = """
 Compile ONNX and .pgraph models to C, run them, train them, and look at every step between.

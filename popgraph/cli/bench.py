@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import ScheduleFile, Switch, Threads, Tuned, Winograd, options
+from popgraph.cli.options import ScheduleFile, Switch, Threads, Tuned, Winograd, options
 from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.cli.timing import Contestant
     from popgraph.dialects.tile import ProgramOp
+    from popgraph.measure.timing import Contestant
     from popgraph.passes.base import Compilation
     from popgraph.passes.pipeline import Options
     from popgraph.support.arrays import Array
@@ -102,8 +102,8 @@ def command(
     model adds up; the peak is a loop of multiply-adds that is timed in the same rounds.
     """
     from popgraph.cli import models
-    from popgraph.cli.peers import PEERS
-    from popgraph.cli.timing import pin
+    from popgraph.measure.peers import PEERS
+    from popgraph.measure.timing import pin
 
     names = [name.strip() for name in against.split(",") if name.strip()]
     if unknown := [name for name in names if name not in PEERS]:
@@ -132,10 +132,10 @@ class Bench:
     ) -> None:
         from popgraph import compiler
         from popgraph.backends.reference import signature
-        from popgraph.builder.onnx_export import export_model
-        from popgraph.cli.peak import peak
-        from popgraph.cli.timing import Contestant, made_up
+        from popgraph.builder.onnx.write import export_model
         from popgraph.dialects import element_types
+        from popgraph.measure.peak import peak
+        from popgraph.measure.timing import Contestant, made_up
         from popgraph.passes.pipeline import Options
 
         self._name, self._threads = name, threads
@@ -167,8 +167,8 @@ class Bench:
 
     def invite(self, name: str) -> None:
         """Adds a peer; what it refuses is kept for the table."""
-        from popgraph.cli.peers import PEERS, ready
-        from popgraph.cli.timing import Contestant
+        from popgraph.measure.peers import PEERS, ready
+        from popgraph.measure.timing import Contestant
 
         if self._proto is None:
             raise UnsupportedError("peers read ONNX only", self._name, "leave out --against")
@@ -183,7 +183,7 @@ class Bench:
         self._contestants.append(Contestant(name, run, many=known.many))
 
     def race(self, seconds: float, rounds: int) -> None:
-        from popgraph.cli.timing import race
+        from popgraph.measure.timing import race
 
         race(self._contestants, threads=self._threads, seconds=seconds, rounds=rounds)
 
@@ -213,7 +213,7 @@ class Bench:
     def _lowered(self) -> tuple[int, ProgramOp]:
         """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
-        from popgraph.backends.c.module import find_program
+        from popgraph.backends.c.print.module import find_program
         from popgraph.dialects.tile.work import contraction_flops
         from popgraph.passes.graphcore.to_structured import GraphcoreToTile
 
@@ -225,7 +225,7 @@ class Bench:
         return flops, find_program(module, "main")
 
     def _errors(self) -> dict[str, float]:
-        from popgraph.cli.accuracy import error, exact
+        from popgraph.measure.accuracy import error, exact
 
         expected = exact(self._module, self._compilation, self._inputs)
         return {name: error(run(), expected) for name, run in self._outputs.items()}

@@ -13,8 +13,8 @@ import typer
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 if TYPE_CHECKING:
-    from popgraph.builder.dsl import Document
-    from popgraph.builder.dsl.diagnostics import Diagnostic
+    from popgraph.builder.pgraph import Document
+    from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
 
 
 class Format(StrEnum):
@@ -38,8 +38,8 @@ def command(
     mistake. JSON is a list of objects with file, line, column, end_line, end_column, severity,
     message and hint; lines and columns count from 1, ends are exclusive.
     """
-    from popgraph.builder.dsl.diagnostics import checked
-    from popgraph.builder.dsl.text_files import read_text
+    from popgraph.builder.pgraph.syntax.text_files import read_text
+    from popgraph.builder.pgraph.tools.diagnostics import checked
 
     found: list[Diagnostic] = []
     unread: list[PopgraphError] = []
@@ -71,7 +71,7 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
     calls = [section.optimizer for section in document.trainings.values() if section.optimizer]
     if not calls:
         return
-    from popgraph.builder.dsl.diagnostics import Diagnostic
+    from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
     from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
 
     for call in calls:

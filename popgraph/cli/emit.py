@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import (
+from popgraph.cli.options import (
     IndicesChoice,
     ScheduleFile,
     Switch,
@@ -23,7 +23,7 @@ from popgraph.support.writing import write_files
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from popgraph.backends.c.table import Slot
+    from popgraph.backends.c.memory.table import Slot
     from popgraph.passes.base import Compilation
 
 PROGRAM = "main"
@@ -68,8 +68,8 @@ def command(
 
 def c_files(module: ModuleOp) -> dict[str, str]:
     """The C of a module that has gone through all passes."""
-    from popgraph.backends.c import module as printer
-    from popgraph.backends.c.unit import headers, kernel_unit
+    from popgraph.backends.c.print import module as printer
+    from popgraph.backends.c.print.unit import headers, kernel_unit
 
     program = printer.find_program(module, PROGRAM)
     kernels = printer.print_kernels(module)
@@ -84,8 +84,9 @@ def describe(
     module: ModuleOp, compilation: Compilation
 ) -> tuple[dict[str, Any], dict[str, list[memoryview]]]:
     """The table of pointers in words, and the files that constants and variables begin with."""
-    from popgraph.backends.c import module as printer
-    from popgraph.backends.c.toolchain import FLAGS, TARGETS, wanted_target
+    from popgraph.backends.c.build.toolchain import FLAGS
+    from popgraph.backends.c.machine.targets import TARGETS, wanted_target
+    from popgraph.backends.c.print import module as printer
 
     program = printer.find_program(module, PROGRAM)
     slots = printer.Layout(program).slots

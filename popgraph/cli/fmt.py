@@ -37,8 +37,8 @@ def command(
 
     A file that is not well formed stays as it is, and its mistakes are shown.
     """
-    from popgraph.builder.dsl.formatter import format_text
-    from popgraph.builder.dsl.text_files import read_text
+    from popgraph.builder.pgraph.print.formatter import format_text
+    from popgraph.builder.pgraph.syntax.text_files import read_text
 
     changed = 0
     refused: list[PopgraphError] = []

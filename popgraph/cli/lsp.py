@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from lsprotocol import types as lsp
     from pygls.lsp.server import LanguageServer
 
-    from popgraph.builder.dsl.assistance import Assistant
-    from popgraph.builder.dsl.diagnostics import Diagnostic
-    from popgraph.builder.dsl.tree import Span
+    from popgraph.builder.pgraph.syntax.tree import Span
+    from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
+    from popgraph.builder.pgraph.tools.language_service import Assistant
 
 
 def command(
@@ -99,7 +99,7 @@ class _Texts:
         self._assistants: dict[str, Assistant] = {}
 
     def of(self, uri: str) -> Assistant:
-        from popgraph.builder.dsl.assistance import Assistant
+        from popgraph.builder.pgraph.tools.language_service import Assistant
 
         document = self._server.workspace.get_text_document(uri)
         found = self._assistants.setdefault(uri, Assistant(document.path or uri))
@@ -166,7 +166,7 @@ def _formatted(text: str) -> list[lsp.TextEdit] | None:
     """The one edit that lays a text out; None while it is not well formed."""
     from lsprotocol import types as lsp
 
-    from popgraph.builder.dsl.formatter import format_text
+    from popgraph.builder.pgraph.print.formatter import format_text
 
     try:
         after = format_text(text)

@@ -59,7 +59,7 @@ def opened(
 
 def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     """A model with its loss, and how it is trained, as the `train` section of its file says."""
-    from popgraph.builder.dsl import load as load_text
+    from popgraph.builder.pgraph import load as load_text
     from popgraph.passes.base import Compilation
     from popgraph.passes.pipeline import Training
     from popgraph.session.optimizer_text import rule_of
@@ -223,14 +223,14 @@ def element_types(module: ModuleOp) -> dict[str, DType]:
 
 
 def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:
-    from popgraph.builder.onnx_export import export_model
+    from popgraph.builder.onnx.write import export_model
 
     write_file(path, [export_model(module, compilation.weights).SerializeToString()])
 
 
 def save_pgraph(path: Path, module: ModuleOp, compilation: Compilation) -> None:
     """The text; large weights go into a .safetensors file beside it, if there are any."""
-    from popgraph.builder.dsl import WeightFile, safetensors, text_of
+    from popgraph.builder.pgraph import WeightFile, safetensors, text_of
 
     beside = path.with_suffix(".safetensors")
     file = WeightFile(beside.name)

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import typer
 
-from popgraph.cli.print import ScheduleFile
+from popgraph.cli.options import ScheduleFile
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
 
@@ -51,8 +51,8 @@ def command(
     from xdsl.utils.exceptions import ArgSpecParseError
 
     from popgraph import compiler
-    from popgraph.backends.c.schedule_file import read
-    from popgraph.cli.print import pass_name
+    from popgraph.backends.c.cache.schedule_file import read
+    from popgraph.cli.options import pass_name
     from popgraph.passes.base import Compilation, Pass
     from popgraph.passes.observer import Observer
     from popgraph.passes.pipeline import factories

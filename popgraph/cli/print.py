@@ -6,14 +6,21 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from popgraph.support.names import closest
-
-if TYPE_CHECKING:
-    from popgraph.passes.pipeline import Options
+from popgraph.cli.options import (
+    IndicesChoice,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Train,
+    Tuned,
+    Winograd,
+    options_here,
+    pass_name,
+)
 
 
 class Level(StrEnum):
@@ -23,57 +30,6 @@ class Level(StrEnum):
     GRAPHCORE = "graphcore"
     TILE = "tile"
     C = "c"
-
-
-class Switch(StrEnum):
-    """Whether something is done."""
-
-    ON = "on"
-    OFF = "off"
-
-
-Winograd = Annotated[
-    Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
-]
-
-ScheduleFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="How contractions are to run, see `popgraph schedules`."),
-]
-
-
-class Indices(StrEnum):
-    """What an index out of range means that the inputs bring."""
-
-    ERROR = "error"
-    NEAREST = "nearest"
-
-
-IndicesChoice = Annotated[
-    Indices | None,
-    typer.Option("--indices", help="What an index out of range means that an input brings."),
-]
-Threads = Annotated[int, typer.Option(min=1, help="How many threads compute.")]
-
-Train = Annotated[
-    bool,
-    typer.Option("--train", help="A step of training, as the `train` section of the file says."),
-]
-
-Tuned = Annotated[
-    Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
-]
-
-
-def pass_name(name: str, option: str | None = None) -> str:
-    """The name of a pass; whoever wrote the command learns it if there is none."""
-    from popgraph.passes.pipeline import PASSES
-
-    if name not in PASSES:
-        close = closest(name, PASSES)
-        hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"
-        raise typer.BadParameter(f"there is no pass {name!r}; {hint}", param_hint=option)
-    return name
 
 
 def command(
@@ -132,34 +88,3 @@ def command(
         typer.echo("\n".join(c_files(module).values()))
     else:
         typer.echo(str(module))
-
-
-def options(
-    winograd: Switch = Switch.ON,
-    schedule: Path | None = None,
-    tuned: Switch = Switch.ON,
-    indices: Indices | None = None,
-) -> Options:
-    """What the user wants of the passes."""
-    from popgraph.backends.c.schedule_file import read
-    from popgraph.passes.pipeline import Options
-
-    return Options(
-        winograd=winograd == Switch.ON,
-        schedules=() if schedule is None else read(schedule),
-        measured=None if tuned == Switch.ON else (),
-        indices=None if indices is None else indices.value,
-    )
-
-
-def options_here(
-    winograd: Switch = Switch.ON,
-    schedule: Path | None = None,
-    tuned: Switch = Switch.ON,
-    threads: int = 1,
-    indices: Indices | None = None,
-) -> Options:
-    """The same, and what passes must know of this machine."""
-    from popgraph.compiler import for_this_machine
-
-    return for_this_machine(options(winograd, schedule, tuned, indices), threads)

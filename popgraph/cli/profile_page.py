@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from html import escape
 
-from popgraph.cli.profile import COLUMNS, Report, cells, megabytes, memory_summary, summary
+from popgraph.measure.profile_report import (
+    COLUMNS,
+    Report,
+    cells,
+    megabytes,
+    memory_summary,
+    summary,
+)
 
 WIDTH, CURVE, BAR = 960, 200, 22
 BARS = 30

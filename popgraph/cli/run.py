@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import (
+from popgraph.cli.options import (
     Indices,
     IndicesChoice,
     ScheduleFile,

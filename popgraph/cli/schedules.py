@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.print import Switch, Train, Tuned, Winograd, options_here
+from popgraph.cli.options import Switch, Train, Tuned, Winograd, options_here
+from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
-    from popgraph.passes.base import Compilation
-    from popgraph.passes.pipeline import Options
     from popgraph.passes.structured.alternatives import Alternatives
 
 
@@ -44,7 +41,7 @@ def command(
     "op": NAME instead of "contraction": then it is about what this operation of the model becomes.
     Cycles are what the cost model thinks, of one contraction on one thread.
     """
-    from popgraph.backends.c.schedule_file import text_of
+    from popgraph.backends.c.cache.schedule_file import text_of
     from popgraph.cli import models
 
     if output is not None:
@@ -57,36 +54,6 @@ def command(
         typer.echo(text, nl=False)
     else:
         write_text(output, text)
-
-
-def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
-    """Lowers a module, in place, as far as nothing is decided about its contractions."""
-    from popgraph import compiler
-    from popgraph.passes.pipeline import earlier
-    from popgraph.passes.structured.winograd.use_winograd import UseWinograd
-
-    if compiler.level_of(module) != "tile":
-        names = [step.pass_class.name for step in earlier(UseWinograd)]
-        last = [name for name in names if name not in options.disabled][-1]
-        compiler.lower(module, compilation, options, until=last)
-    return module
-
-
-def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
-    """The contractions of an undecided module; the first way of each is the one that is taken."""
-    from popgraph.dialects.tile.decisions import Decision
-    from popgraph.passes.structured.alternatives import alternatives
-
-    machine = options.vector_bytes, options.registers
-    found = alternatives(module.clone(), *machine, winograd=options.winograd)
-    measured = {one.which: one.way for one in map(Decision.of, options.measured or ())}
-    for each in found:
-        costs = dict(each.ways)
-        way = measured.get(each.text)
-        if way in costs:
-            each.ways.remove((way, costs[way]))
-            each.ways.insert(0, (way, costs[way]))
-    return found
 
 
 def row(found: Alternatives, few: int) -> dict[str, Any]:

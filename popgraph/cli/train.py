@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Indices, IndicesChoice, Threads
+from popgraph.cli.options import Indices, IndicesChoice, Threads
 from popgraph.cli.run import Backend
 from popgraph.support.errors import ModelError, RunError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from popgraph.backends.base import Executable
-    from popgraph.builder.dsl import OptimizerCall, Schedule, TrainingSection
+    from popgraph.builder.pgraph import OptimizerCall, Schedule, TrainingSection
     from popgraph.passes.base import Compilation
     from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
     from popgraph.support.arrays import Array
@@ -159,8 +159,8 @@ class Task:
 
 def _task(path: Path, arrays: Mapping[str, Array], loss: str | None, optimizer: str | None) -> Task:
     """The model, and what its `train` section or the options say."""
-    from popgraph.builder.dsl import add_loss, parse_optimizer
-    from popgraph.builder.dsl import load as load_text
+    from popgraph.builder.pgraph import add_loss, parse_optimizer
+    from popgraph.builder.pgraph import load as load_text
     from popgraph.cli import models
     from popgraph.passes.base import Compilation
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.print import Switch, Threads, Train, Winograd
+from popgraph.cli.options import Switch, Threads, Train, Winograd
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
-    from popgraph.cli.tuning import Tuning
+    from popgraph.measure.tuner import Tuning
 
 
 def command(
@@ -42,12 +42,12 @@ def command(
     programs run in turn, every kernel alone, on the memory that the one before it left, and the
     fastest of all rounds counts.
     """
-    from popgraph.backends.c.schedule_file import keep_measured, text_of
+    from popgraph.backends.c.cache.schedule_file import keep_measured, text_of
     from popgraph.cli import models
     from popgraph.cli.report import note
-    from popgraph.cli.timing import pin
-    from popgraph.cli.tuning import Tuning
     from popgraph.compiler import for_this_machine
+    from popgraph.measure.timing import pin
+    from popgraph.measure.tuner import Tuning
     from popgraph.passes.pipeline import Options
 
     if output is not None:

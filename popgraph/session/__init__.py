@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from popgraph.builder import enums as _enums
-from popgraph.builder.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
+from popgraph.builder.opset import enums as _enums
+from popgraph.builder.popart.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
 
 _MODULES = {
-    "popgraph.builder.builder": "Builder",
-    "popgraph.builder.graphcore_opset": "AiGraphcoreOpset1",
-    "popgraph.builder.input_settings": "InputSettings",
-    "popgraph.builder.tensorinfo": "TensorInfo getTensorInfo",
-    "popgraph.builder.exceptions": """
+    "popgraph.builder.popart.builder": "Builder",
+    "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.popart.input_settings": "InputSettings",
+    "popgraph.builder.opset.tensorinfo": "TensorInfo getTensorInfo",
+    "popgraph.builder.opset.exceptions": """
         popart_exception popart_internal_exception popart_runtime_error optimizer_replacement_error
         popart_unsupported_exception OutOfMemoryException poplibs_exception poplar_exception
         poplar_runtime_error poplar_application_runtime_error poplar_system_runtime_error
@@ -50,7 +50,7 @@ _ENUMS = [
     and issubclass(value, _enums.PopartEnum)
     and value is not _enums.PopartEnum
 ]
-_HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.enums")
+_HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.opset.enums")
 
 __all__ = sorted([*_HOMES, *_RESERVED_PREFIXES])
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from copy import copy
 
-from popgraph.builder.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.support.shapes import Shape
 
 _IDS = {member.name.upper(): member for member in AnchorReturnTypeId}

@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from itertools import count
 
-from popgraph.builder.enums import (
+from popgraph.builder.opset.enums import (
     DeviceConnectionType,
     DeviceSelectionCriterion,
     DeviceType,
     SyncPattern,
 )
-from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import popart_exception
 
 _FEW_TILES = 4
 _IPU_TILES = 1472

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from xdsl.rewriter import Rewriter
 
-from popgraph.builder.onnx_export import export_model
+from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx import Initializer, model_of
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.session.model import SessionModel, Source, open_model

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from popgraph.builder.builder import Builder
-from popgraph.builder.enums import ReductionType
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.graphcore_opset import DOMAIN
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.enums import ReductionType
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.graphcore_opset import DOMAIN
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.support.shapes import prod
 

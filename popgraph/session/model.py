@@ -9,11 +9,11 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
-from popgraph.builder.builder import Builder
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.graphcore_opset import DOMAIN
-from popgraph.builder.names import RESERVED_PREFIXES
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.graphcore_opset import DOMAIN
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.builder import Builder
+from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from popgraph.builder.dsl import OptimizerCall, Schedule
-from popgraph.builder.enums import SGDAccumulatorAndMomentum, WeightDecayMode
+from popgraph.builder.opset.enums import SGDAccumulatorAndMomentum, WeightDecayMode
+from popgraph.builder.pgraph import OptimizerCall, Schedule
 from popgraph.passes.graphcore.training import optimizer_spec as ours
 from popgraph.passes.graphcore.training.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
 from popgraph.session.optimizer_value import ClipNormSettings

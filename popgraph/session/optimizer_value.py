@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from popgraph.builder.exceptions import optimizer_replacement_error, popart_exception
+from popgraph.builder.opset.exceptions import optimizer_replacement_error, popart_exception
 from popgraph.passes.graphcore.training.optimizer_spec import Scalar
 
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from popgraph.builder.enums import (
+from popgraph.builder.opset.enums import (
     AdamMode,
     AdaptiveMode,
     DataType,
     SGDAccumulatorAndMomentum,
     WeightDecayMode,
 )
-from popgraph.builder.exceptions import (
+from popgraph.builder.opset.exceptions import (
     optimizer_replacement_error,
     popart_exception,
     popart_unsupported_exception,

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from popgraph.backends.c.schedule_file import read
-from popgraph.builder.enums import (
+from popgraph.backends.c.cache.schedule_file import read
+from popgraph.builder.opset.enums import (
     Instrumentation,
     MeanReductionStrategy,
     MergeVarUpdateType,
@@ -19,7 +19,7 @@ from popgraph.builder.enums import (
     SyntheticDataMode,
     VirtualGraphMode,
 )
-from popgraph.builder.exceptions import (
+from popgraph.builder.opset.exceptions import (
     popart_exception,
     popart_unsupported_exception,
     poplar_exception,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popgraph.builder.enums import PatternsLevel
-from popgraph.builder.exceptions import popart_exception
+from popgraph.builder.opset.enums import PatternsLevel
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 
 _MANDATORY = frozenset(

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.names import GRADIENT
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import build, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from popgraph.backends.base import Executable
-from popgraph.builder.dsl import Schedule
-from popgraph.builder.enums import AnchorReturnTypeId, DeviceType
-from popgraph.builder.exceptions import (
+from popgraph.builder.opset.enums import AnchorReturnTypeId, DeviceType
+from popgraph.builder.opset.exceptions import (
     as_popart_errors,
     popart_exception,
     popart_runtime_error,
     poplar_exception,
 )
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.pgraph import Schedule
 from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.pipeline import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from popgraph.builder.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType, from_numpy
 from popgraph.support.shapes import Shape, prod

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from popgraph.builder.dsl import Schedule, load
-from popgraph.builder.exceptions import as_popart_errors, popart_exception
-from popgraph.builder.onnx_export import export_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.pgraph import Schedule, load
 from popgraph.session.optimizer_text import popart_optimizer, rule_of
 from popgraph.session.optimizers import Optimizer
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from popgraph.backends.base import Executable
-from popgraph.builder.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
 from popgraph.support.arrays import Array
 
 

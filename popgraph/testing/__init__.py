@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
-from popgraph.builder.onnx_difference import model_difference
+from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
 from popgraph.testing.lookups import lookups

@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c import CExecutable, build
-from popgraph.backends.c.in_place import LARGE
+from popgraph.backends.c.memory.zero_copy import LARGE
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError, RunError

@@ -26,7 +26,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import conversions, rows
+from popgraph.backends.c.print import conversions, rows
 from popgraph.dialects.tile import ConvertOp
 from popgraph.support import casts
 

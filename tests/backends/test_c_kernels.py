@@ -23,9 +23,9 @@ from xdsl.dialects.builtin import i1 as boolean
 from xdsl.ir import Attribute, Block, SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import toolchain
-from popgraph.backends.c.module import print_kernel
-from popgraph.backends.c.statements import STACK_BYTES
+from popgraph.backends.c.build import toolchain
+from popgraph.backends.c.print.module import print_kernel
+from popgraph.backends.c.print.statements import STACK_BYTES
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import PrefetchOp
 from popgraph.passes.program.copies import copy_function

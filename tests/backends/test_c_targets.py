@@ -21,11 +21,11 @@ from typer.testing import CliRunner
 import popgraph
 from popgraph import compiler
 from popgraph.backends.c import host_target
+from popgraph.backends.c.build.target import from_macros
+from popgraph.backends.c.build.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.emit import emit
-from popgraph.backends.c.module import Layout, find_program
-from popgraph.backends.c.target import from_macros
-from popgraph.backends.c.toolchain import FLAGS, Compiler, probe
-from popgraph.backends.c.unit import HERE
+from popgraph.backends.c.print.module import Layout, find_program
+from popgraph.backends.c.print.unit import HERE
 from popgraph.cli import app
 from popgraph.passes.pipeline import Options
 from popgraph.support.arrays import Array

@@ -18,11 +18,13 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, MemRefType, ModuleOp,
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import build, cache_folder, compiling, target, toolchain
-from popgraph.backends.c.library import load
-from popgraph.backends.c.machines import machine_of
-from popgraph.backends.c.module import print_kernel
-from popgraph.backends.c.unit import Kernel, Unit, kernel_unit, split
+from popgraph.backends.c import build
+from popgraph.backends.c.build import compiling, target, toolchain
+from popgraph.backends.c.cache import folder as cache_folder
+from popgraph.backends.c.print.module import print_kernel
+from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
+from popgraph.backends.c.run.elf import machine_of
+from popgraph.backends.c.run.library import load
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import BackendError, UnsupportedError
 

@@ -16,7 +16,10 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.backends.c import cache_folder, made_of, program_cache, program_key, toolchain
+from popgraph.backends.c.build import toolchain
+from popgraph.backends.c.cache import folder as cache_folder
+from popgraph.backends.c.cache import install_fingerprint as made_of
+from popgraph.backends.c.cache import program_cache, program_key
 from popgraph.support import caches, trust, writing
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph.backends.c import toolchain
-from popgraph.backends.c.objects import Objects
-from popgraph.backends.c.unit import Kernel, kernel_unit
+from popgraph.backends.c.build import toolchain
+from popgraph.backends.c.build.objects import Objects
+from popgraph.backends.c.print.unit import Kernel, kernel_unit
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 import popgraph
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c.in_place import LARGE
+from popgraph.backends.c.memory.zero_copy import LARGE
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support import dtypes
 from popgraph.support.poison import SWITCH, spoil

@@ -19,17 +19,14 @@ from onnx import TensorProto, helper, numpy_helper
 import popgraph
 import popgraph.compiler as compiler
 from popgraph import start
-from popgraph.backends.c import (
-    cache_folder,
-    made_of,
-    program_cache,
-    program_file,
-    program_key,
-    shortcut,
-    toolchain,
-)
-from popgraph.backends.c.memory import LARGE_PAGE, aligned
-from popgraph.builder import onnx_import, onnx_wire
+from popgraph.backends.c.build import toolchain
+from popgraph.backends.c.cache import folder as cache_folder
+from popgraph.backends.c.cache import install_fingerprint as made_of
+from popgraph.backends.c.cache import program_cache, program_file, program_key
+from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
+from popgraph.backends.c.run import warm_start as shortcut
+from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.pipeline import Options, Step
@@ -305,8 +302,8 @@ def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installation of this package that was there long before this process began."""
-    (tmp_path / "package/dsl/__pycache__").mkdir(parents=True)
-    for name in ("a.py", "dsl/b.lark", "dsl/__pycache__/b.py", "other.txt"):
+    (tmp_path / "package/pgraph/__pycache__").mkdir(parents=True)
+    for name in ("a.py", "pgraph/b.lark", "pgraph/__pycache__/b.py", "other.txt"):
         (tmp_path / "package" / name).write_text("content")
     monkeypatch.setattr(made_of, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(program_key, "PACKAGE", tmp_path / "package")
@@ -319,12 +316,12 @@ def installation() -> tuple[str | None, str | None]:
     return program_key.sources.__wrapped__(), made_of.states.__wrapped__()
 
 
-@pytest.mark.parametrize("name", ["a.py", "dsl/b.lark", "dsl/new.h"])
+@pytest.mark.parametrize("name", ["a.py", "pgraph/b.lark", "pgraph/new.h"])
 def test_another_installation_is_another_name(package: Path, name: str) -> None:
     first = installation()
     assert all(first) and first == installation()
     (package / "other.txt").write_text("nobody reads this")
-    (package / "dsl/__pycache__/b.py").write_text("nor this")
+    (package / "pgraph/__pycache__/b.py").write_text("nor this")
     assert first == installation()
     file, old = package / name, (package / "a.py").stat()
     file.write_text("changed")

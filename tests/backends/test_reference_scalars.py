@@ -25,7 +25,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation
 
-from popgraph.backends.c import conversions, rows
+from popgraph.backends.c.print import conversions, rows
 from popgraph.backends.reference.memory import numpy_dtype
 from popgraph.backends.reference.scalars import PLAIN, TYPED, function_of
 from popgraph.dialects.tile.scalars import SCALARS

@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
-from popgraph.builder.builder import Builder
-from popgraph.builder.enums import DataType, RecomputeType, ReductionType
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.opsets import LAST_OPSET, onnx_opset
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.enums import DataType, RecomputeType, ReductionType
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.opsets import LAST_OPSET, onnx_opset
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.builder import Builder
 from popgraph.support.errors import PopgraphError
 
 

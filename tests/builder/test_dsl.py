@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 
-from popgraph.builder.dsl import Document, OptimizerCall, add_loss, load, parse, parse_optimizer
-from popgraph.builder.dsl.initializers import INITIALIZERS, fans
+from popgraph.builder.pgraph import Document, OptimizerCall, add_loss, load, parse, parse_optimizer
+from popgraph.builder.pgraph.lower.initializers import INITIALIZERS, fans
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, tensor_type
-from popgraph.dialects.onnx.about import about_graph
+from popgraph.dialects.onnx.metadata import about_graph
 from popgraph.dialects.onnx.types import describe
 from popgraph.support.errors import ParseError, PopgraphError
 

@@ -9,9 +9,9 @@ import pytest
 from pygments.lexers import get_lexer_by_name
 from pygments.token import Error, Keyword, Name
 
-from popgraph.builder.dsl import highlighting
-from popgraph.builder.dsl.assistance import Assistant
-from popgraph.builder.dsl.diagnostics import checked
+from popgraph.builder.pgraph.print import highlighting
+from popgraph.builder.pgraph.tools.diagnostics import checked
+from popgraph.builder.pgraph.tools.language_service import Assistant
 
 TEXT = '''let width = 3
 

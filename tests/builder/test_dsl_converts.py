@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
-from popgraph.builder.dsl import WeightFile, load, parse, safetensors, text_of
-from popgraph.builder.dsl.array_files import read_key
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import WeightFile, load, parse, safetensors, text_of
+from popgraph.builder.pgraph.lower.array_files import read_key
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError

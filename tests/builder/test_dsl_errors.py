@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.builder.dsl import advice, mistakes, parse
-from popgraph.builder.dsl.parser import language
+from popgraph.builder.pgraph import parse
+from popgraph.builder.pgraph.syntax import advice, mistakes
+from popgraph.builder.pgraph.syntax.parser import language
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
 CASES = Path(__file__).with_name("test_dsl_errors.txt")

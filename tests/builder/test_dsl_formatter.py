@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popgraph.builder.dsl import tree
-from popgraph.builder.dsl.formatter import format_text
-from popgraph.builder.dsl.parser import language, parse_file
-from popgraph.builder.dsl.source import Source
+from popgraph.builder.pgraph.print.formatter import format_text
+from popgraph.builder.pgraph.syntax import tree
+from popgraph.builder.pgraph.syntax.parser import language, parse_file
+from popgraph.builder.pgraph.syntax.source import Source
 from popgraph.support.errors import ParseError
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.pgraph"))

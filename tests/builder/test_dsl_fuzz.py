@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from popgraph.builder.dsl import parse
-from popgraph.builder.dsl.diagnostics import checked
-from popgraph.builder.dsl.formatter import format_text
-from popgraph.builder.dsl.parser import language
+from popgraph.builder.pgraph import parse
+from popgraph.builder.pgraph.print.formatter import format_text
+from popgraph.builder.pgraph.syntax.parser import language
+from popgraph.builder.pgraph.tools.diagnostics import checked
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
 TEXT = """opset 21

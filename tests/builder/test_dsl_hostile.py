@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from popgraph import Options
-from popgraph.builder import dsl
-from popgraph.builder.dsl import parse
-from popgraph.builder.dsl.assistance import Assistant
-from popgraph.builder.dsl.budget import VARIABLE, factor
-from popgraph.builder.dsl.formatter import format_text
+from popgraph.builder import pgraph as pgraph
+from popgraph.builder.pgraph import parse
+from popgraph.builder.pgraph.print.formatter import format_text
+from popgraph.builder.pgraph.syntax.budget import VARIABLE, factor
+from popgraph.builder.pgraph.tools.language_service import Assistant
 from popgraph.compiler import lower
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
@@ -186,7 +186,7 @@ def test_what_is_no_value_is_said_in_a_sentence(line: str, folder: Path) -> None
     text = folder / "a.pgraph"
     text.write_text(in_graph(line))
     with pytest.raises((ParseError, TypeMismatchError)):
-        dsl.load(text)
+        pgraph.load(text)
 
 
 @pytest.mark.parametrize("name", ["a\\0b", "loop.pgraph", "x" * 300, ".", "folder.npy"])
@@ -194,7 +194,7 @@ def test_what_is_no_file_cannot_be_imported(name: str, folder: Path) -> None:
     text = folder / "a.pgraph"
     text.write_text(f'import "{name}"\n' + in_graph())
     with pytest.raises(ParseError):
-        dsl.load(text)
+        pgraph.load(text)
 
 
 def test_half_a_character_is_none() -> None:
@@ -328,7 +328,7 @@ def read_in_every_way(text: str, folder: Path) -> None:
             lowered(document)
 
 
-def lowered(document: dsl.Document) -> None:
+def lowered(document: pgraph.Document) -> None:
     try:
         lower(document.module, Compilation(document.weights), Options(), level="graphcore")
     except PopgraphError as error:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from popgraph import compiler
-from popgraph.builder.dsl import Document, load, parse
+from popgraph.builder.pgraph import Document, load, parse
 from popgraph.dialects.onnx import Initializer, model_of
 from popgraph.passes.pipeline import Options
 from popgraph.support.errors import ErrorGroup, PopgraphError

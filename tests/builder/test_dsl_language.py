@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 from popgraph import compiler
-from popgraph.builder.dsl import Document, parse
-from popgraph.builder.enums import RecomputeType
-from popgraph.builder.onnx_export import export_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.pgraph import Document, parse
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python

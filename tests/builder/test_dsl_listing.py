@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import popgraph
-from popgraph.builder.dsl import parse
+from popgraph.builder.pgraph import parse
 
 TEXT = "opset 21\n\ngraph g(x: f32[N, 4]) -> (y: f32[N, 4]) {\n    y = Softmax(x @ x - 1.0)\n}\n"
 

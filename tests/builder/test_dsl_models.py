@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from onnx import ModelProto
 
-from popgraph.builder.dsl import parse, text_of
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import parse, text_of
 from popgraph.dialects.program import WeightStore
 from popgraph.testing import model_difference, onnx_models
 

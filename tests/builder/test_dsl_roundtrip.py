@@ -16,9 +16,10 @@ from onnx import ModelProto
 from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 
-from popgraph.builder.dsl import parse, text_of, tree
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.pgraph import parse, text_of
+from popgraph.builder.pgraph.syntax import tree
 from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore

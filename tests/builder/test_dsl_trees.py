@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from popgraph.builder.dsl import tree
-from popgraph.builder.dsl.expression_text import reserved
-from popgraph.builder.dsl.formatter import format_file
-from popgraph.builder.dsl.parser import parse_file
-from popgraph.builder.dsl.source import Source
+from popgraph.builder.pgraph.print.expression_text import reserved
+from popgraph.builder.pgraph.print.formatter import format_file
+from popgraph.builder.pgraph.syntax import tree
+from popgraph.builder.pgraph.syntax.parser import parse_file
+from popgraph.builder.pgraph.syntax.source import Source
 
 Strategy = st.SearchStrategy[Any]
 

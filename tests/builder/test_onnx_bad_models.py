@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
 

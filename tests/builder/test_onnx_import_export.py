@@ -14,8 +14,8 @@ from onnx.backend.test.case.test_case import TestCase
 from xdsl.context import Context
 from xdsl.parser import Parser
 
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import register
 

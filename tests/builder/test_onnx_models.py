@@ -12,8 +12,8 @@ from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper, 
 from xdsl.context import Context
 from xdsl.parser import Parser
 
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx import Custom, Initializer, OnnxOp, model_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import BlobAttr, WeightStore

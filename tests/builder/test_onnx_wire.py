@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from popgraph.builder import onnx_import, onnx_wire
-from popgraph.builder.onnx_export import export_model
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx import read as onnx_import
+from popgraph.builder.onnx import wire as onnx_wire
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx.tensorproto import IN_STORE
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ModelError

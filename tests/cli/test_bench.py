@@ -13,13 +13,14 @@ import pytest
 from typer.testing import CliRunner
 
 from popgraph.backends.c import host_target
-from popgraph.cli import app, peers, timing
-from popgraph.cli.accuracy import error, exact
-from popgraph.cli.peak import TURNS, peak, program
-from popgraph.cli.timing import Contestant, race
+from popgraph.cli import app
 from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp
 from popgraph.dialects.tile.work import Counter
+from popgraph.measure import peers, timing
+from popgraph.measure.accuracy import error, exact
+from popgraph.measure.peak import TURNS, peak, program
+from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 

@@ -17,7 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
-from popgraph.builder.dsl import load
+from popgraph.builder.pgraph import load
 from popgraph.cli import COMMANDS, app
 from popgraph.passes.pipeline import PASSES
 

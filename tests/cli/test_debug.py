@@ -10,8 +10,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from popgraph import compiler
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder.builder import Builder
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.builder import Builder
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.pipeline import Options

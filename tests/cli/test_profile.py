@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from popgraph.backends.c.profile import Profile
-from popgraph.cli import app, models, timing
-from popgraph.cli.print import options
+from popgraph.backends.c.run.profile import Profile
+from popgraph.cli import app, models
+from popgraph.cli.options import options
 from popgraph.compiler import compile, load, lower
+from popgraph.measure import timing
 from popgraph.passes.onnx.infer_shapes import specialise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from popgraph.backends.c import shortcut
-from popgraph.backends.c.schedule_file import keep_measured, measured, read, text_of
-from popgraph.backends.c.target import host_target
-from popgraph.cli import app, timing
+from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.cache.schedule_file import keep_measured, measured, read, text_of
+from popgraph.backends.c.run import warm_start as shortcut
+from popgraph.cli import app
 from popgraph.compiler import for_this_machine
+from popgraph.measure import timing
 from popgraph.passes.pipeline import Options, planned
 from popgraph.support.errors import ParseError
 from tests.damages import DAMAGES
@@ -184,7 +185,8 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
 def test_another_choice_is_another_program(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from popgraph.backends.c import made_of, program_cache
+    from popgraph.backends.c.cache import install_fingerprint as made_of
+    from popgraph.backends.c.cache import program_cache
 
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(made_of, "states", lambda: "the same")

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import popgraph
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.types import tensor_type

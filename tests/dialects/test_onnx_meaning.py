@@ -12,7 +12,7 @@ from onnx.backend.test.case.node import collect_testcases
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.onnx_level import run_onnx
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.onnx import OnnxOp, model_of
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import WeightStore

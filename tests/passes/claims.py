@@ -12,9 +12,10 @@ from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
 from popgraph.compiler import lower
 from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.containers import Initializer, model_of
+from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs

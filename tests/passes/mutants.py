@@ -571,7 +571,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "infer-shapes",
         "constants of one type are taken for each other",
-        "popgraph.dialects.onnx.questions:elements",
+        "popgraph.dialects.onnx.schema_inference:elements",
         by_type,
     ),
     Mutant(

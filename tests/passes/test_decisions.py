@@ -8,13 +8,13 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder import dsl
-from popgraph.cli.schedules import alternatives_of, undecided
+from popgraph.builder import pgraph as pgraph
 from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.decisions import Decision, Way
+from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
@@ -44,7 +44,7 @@ SCHEDULE = "#tile.schedule<vector 1, vectors 2, rows 0, block 3, chunk 256, widt
 
 def model(text: str) -> tuple[ModuleOp, Compilation]:
     """Ready for decisions."""
-    document = dsl.parse(text)
+    document = pgraph.parse(text)
     compilation = Compilation(document.weights)
     return undecided(document.module, compilation, OPTIONS), compilation
 
@@ -171,7 +171,7 @@ def test_transforms_cannot_be_wanted_and_switched_off() -> None:
 
 
 def test_decisions_go_all_the_way_down() -> None:
-    document = dsl.parse(PRODUCT)
+    document = pgraph.parse(PRODUCT)
     options = replace(OPTIONS, schedules=(f"op p -> rhs packed, {SCHEDULE}",))
     module, compilation = document.module, Compilation(document.weights)
     lower(module, compilation, options, until=ScheduleContractions.name)

@@ -12,7 +12,7 @@ from onnx import helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array

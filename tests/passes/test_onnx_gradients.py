@@ -15,7 +15,7 @@ from onnx.backend.test.case.node import collect_testcases
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference import evaluate
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
 from popgraph.passes.onnx.infer_shapes import InferShapes

@@ -17,7 +17,7 @@ from onnx.backend.test.case.node import collect_testcases
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 
 from popgraph.backends.reference import evaluate
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx.custom import CHECK_INDICES

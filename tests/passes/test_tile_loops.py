@@ -26,8 +26,8 @@ from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
 from popgraph.passes.structured.to_loops import TileLoops
 from popgraph.passes.structured.to_loops.contraction import prefetch as ahead
-from popgraph.passes.structured.to_loops.contraction import transpose_in_registers as turned_blocks
 from popgraph.passes.structured.to_loops.copy import copies
+from popgraph.passes.structured.to_loops.copy import transpose_in_registers as turned_blocks
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.testing.structured import (
     AssembleSpec,

@@ -11,7 +11,7 @@ from onnx import ModelProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference import evaluate
-from popgraph.builder.onnx_import import import_model
+from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.canonicalize import Canonicalize

@@ -15,7 +15,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 import popgraph
 from popgraph.backends.reference import evaluate
-from popgraph.builder.builder import Builder
+from popgraph.builder.popart.builder import Builder
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import popgraph
-from popgraph.builder.dsl import Schedule, parse, parse_optimizer
-from popgraph.builder.dsl.schedules import SCHEDULES
+from popgraph.builder.pgraph import Schedule, parse, parse_optimizer
+from popgraph.builder.pgraph.lower.schedules import SCHEDULES
 from popgraph.cli import app
 from popgraph.passes.graphcore.training import optimizer_spec
 from popgraph.session.optimizer_text import optimizer_of, popart_optimizer

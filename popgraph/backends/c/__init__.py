@@ -6,18 +6,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from popgraph.backends.c.building import build as build
-    from popgraph.backends.c.executable import CExecutable as CExecutable
-    from popgraph.backends.c.executable import build_again as build_again
-    from popgraph.backends.c.target import Target as Target
-    from popgraph.backends.c.target import host_target as host_target
+    from popgraph.backends.c.build.target import Target as Target
+    from popgraph.backends.c.build.target import host_target as host_target
+    from popgraph.backends.c.build_program import build as build
+    from popgraph.backends.c.run.executable import CExecutable as CExecutable
+    from popgraph.backends.c.run.executable import build_again as build_again
 
 _HOMES = {
-    "CExecutable": "executable",
-    "Target": "target",
-    "build": "building",
-    "build_again": "executable",
-    "host_target": "target",
+    "CExecutable": "run.executable",
+    "Target": "build.target",
+    "build": "build_program",
+    "build_again": "run.executable",
+    "host_target": "build.target",
 }
 """The names for others and where they live: what runs a program does not import what prints it."""
 

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c.module import (
+from popgraph.backends.c.memory.table import Slot
+from popgraph.backends.c.print.module import (
     Layout,
     find_program,
     print_kernels,
     print_program,
 )
-from popgraph.backends.c.table import Slot
-from popgraph.backends.c.unit import RUNTIME, distinct, headers, vector_typedefs
+from popgraph.backends.c.print.unit import RUNTIME, distinct, headers, vector_typedefs
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
 

@@ -10,19 +10,15 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx.containers import (
-    Function,
-    Graph,
-    Initializer,
-    Model,
-    model_of,
-)
+from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
 from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.protos import write_function
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes

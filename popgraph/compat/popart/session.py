@@ -1,6 +1,6 @@
 """PopART's module `popart.session`."""
 
-from popgraph.builder.exceptions import OutOfMemoryException
+from popgraph.builder.opset.exceptions import OutOfMemoryException
 from popgraph.session.session import InferenceSession, TrainingSession
 
 __all__ = ["InferenceSession", "OutOfMemoryException", "TrainingSession"]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from popgraph.builder.exceptions import popart_exception as poponnx_exception
+from popgraph.builder.opset.exceptions import popart_exception as poponnx_exception
 from popgraph.compat import popart as _popart
 from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from popgraph.builder import builder as modern
+from popgraph.builder.popart import builder as modern
 
 OPSET = 9
 """PopONNX's default."""

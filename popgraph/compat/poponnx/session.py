@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from popgraph.builder.exceptions import popart_exception
-from popgraph.builder.names import GRADIENT
-from popgraph.builder.tensorinfo import TensorInfo
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.names import GRADIENT
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.losses import Loss, as_losses

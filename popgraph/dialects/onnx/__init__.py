@@ -19,17 +19,11 @@ from popgraph.dialects.onnx.attributes import (
     TypeAttr,
     ValueInfoAttr,
 )
-from popgraph.dialects.onnx.containers import (
-    Function,
-    Graph,
-    Initializer,
-    Model,
-    Yield,
-    model_of,
-    value_name,
-)
+from popgraph.dialects.onnx.containers import Function, Model, model_of, value_name
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import SCHEMAS, op_base, op_class, operators
 from popgraph.dialects.onnx.types import (
     DimsAttr,

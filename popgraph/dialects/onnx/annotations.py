@@ -18,6 +18,17 @@ from popgraph.support.errors import UnsupportedError
 NOTE = "__"
 """What the name of a note begins with."""
 
+IPU = "__ipu_number"
+STAGE = "__pipeline_stage"
+PHASE = "__execution_phase"
+RECOMPUTE = "__recompute_output_in_backward_pass"
+PRIORITY = "__schedule_priority"
+LOCATION = "__output_tensor_location"
+MEMORY = "__available_memory"
+PARTIALS = "__partials_type"
+EXCLUDED = "__exclude_patterns"
+DITHERING = "__enable_conv_dithering"
+
 
 def all_attributes(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
     """A node's own attributes and its notes."""

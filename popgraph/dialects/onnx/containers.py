@@ -2,194 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, OpResult, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
-    base,
     irdl_op_definition,
     opt_prop_def,
     prop_def,
     region_def,
-    result_def,
     traits_def,
-    var_operand_def,
 )
 from xdsl.parser import Parser
 from xdsl.printer import Printer
-from xdsl.traits import IsTerminator, NoTerminator, Pure
+from xdsl.traits import NoTerminator
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.onnx.attributes import (
     MetadataAttr,
     OpsetAttr,
-    SparseTensorAttr,
-    TensorAttr,
     ValueInfoAttr,
-    array_of,
-    parse_value_info,
-    print_value_info,
 )
-from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Body, Graph, OnnxOp
 from popgraph.dialects.onnx.types import NamesAttr
-from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.dialects.program.attributes import parse_quoted, quoted
-from popgraph.support.arrays import Array
+from popgraph.dialects.program import BytesAttr
 from popgraph.support.errors import ModelError
-
-
-@irdl_op_definition
-class Yield(IRDLOperation):
-    """Ends a graph or a function with the values of its outputs."""
-
-    name = "onnx.Yield"
-    values = var_operand_def()
-    traits = traits_def(IsTerminator(), Pure())
-    assembly_format = "($values^ `:` type($values))? attr-dict"
-
-    def __init__(self, values: Sequence[SSAValue]) -> None:
-        super().__init__(operands=[values])
-
-
-class _Body(IRDLOperation):
-    """Shared by graphs and functions: one block that ends with `onnx.Yield`."""
-
-    body = region_def("single_block")
-
-    @property
-    def block(self) -> Block:
-        return self.body.block
-
-    @property
-    def terminator(self) -> Yield:
-        last = self.block.last_op
-        assert isinstance(last, Yield), "a body ends with onnx.Yield"
-        return last
-
-    @property
-    def yielded(self) -> Sequence[SSAValue]:
-        """The values of the outputs."""
-        return self.terminator.values
-
-    @property
-    def nodes(self) -> Iterator[OnnxOp]:
-        """The nodes in their order."""
-        return (op for op in self.block.ops if isinstance(op, OnnxOp))
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        raise AssertionError("graphs and functions know their input names")
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        raise AssertionError("graphs and functions know their output names")
-
-    def verify_(self) -> None:
-        if not isinstance(self.block.last_op, Yield):
-            raise VerifyException(f"{self.name} must end with onnx.Yield")
-        if len(self.input_names) != len(self.block.args):
-            raise VerifyException(f"{self.name}: as many names as inputs")
-        if len(self.output_names) != len(self.yielded):
-            raise VerifyException(f"{self.name}: as many names as outputs")
-
-
-@irdl_op_definition
-class Graph(_Body):
-    """
-    A graph: block arguments are its inputs, `onnx.Yield` ends it.
-
-    `inputs`, `outputs` and `value_infos` are what the model declares; the types of the values
-    themselves may be more exact. The main graph stands in `onnx.Model`; a graph that is an
-    attribute of a node stands in that node's region and uses outer values directly.
-    """
-
-    name = "onnx.Graph"
-    graph_name = prop_def(BytesAttr)
-    inputs = prop_def(ArrayAttr[ValueInfoAttr])
-    outputs = prop_def(ArrayAttr[ValueInfoAttr])
-    value_infos = opt_prop_def(ArrayAttr[ValueInfoAttr])
-    rest = opt_prop_def(BytesAttr)
-    traits = traits_def(NoTerminator())
-
-    def __init__(
-        self,
-        name: str,
-        inputs: Sequence[ValueInfoAttr],
-        outputs: Sequence[ValueInfoAttr],
-        body: Region,
-        value_infos: Sequence[ValueInfoAttr] = (),
-        rest: bytes = b"",
-    ) -> None:
-        super().__init__(
-            properties={
-                "graph_name": BytesAttr.of(name),
-                "inputs": ArrayAttr(inputs),
-                "outputs": ArrayAttr(outputs),
-                "value_infos": ArrayAttr(value_infos) if value_infos else None,
-                "rest": BytesAttr(rest) if rest else None,
-            },
-            regions=[body],
-        )
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return tuple(info.text for info in self.inputs)
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        return tuple(info.text for info in self.outputs)
-
-    @property
-    def initializers(self) -> Iterator[Initializer]:
-        return (op for op in self.block.ops if isinstance(op, Initializer))
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {quoted(self.graph_name.data)} inputs ")
-        _print_infos(printer, self.inputs)
-        printer.print_string(" outputs ")
-        _print_infos(printer, self.outputs)
-        printer.print_string(" ")
-        printer.print_region(self.body, print_empty_block=False)
-        if self.value_infos is not None:
-            printer.print_string(" value_infos ")
-            _print_infos(printer, self.value_infos)
-        if self.rest is not None:
-            printer.print_string(f" rest {quoted(self.rest.data)}")
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Graph:
-        name = parse_quoted(parser)
-        parser.parse_keyword("inputs")
-        inputs = _parse_infos(parser)
-        parser.parse_keyword("outputs")
-        outputs = _parse_infos(parser)
-        body = parser.parse_region()
-        infos = _parse_infos(parser) if parser.parse_optional_keyword("value_infos") else []
-        rest = parse_quoted(parser) if parser.parse_optional_keyword("rest") else b""
-        graph = cls("", inputs, outputs, body, infos, rest)
-        graph.properties["graph_name"] = BytesAttr(name)
-        _parse_attributes(parser, graph)
-        return graph
-
-
-def _print_infos(printer: Printer, infos: ArrayAttr[ValueInfoAttr]) -> None:
-    with printer.in_parens():
-        printer.print_list(infos, lambda info: print_value_info(printer, info))
-
-
-def _parse_infos(parser: Parser) -> list[ValueInfoAttr]:
-    return parser.parse_comma_separated_list(
-        parser.Delimiter.PAREN, lambda: parse_value_info(parser)
-    )
-
-
-def _parse_attributes(parser: Parser, op: Operation) -> None:
-    attributes = parser.parse_optional_attr_dict_with_keyword()
-    if attributes is not None:
-        op.attributes |= attributes.data
 
 
 def _print_described(printer: Printer, op: Function | Model) -> None:
@@ -209,80 +48,7 @@ def _parse_described(parser: Parser) -> tuple[dict[str, Attribute], Region, dict
 
 
 @irdl_op_definition
-class Initializer(IRDLOperation):
-    """
-    A tensor that the model brings along: `%w = onnx.Initializer "w" #onnx.tensor<...>`.
-
-    Older models list their initializers among the graph's inputs too, so that a caller could give
-    another value: then `input` is that declaration and `place` its place in the list of inputs.
-    """
-
-    name = "onnx.Initializer"
-    value_name = prop_def(BytesAttr)
-    value = prop_def(base(TensorAttr) | base(SparseTensorAttr))
-    input = opt_prop_def(ValueInfoAttr)
-    place = opt_prop_def(IntegerAttr)
-    result = result_def()
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        name: str,
-        value: TensorAttr | SparseTensorAttr,
-        input: ValueInfoAttr | None = None,
-        place: int = 0,
-    ) -> None:
-        super().__init__(
-            properties={
-                "value_name": BytesAttr.of(name),
-                "value": value,
-                "input": input,
-                "place": None if input is None else IntegerAttr(place, i64),
-            },
-            result_types=[value.type],
-        )
-
-    @property
-    def place_in_inputs(self) -> int:
-        """Where it stands in the model's list of inputs; 0 when it does not."""
-        return 0 if self.place is None else self.place.value.data
-
-    def array(self, store: WeightStore) -> Array:
-        """The elements; zeros filled in where the tensor is sparse."""
-        if isinstance(self.value, SparseTensorAttr):
-            return self.value.dense(store)
-        assert isinstance(self.value, TensorAttr)
-        return array_of(self.value.held, store)
-
-    def verify_(self) -> None:
-        if self.result.type != self.value.type:
-            raise VerifyException(f"the result's type must be {self.value.type}")
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" {quoted(self.value_name.data)} ")
-        printer.print_attribute(self.value)
-        if self.input is not None and self.place is not None:
-            printer.print_string(f" input {self.place.value.data} ")
-            print_value_info(printer, self.input)
-        printer.print_op_attributes(self.attributes, print_keyword=True)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> Initializer:
-        name = parse_quoted(parser)
-        value = parser.parse_attribute()
-        if not isinstance(value, TensorAttr | SparseTensorAttr):
-            parser.raise_error("expected #onnx.tensor or #onnx.sparse_tensor")
-        made = cls("", value)
-        made.properties["value_name"] = BytesAttr(name)
-        if parser.parse_optional_keyword("input"):
-            made.properties["place"] = IntegerAttr(parser.parse_integer(), i64)
-            made.properties["input"] = parse_value_info(parser)
-        _parse_attributes(parser, made)
-        return made
-
-
-@irdl_op_definition
-class Function(_Body):
+class Function(Body):
     """
     A function that the model defines: nodes of `domain::function_name` mean its body.
 

@@ -22,8 +22,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.onnx import syntax
 from popgraph.dialects.onnx.attributes import GraphsAttr
-from popgraph.dialects.onnx.containers import Graph
-from popgraph.dialects.onnx.op import OnnxOp, graph_in, region_of
+from popgraph.dialects.onnx.op import Graph, OnnxOp, graph_in, region_of
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr
 from popgraph.dialects.program.attributes import parse_quoted, quoted

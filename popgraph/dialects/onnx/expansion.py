@@ -10,13 +10,15 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects.onnx.attributes import GraphsAttr, ValueInfoAttr
-from popgraph.dialects.onnx.containers import Function, Graph, Initializer, value_name
+from popgraph.dialects.onnx.containers import Function, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
 from popgraph.dialects.onnx.inference import Inference
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.protos import NameOf, write_node
 from popgraph.dialects.onnx.reader import read_function
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.typeproto import write_type
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr

@@ -10,7 +10,8 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.dialects.onnx.attributes import RefAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
 

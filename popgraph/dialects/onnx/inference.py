@@ -11,13 +11,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
 from popgraph.dialects.onnx.attributes import TensorAttr, array_of
-from popgraph.dialects.onnx.containers import Function, Graph, Initializer
+from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.disagreement import mismatch, overlooked
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
-from popgraph.dialects.onnx.op import SchemaOp
-from popgraph.dialects.onnx.questions import answer
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph
+from popgraph.dialects.onnx.schema_inference import answer
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import mismatch, overlooked
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import (
     UNKNOWN,

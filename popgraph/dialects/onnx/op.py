@@ -3,40 +3,50 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
-from onnx.defs import OpSchema
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseArrayBase,
     FloatAttr,
     IntegerAttr,
     NameLoc,
-    NoneAttr,
     StringAttr,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
-from xdsl.irdl import IRDLOperation, attr_def, opt_attr_def
+from xdsl.irdl import (
+    IRDLOperation,
+    attr_def,
+    irdl_op_definition,
+    opt_attr_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
+from xdsl.traits import IsTerminator, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects.onnx import syntax
 from popgraph.dialects.onnx.attributes import (
     FloatsAttr,
     ManyAttr,
-    RefAttr,
     SparseTensorAttr,
     TensorAttr,
+    ValueInfoAttr,
     array_of,
+    parse_value_info,
+    print_value_info,
 )
-from popgraph.dialects.onnx.constraints import KINDS
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.syntax import parse_attributes
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
+from popgraph.dialects.program.attributes import parse_quoted, quoted
 from popgraph.dialects.program.shared import NOTHING
-
-if TYPE_CHECKING:
-    from popgraph.dialects.onnx.containers import Graph
 
 Value: TypeAlias = object
 """Of an attribute: int, float, str, bytes, list of these, array, IR type or `Graph`."""
@@ -157,127 +167,6 @@ class OnnxOp(IRDLOperation, ABC):
         self.location = NameLoc(StringAttr(label), NOTHING)
 
 
-class SchemaOp(OnnxOp):
-    """An operator that has a schema; subclasses are made from the schemas."""
-
-    SCHEMA: ClassVar[OpSchema]
-    INPUTS: ClassVar[tuple[syntax.Slot, ...]]
-    OUTPUTS: ClassVar[tuple[syntax.Slot, ...]]
-    GRAPHS: ClassVar[Mapping[str, bool]]
-    """The GRAPH attributes, and whether each may be absent."""
-    KINDS: ClassVar[Mapping[str, str]]
-    """The kind of every other attribute."""
-    DEFAULTS: ClassVar[Mapping[str, Attribute]]
-
-    @property
-    def op_type(self) -> str:
-        return str(self.SCHEMA.name)
-
-    @property
-    def domain(self) -> str:
-        return str(self.SCHEMA.domain)
-
-    @property
-    def since_version(self) -> int:
-        return int(self.SCHEMA.since_version)
-
-    def input_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.INPUTS)
-
-    def output_values(self) -> list[SSAValue | None]:
-        return syntax.spread(self, self.OUTPUTS)
-
-    def onnx_attributes(self) -> dict[str, Attribute]:
-        return {name: value for name, value in self.properties.items() if name in self.KINDS}
-
-    def default_attributes(self) -> dict[str, Attribute]:
-        return dict(self.DEFAULTS)
-
-    @classmethod
-    def accepts(cls, name: str, value: Attribute) -> bool:
-        """Whether an attribute of the schema may have this value."""
-        return isinstance(value, KINDS[cls.KINDS[name]] | RefAttr)
-
-    def graphs(self) -> dict[str, list[Graph]]:
-        found: dict[str, list[Graph]] = {}
-        for name in self.GRAPHS:
-            region: Region | None = getattr(self, f"{name}_graph")
-            if region is not None:
-                found[name] = [graph_in(region)]
-        return found
-
-    @classmethod
-    def make(
-        cls,
-        inputs: Sequence[SSAValue | None],
-        attributes: Mapping[str, Attribute],
-        graphs: Mapping[str, Graph],
-        outputs: Sequence[str],
-        types: Sequence[Attribute],
-        extra: Mapping[str, Attribute],
-    ) -> SchemaOp:
-        """
-        The operation for a node's lists of inputs and outputs (None and "" where absent).
-
-        `types` has an entry per output; `extra` goes to the attribute dictionary.
-        """
-        present = syntax.present_outputs(cls.OUTPUTS, outputs)
-        return cls.build(
-            operands=syntax.gather(cls.INPUTS, inputs),
-            result_types=syntax.gather(
-                cls.OUTPUTS,
-                [type_ if here else None for type_, here in zip(types, present, strict=True)],
-            ),
-            properties=dict(attributes),
-            attributes={"outputs": NamesAttr.of(outputs), **extra},
-            regions=[[region_of(graphs[name])] if name in graphs else [] for name in cls.GRAPHS]
-            if any(cls.GRAPHS.values())
-            else [region_of(graphs[name]) for name in cls.GRAPHS],
-        )
-
-    def verify_(self) -> None:
-        slots = syntax.present_outputs(self.OUTPUTS, self.output_names)
-        if sum(slots) != len(self.results):
-            raise VerifyException(
-                f"{len(self.results)} results, but the output names {self.output_names}"
-            )
-
-    def print(self, printer: Printer) -> None:
-        syntax.print_operands(printer, self, self.INPUTS)
-        syntax.print_properties(printer, self.onnx_attributes())
-        for name, graphs in self.graphs().items():
-            printer.print_string(f" {name} = ")
-            printer.print_region(region_around(graphs[0]))
-        syntax.print_results(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> SchemaOp:
-        inputs = syntax.parse_operands(parser, cls.INPUTS)
-        properties = syntax.parse_properties(parser, cls.KINDS)
-        graphs: dict[str, Graph] = {}
-        for name in cls.GRAPHS:
-            if parser.parse_optional_keyword(name):
-                parser.parse_punctuation("=")
-                graph = graph_in(parser.parse_region())
-                graph.detach()
-                graphs[name] = graph
-        names, types, extra = syntax.parse_results(parser)
-        present = iter(types)
-        made = cls.make(
-            inputs,
-            properties,
-            graphs,
-            names.texts,
-            [
-                next(present) if here else NoneAttr()
-                for here in syntax.present_outputs(cls.OUTPUTS, names.texts)
-            ],
-            extra,
-        )
-        made.locate()
-        return made
-
-
 def graph_in(region: Region) -> Graph:
     """The graph that a region holds as the value of an attribute."""
     graph = region.block.first_op
@@ -293,3 +182,149 @@ def region_around(graph: Operation) -> Region:
     region = graph.parent_region()
     assert region is not None
     return region
+
+
+@irdl_op_definition
+class Yield(IRDLOperation):
+    """Ends a graph or a function with the values of its outputs."""
+
+    name = "onnx.Yield"
+    values = var_operand_def()
+    traits = traits_def(IsTerminator(), Pure())
+    assembly_format = "($values^ `:` type($values))? attr-dict"
+
+    def __init__(self, values: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[values])
+
+
+class Body(IRDLOperation):
+    """Shared by graphs and functions: one block that ends with `onnx.Yield`."""
+
+    body = region_def("single_block")
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    @property
+    def terminator(self) -> Yield:
+        last = self.block.last_op
+        assert isinstance(last, Yield), "a body ends with onnx.Yield"
+        return last
+
+    @property
+    def yielded(self) -> Sequence[SSAValue]:
+        """The values of the outputs."""
+        return self.terminator.values
+
+    @property
+    def nodes(self) -> Iterator[OnnxOp]:
+        """The nodes in their order."""
+        return (op for op in self.block.ops if isinstance(op, OnnxOp))
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        raise AssertionError("graphs and functions know their input names")
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        raise AssertionError("graphs and functions know their output names")
+
+    def verify_(self) -> None:
+        if not isinstance(self.block.last_op, Yield):
+            raise VerifyException(f"{self.name} must end with onnx.Yield")
+        if len(self.input_names) != len(self.block.args):
+            raise VerifyException(f"{self.name}: as many names as inputs")
+        if len(self.output_names) != len(self.yielded):
+            raise VerifyException(f"{self.name}: as many names as outputs")
+
+
+@irdl_op_definition
+class Graph(Body):
+    """
+    A graph: block arguments are its inputs, `onnx.Yield` ends it.
+
+    `inputs`, `outputs` and `value_infos` are what the model declares; the types of the values
+    themselves may be more exact. The main graph stands in `onnx.Model`; a graph that is an
+    attribute of a node stands in that node's region and uses outer values directly.
+    """
+
+    name = "onnx.Graph"
+    graph_name = prop_def(BytesAttr)
+    inputs = prop_def(ArrayAttr[ValueInfoAttr])
+    outputs = prop_def(ArrayAttr[ValueInfoAttr])
+    value_infos = opt_prop_def(ArrayAttr[ValueInfoAttr])
+    rest = opt_prop_def(BytesAttr)
+    traits = traits_def(NoTerminator())
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[ValueInfoAttr],
+        outputs: Sequence[ValueInfoAttr],
+        body: Region,
+        value_infos: Sequence[ValueInfoAttr] = (),
+        rest: bytes = b"",
+    ) -> None:
+        super().__init__(
+            properties={
+                "graph_name": BytesAttr.of(name),
+                "inputs": ArrayAttr(inputs),
+                "outputs": ArrayAttr(outputs),
+                "value_infos": ArrayAttr(value_infos) if value_infos else None,
+                "rest": BytesAttr(rest) if rest else None,
+            },
+            regions=[body],
+        )
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(info.text for info in self.inputs)
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return tuple(info.text for info in self.outputs)
+
+    @property
+    def initializers(self) -> Iterator[Initializer]:
+        return (op for op in self.block.ops if isinstance(op, Initializer))
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" {quoted(self.graph_name.data)} inputs ")
+        _print_infos(printer, self.inputs)
+        printer.print_string(" outputs ")
+        _print_infos(printer, self.outputs)
+        printer.print_string(" ")
+        printer.print_region(self.body, print_empty_block=False)
+        if self.value_infos is not None:
+            printer.print_string(" value_infos ")
+            _print_infos(printer, self.value_infos)
+        if self.rest is not None:
+            printer.print_string(f" rest {quoted(self.rest.data)}")
+        printer.print_op_attributes(self.attributes, print_keyword=True)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> Graph:
+        name = parse_quoted(parser)
+        parser.parse_keyword("inputs")
+        inputs = _parse_infos(parser)
+        parser.parse_keyword("outputs")
+        outputs = _parse_infos(parser)
+        body = parser.parse_region()
+        infos = _parse_infos(parser) if parser.parse_optional_keyword("value_infos") else []
+        rest = parse_quoted(parser) if parser.parse_optional_keyword("rest") else b""
+        graph = cls("", inputs, outputs, body, infos, rest)
+        graph.properties["graph_name"] = BytesAttr(name)
+        parse_attributes(parser, graph)
+        return graph
+
+
+def _print_infos(printer: Printer, infos: ArrayAttr[ValueInfoAttr]) -> None:
+    with printer.in_parens():
+        printer.print_list(infos, lambda info: print_value_info(printer, info))
+
+
+def _parse_infos(parser: Parser) -> list[ValueInfoAttr]:
+    return parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, lambda: parse_value_info(parser)
+    )

@@ -23,15 +23,10 @@ from popgraph.dialects.onnx.attributes import (
     TensorAttr,
     ValueInfoAttr,
 )
-from popgraph.dialects.onnx.containers import (
-    Function,
-    Graph,
-    Initializer,
-    Model,
-    value_name,
-)
+from popgraph.dialects.onnx.containers import Function, Model, value_name
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.tensorproto import write_sparse, write_tensor
 from popgraph.dialects.onnx.typeproto import write_value_info
 from popgraph.dialects.onnx.types import NamesAttr

@@ -19,7 +19,8 @@ from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
 from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
-from popgraph.dialects.onnx.containers import Function, Graph
+from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.protos import remainder, write_opset
 from popgraph.dialects.onnx.tensorproto import read_sparse, read_tensor
 from popgraph.dialects.onnx.typeproto import read_value_info

@@ -31,7 +31,7 @@ from popgraph.dialects.onnx import typeproto
 from popgraph.dialects.onnx.attributeproto import read_attribute
 from popgraph.dialects.onnx.constraints import OfKind, TypeVariable
 from popgraph.dialects.onnx.containers import standard_domain
-from popgraph.dialects.onnx.op import SchemaOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
 from popgraph.support.names import closest

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, f32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f32,
+    i64,
+)
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser
 from xdsl.printer import Printer
@@ -229,3 +236,9 @@ def parse_results(parser: Parser) -> tuple[NamesAttr, list[Attribute], dict[str,
         types = parser.parse_comma_separated_list(parser.Delimiter.NONE, parser.parse_type)
     attributes = parser.parse_optional_attr_dict_with_keyword()
     return names, types, extra | (dict(attributes.data) if attributes else {})
+
+
+def parse_attributes(parser: Parser, op: Operation) -> None:
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    if attributes is not None:
+        op.attributes |= attributes.data

@@ -14,18 +14,12 @@ from popgraph.dialects.onnx.attributes import (
     SparseTensorAttr,
     ValueInfoAttr,
 )
-from popgraph.dialects.onnx.containers import (
-    Function,
-    Graph,
-    Initializer,
-    Model,
-    Yield,
-    standard_domain,
-    value_name,
-)
+from popgraph.dialects.onnx.containers import Function, Model, standard_domain, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.inference import Inference, set_type
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import PREFIXES, op_class
 from popgraph.dialects.onnx.syntax import SINGLE, VARIADIC
 from popgraph.dialects.onnx.tensorproto import from_value

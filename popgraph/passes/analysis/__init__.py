@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Analyses of modules of any level."""

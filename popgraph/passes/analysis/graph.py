@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from xdsl.builder import Builder, ImplicitBuilder
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore.base import Composite
@@ -42,3 +42,9 @@ def expanded(op: Composite) -> None:
     for result, value in zip(op.results, values, strict=True):
         result.replace_all_uses_with(SSAValue.get(value))
     Rewriter.erase_op(op)
+
+
+def place(op: Operation) -> str:
+    """Where an operation comes from, as messages say it."""
+    location = op.location
+    return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Passes over the graphcore level, and its lowering to structured operations."""

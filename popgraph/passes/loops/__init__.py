@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Passes over the loops level: kernels that are written out."""

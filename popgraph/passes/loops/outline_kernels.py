@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr, VectorType
-from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import KernelOp, LaunchOp
+from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
 
@@ -108,14 +108,4 @@ def launch(kernel: KernelOp, name: str) -> None:
     types = [result.type for result in kernel.outputs]
     launched = LaunchOp(name, list(kernel.inputs), types, kernel.chunks, kernel.inplace)
     launched.attributes |= kernel.attributes
-    put_in_place_of(kernel, launched)
-
-
-def put_in_place_of(old: Operation, new: Operation) -> None:
-    """`old` -> `new`, which has as many results; the location and the names stay."""
-    new.location = old.location
-    Rewriter.insert_op(new, InsertPoint.before(old))
-    for before, after in zip(old.results, new.results, strict=True):
-        after.name_hint = before.name_hint
-        before.replace_all_uses_with(after)
-    Rewriter.erase_op(old)
+    put_in_place(kernel, launched)

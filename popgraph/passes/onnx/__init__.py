@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Passes over the onnx level, and its lowering to graphcore."""

@@ -9,8 +9,9 @@ from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.containers import Graph, model_of
+from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.inference import Inference, set_type
+from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.types import (
     Dim,
     describe,

@@ -10,11 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation
 
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
-from popgraph.dialects.onnx.containers import Function, Initializer, Model, model_of
+from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline, inline_branch, schema_function
 from popgraph.dialects.onnx.inference import Inference, taken_branch
-from popgraph.dialects.onnx.op import OnnxOp, SchemaOp
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.writer import hint
 from popgraph.dialects.program import WeightStore

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Memory planning: the last step, from kernels on tensors to calls on buffers."""

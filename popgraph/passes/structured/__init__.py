@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Passes over structured operations on tensors, and their lowering to loops."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from popgraph.dialects.onnx.disagreement import Disagreement
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
@@ -13,6 +12,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     shown,
     stretches,
 )
+from popgraph.dialects.onnx.type_errors import Disagreement
 from popgraph.dialects.onnx.types import Dim
 
 

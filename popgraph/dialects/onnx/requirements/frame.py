@@ -8,8 +8,9 @@ from typing import TypeAlias
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.onnx.disagreement import Disagreement
-from popgraph.dialects.onnx.op import SchemaOp, to_python
+from popgraph.dialects.onnx.op import to_python
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import Disagreement
 from popgraph.dialects.onnx.types import Dim, dims
 from popgraph.dialects.program import BytesAttr
 from popgraph.support.arrays import Array

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from popgraph.dialects.onnx.disagreement import Disagreement
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
@@ -15,6 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     one_element,
     shown,
 )
+from popgraph.dialects.onnx.type_errors import Disagreement
 
 
 @asks("Gather")

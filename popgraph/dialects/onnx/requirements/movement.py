@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from popgraph.dialects.onnx.disagreement import Disagreement
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
@@ -19,6 +18,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     shown,
 )
 from popgraph.dialects.onnx.requirements.sequences import wrong_sizes
+from popgraph.dialects.onnx.type_errors import Disagreement
 from popgraph.dialects.onnx.types import Dim, static_shape
 
 

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from popgraph.dialects.onnx.disagreement import Disagreement
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
@@ -18,6 +17,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     of_shape,
     one_element,
 )
+from popgraph.dialects.onnx.type_errors import Disagreement
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, cannot_exist
 
 

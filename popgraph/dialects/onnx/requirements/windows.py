@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from popgraph.dialects.onnx.disagreement import Disagreement
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
@@ -15,6 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     of_shape,
     positive,
 )
+from popgraph.dialects.onnx.type_errors import Disagreement
 from popgraph.dialects.onnx.types import Dim
 
 _LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}

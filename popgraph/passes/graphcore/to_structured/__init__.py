@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
+from popgraph.passes.analysis.graph import place
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
     contractions,
@@ -23,7 +24,6 @@ from popgraph.passes.graphcore.to_structured import (
     reductions,
     windows,
 )
-from popgraph.passes.graphcore.training.autodiff import place
 from popgraph.support.errors import UnsupportedError
 
 __all__ = ["GraphcoreToTile"]

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Training: reverse-mode differentiation and the optimizers' update rules."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
-from xdsl.dialects.builtin import ModuleOp, NameLoc
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore import AddOp, Composite, GraphcoreOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
-from popgraph.passes.analysis.graph import expanded, only_graph, set_outputs
+from popgraph.passes.analysis.graph import expanded, only_graph, place, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.support.errors import DifferentiationError, PassError
@@ -204,12 +204,6 @@ def _needed(loss: SSAValue) -> set[Operation]:
             found.add(owner)
             waiting.extend(owner.operands)
     return found
-
-
-def place(op: Operation) -> str:
-    """Where an operation comes from, as messages say it."""
-    location = op.location
-    return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""
 
 
 def requested(names: Sequence[str]) -> set[str]:

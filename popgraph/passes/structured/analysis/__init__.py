@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Analyses of structured operations: maps, loops, panels, epilogues, in-place concatenation."""

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType, UnknownLoc
+from xdsl.dialects.builtin import IndexType, IntegerAttr, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program.shared import tensor_type
@@ -334,23 +333,6 @@ def _region(body: Block | None) -> Region:
     if region.parent is not None:
         region.parent.detach_region(region)
     return region
-
-
-def put_in_place(old: Operation, new: Operation) -> None:
-    """Inserts `new` where `old` stands and lets its results take over."""
-    Rewriter.insert_op(new, InsertPoint.before(old))
-    for before, after in zip(old.results, new.results, strict=True):
-        after.name_hint = before.name_hint
-        before.replace_all_uses_with(after)
-    old.detach()
-    old.erase()
-
-
-def located(new: Operation, *sources: Operation) -> None:
-    """Gives `new` the first location that is known."""
-    known = [op.location for op in sources if not isinstance(op.location, UnknownLoc)]
-    if known:
-        new.location = known[0]
 
 
 def erase_unused(op: Operation) -> None:

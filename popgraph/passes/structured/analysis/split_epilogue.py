@@ -8,8 +8,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured import element
+from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.structured.analysis.loops import keeps_sums, tensor
-from popgraph.passes.structured.analysis.operand_maps import put_in_place, retype
+from popgraph.passes.structured.analysis.operand_maps import retype
 
 
 def without_finish(op: tile.ContractOp) -> tile.ContractOp:

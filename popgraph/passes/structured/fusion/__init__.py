@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Fusion: elementwise work, epilogues, rows, attention, channels."""

@@ -14,6 +14,7 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
+from popgraph.passes.analysis.replace import located, put_in_place
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -25,8 +26,6 @@ from popgraph.passes.structured.analysis.operand_maps import (
     is_movement,
     is_plain,
     is_selection,
-    located,
-    put_in_place,
     rebuilt,
     through_view,
     without_repeats,

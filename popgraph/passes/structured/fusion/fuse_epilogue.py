@@ -12,6 +12,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured import element
+from popgraph.passes.analysis.replace import located, put_in_place
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -19,9 +20,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
     erase_unused,
     extras_of,
     is_plain,
-    located,
     moved,
-    put_in_place,
     rebuilt,
 )
 from popgraph.passes.structured.analysis.permute_results import read_in_order, turn

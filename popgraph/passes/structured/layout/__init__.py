@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Layouts: the order of axes in memory, and the halos around tensors."""

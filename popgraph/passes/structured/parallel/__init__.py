@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Parallel loops: which parts of a kernel threads split."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Schedules of contractions: the cost model, the candidates, and what overrides them."""

@@ -13,9 +13,10 @@ from xdsl.ir import Operation
 from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
+from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.loops.outline_kernels import Functions, put_in_place_of
+from popgraph.passes.loops.outline_kernels import Functions
 from popgraph.passes.structured.analysis.inplace_concat import is_join
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.analysis.parallel_loops import Shareable
@@ -165,13 +166,13 @@ class TileLoops(Pass):
         written: dict[Hashable, Shared] = {}
         for op, key in found:
             if key in written:
-                put_in_place_of(op, written[key].launch(op))
+                put_in_place(op, written[key].launch(op))
                 continue
             kernel = loops_of(op, self.vector_bytes).kernel()
             kernel.location = op.location
             if counts[key] == 1:
-                put_in_place_of(op, kernel)
+                put_in_place(op, kernel)
                 continue
             written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
-            put_in_place_of(op, written[key].launch(op))
+            put_in_place(op, written[key].launch(op))
         functions.insert()

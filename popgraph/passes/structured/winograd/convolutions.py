@@ -21,10 +21,10 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.analysis.caches import SECOND, THIRD
+from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import Convolution
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import put_in_place
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, apart
 from popgraph.passes.structured.parallel.parallel_cost import APART, FAR
 from popgraph.passes.structured.schedule.cost import most_rows

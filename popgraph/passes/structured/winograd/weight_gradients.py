@@ -18,10 +18,11 @@ from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.winograd import TAPS, transforms
 from popgraph.passes.analysis.caches import SECOND
+from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import put_in_place, retype
+from popgraph.passes.structured.analysis.operand_maps import retype
 from popgraph.passes.structured.analysis.winograd_scratch import apart
 
 BUSY = 0.8

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops of contractions: the tile nest, micro-kernels, epilogues, prefetches."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops that move memory: copies, packing, concatenation."""

@@ -13,7 +13,7 @@ from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
-from popgraph.passes.structured.to_loops.contraction.transpose_in_registers import NEIGHBOURS, Ends
+from popgraph.passes.structured.to_loops.copy.transpose_in_registers import NEIGHBOURS, Ends
 from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops of elementwise maps and scatters."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Emission: the writer of loops, index arithmetic, memory accesses, vectors."""

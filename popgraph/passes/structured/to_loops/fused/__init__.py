@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops of fused kernels: chains of contractions, nests of rows."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops of reductions."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""Loops of Winograd's transforms and of the products between them."""

@@ -1,0 +1,138 @@
+"""How does C become a library? Units are compiled at once, each kernel once, and linked."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
+from signal import SIGXFSZ, strsignal
+
+from popgraph.backends.c.build.objects import Objects
+from popgraph.backends.c.build.toolchain import (
+    FLAGS,
+    LIBRARIES,
+    LINK_FLAGS,
+    Compiler,
+    Probe,
+    circumstances,
+    library_folders,
+    library_or_compiler,
+)
+from popgraph.backends.c.cache.folder import give_up, readable_caches
+from popgraph.backends.c.print.unit import HERE, Unit
+from popgraph.support.caches import digest, write_sealed
+from popgraph.support.errors import BackendError
+from popgraph.support.trust import make_private, open_trusted
+from popgraph.support.writing import put
+
+
+def library(units: Sequence[Unit]) -> Path:
+    """
+    The shared library of these translation units, compiled unless it is in the cache.
+
+    A compiler that works compiles what it has not compiled before. Where none works, what another
+    compiler made of the same text for the same machine is as good. Where the cache has no room,
+    it is compiled without one.
+    """
+    key = library_key(units)
+    found = library_or_compiler(library_folders(key))
+    if isinstance(found, Path):
+        return found
+    try:
+        return _build(*found, units, library_folders(key)[-1])
+    except OSError as error:
+        give_up(error.strerror or str(error))
+    try:
+        return _build(*found, units, library_folders(key)[-1])
+    except OSError as error:
+        raise BackendError(
+            f"there is no place for compiled code: {error.strerror or error}",
+            str(error.filename or ""),
+            "make room there, or name other folders: POPGRAPH_CACHE_DIR, TMPDIR",
+        ) from error
+
+
+def library_key(units: Sequence[Unit]) -> str:
+    """What tells a library from all others, but for the compiler that makes it."""
+    return digest(circumstances(), *(unit.text for unit in units))
+
+
+def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
+    """
+    Compiles at once as many units as there are cores, links, and moves the result in place.
+
+    Kernels that other programs have, too, were compiled for them. OSError when there is no room.
+    """
+    make_private(place)
+    kept = Objects(readable_caches(), digest(circumstances(), compiler.identity))
+    missing, known = kept.lacking(units)
+    with tempfile.TemporaryDirectory(dir=place) as name:
+        folder = Path(name)
+        flags = [*found.flags, *FLAGS, f"-I{HERE}"]
+
+        def compile_unit(number: int) -> Path:
+            source, target = folder / f"unit_{number}.c", folder / f"unit_{number}.o"
+            put(source, [missing[number].text.encode()])
+            result = compiler.run([*flags, "-c", str(source), "-o", str(target)])
+            if not result.good:
+                _check_room(result.reason, target)
+                raise _refused(compiler, missing[number], result.reason)
+            kept.keep(missing[number], target)
+            return target
+
+        with ThreadPoolExecutor(max(2, os.cpu_count() or 1)) as pool:
+            made = list(pool.map(compile_unit, range(len(missing))))
+        kept.trim()
+        objects = [*map(str, made), *map(str, known)]
+        linked = folder / "library.so"
+        result = compiler.run(
+            [*found.flags, *LINK_FLAGS, *objects, *LIBRARIES, "-o", str(linked)],
+        )
+        if not result.good:
+            _check_room(result.reason, linked)
+        if not result.good and known:
+            kept.forget(known)
+            return _build(compiler, found, units, place)
+        if not result.good:
+            raise BackendError(f"{compiler.name} could not link: {_first_errors(result.reason)}")
+        final = place / f"{compiler.identity}.so"
+        write_sealed(final, linked.read_bytes())
+        with open_trusted(final):
+            return final
+
+
+_NO_ROOM = {
+    **{os.strerror(number): number for number in (ENOSPC, EDQUOT, EFBIG)},
+    (strsignal(SIGXFSZ) or "file size limit"): EFBIG,
+}
+"""How a compiler says that it could not write a file, or what ended it: in the system's words."""
+
+
+def _check_room(reason: str, path: Path) -> None:
+    """OSError if a compiler failed because a disk is full."""
+    for words, number in _NO_ROOM.items():
+        if words in reason:
+            raise OSError(number, words, str(path.parent))
+
+
+def _refused(compiler: Compiler, unit: Unit, reason: str) -> BackendError:
+    """The error for C that a compiler does not accept: which kernel it was, and whose."""
+    line = re.search(r"\.c:(\d+):(?:\d+:)? *(?:fatal )?error", reason)
+    kernel = unit.kernel_at(int(line[1])) if line else None
+    where = ""
+    if kernel is not None:
+        where = f"kernel {kernel.name}" + (f", from {kernel.location}" if kernel.location else "")
+    return BackendError(
+        f"{compiler.name} did not accept the generated C:\n{_first_errors(reason)}",
+        where,
+        "this is a mistake in PopGraph; another compiler (set CC) may accept it",
+    )
+
+
+def _first_errors(reason: str) -> str:
+    lines = [line for line in reason.splitlines() if "error" in line] or reason.splitlines()
+    return "\n".join(lines[:3])

@@ -1,0 +1,79 @@
+"""Which kernels were compiled before, for whatever program, and where are their objects?"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
+from popgraph.support.caches import digest, is_sealed, read_sealed, trim, write_sealed
+
+LIMIT = 256 << 20
+"""Bytes of objects that are kept."""
+
+
+class Objects:
+    """
+    The objects in some caches, of kernels compiled in the same `circumstances`.
+
+    An object holds several kernels. For each there is a file that names the object; new ones are
+    kept in the last of the caches.
+    """
+
+    def __init__(self, caches: Sequence[Path], circumstances: str) -> None:
+        self._caches = [cache / "objects" for cache in caches]
+        self._circumstances = circumstances
+        self._is_sealed = functools.cache(is_sealed)
+
+    def lacking(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Path]]:
+        """The units that have to be compiled so that these are there, and the objects that are."""
+        plain = [unit for unit in units if not unit.kernels]
+        kernels = [kernel for unit in units for _, kernel in unit.kernels]
+        found = {kernel: path for kernel in kernels if (path := self._find(kernel)) is not None}
+        if not found:
+            return list(units), []
+        rest = [kernel for kernel in kernels if kernel not in found]
+        groups = split(rest) if rest else ()
+        return [*plain, *map(kernel_unit, groups)], list(dict.fromkeys(found.values()))
+
+    def keep(self, unit: Unit, compiled: Path) -> None:
+        """Keeps the object of a unit of kernels."""
+        if not unit.kernels:
+            return
+        name = digest(self._circumstances, unit.text)
+        with suppress(OSError):
+            write_sealed(self._file(f"{name}.o"), compiled.read_bytes())
+            for _, kernel in unit.kernels:
+                write_sealed(self._file(self._key(kernel)), name.encode())
+
+    def forget(self, objects: Sequence[Path]) -> None:
+        """Removes what cannot be linked."""
+        for path in objects:
+            with suppress(OSError):
+                path.unlink()
+
+    def trim(self) -> None:
+        """Removes what was not used for longest."""
+        trim(self._caches[-1], LIMIT)
+
+    def _find(self, kernel: Kernel) -> Path | None:
+        for cache in self._caches:
+            with suppress(OSError, ValueError):
+                key = self._key(kernel)
+                entry = cache / key[:2] / key
+                name = read_sealed(entry).decode()
+                path = cache / name[:2] / f"{name}.o"
+                if self._is_sealed(path):
+                    for used in (entry, path):
+                        os.utime(used)
+                    return path
+        return None
+
+    def _key(self, kernel: Kernel) -> str:
+        return digest(self._circumstances, kernel.text)
+
+    def _file(self, name: str) -> Path:
+        return self._caches[-1] / name[:2] / name

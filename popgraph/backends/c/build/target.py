@@ -1,0 +1,81 @@
+"""How wide are the vectors of this machine, and how many registers hold them?"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from popgraph.backends.c.build.toolchain import candidates, probe
+from popgraph.backends.c.cache.folder import cache_directory
+from popgraph.backends.c.machine.key import machine
+from popgraph.backends.c.machine.targets import NATIVE, wanted_target
+from popgraph.support.caches import read_sealed, write_sealed
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the passes ask about a machine; they get the numbers as options."""
+
+    name: str
+    vector_bytes: int
+    registers: int
+
+
+BASELINE = Target("baseline", 16, 16)
+
+_BY_MACRO = (
+    ("__AVX512F__", Target("avx512", 64, 32)),
+    ("__AVX2__", Target("avx2", 32, 16)),
+    ("__AVX__", Target("avx", 32, 16)),
+    ("__SSE2__", Target("sse2", 16, 16)),
+    ("__ARM_NEON", Target("neon", 16, 32)),
+)
+"""The first macro that the compiler defines decides."""
+
+_BY_NAME = {target.name: target for _, target in _BY_MACRO}
+
+
+def from_macros(macros: str) -> Target:
+    """The target that a compiler's predefined macros describe."""
+    defined = {line.split()[1] for line in macros.splitlines() if line.startswith("#define ")}
+    return next((target for macro, target in _BY_MACRO if macro in defined), BASELINE)
+
+
+def host_target() -> Target:
+    """
+    The target that is asked for by name; else that of the compiler that would be used.
+
+    The latter is remembered on disk, so that the compiler is asked once. Without any compiler it
+    is what was remembered for this machine, else a baseline.
+    """
+    if (name := wanted_target()) != NATIVE:
+        return _BY_NAME[name]
+    folder = cache_directory() / "targets" / machine()
+    for compiler in candidates():
+        remembered = _read(folder / f"{compiler.identity}.json")
+        if remembered is not None:
+            return remembered
+        found = probe(compiler)
+        if not found.reason:
+            target = from_macros(found.macros)
+            _write(folder / f"{compiler.identity}.json", target)
+            return target
+    for file in sorted(folder.glob("*.json")):
+        remembered = _read(file)
+        if remembered is not None:
+            return remembered
+    return BASELINE
+
+
+def _read(file: Path) -> Target | None:
+    try:
+        return Target(**json.loads(read_sealed(file)))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _write(file: Path, target: Target) -> None:
+    with suppress(OSError):
+        write_sealed(file, json.dumps(asdict(target)).encode())

@@ -1,0 +1,43 @@
+"""How does a planned program become an executable? It is printed, compiled, loaded and kept."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.c.build.compiling import library, library_key
+from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
+from popgraph.backends.c.print import module as printer
+from popgraph.backends.c.print.module import Layout
+from popgraph.backends.c.print.unit import kernel_unit, split
+from popgraph.backends.c.run.executable import CExecutable, check_threads
+from popgraph.backends.c.run.library import load
+from popgraph.dialects.program.weights import WeightStore
+from popgraph.support.debug import note_source
+
+
+def build(
+    module: ModuleOp,
+    weights: WeightStore,
+    threads: int = 1,
+    name: str = "main",
+    save_as: ProgramKey | None = None,
+) -> CExecutable:
+    """
+    Compiles the `tile.program` of that name, and the kernels, to an executable.
+
+    It is kept in the cache of programs under the key `save_as`.
+    """
+    check_threads(threads)
+    program = printer.find_program(module, name)
+    layout = Layout(program)
+    kernels = printer.print_kernels(module)
+    units = [printer.program_unit(program, layout, kernels)]
+    units += [kernel_unit(group) for group in split(kernels)]
+    for number, unit in enumerate(units):
+        note_source(f"{name}_{number}.c", unit.text)
+    code = load(library(units), name)
+    key = None if save_as is None else save_as.digest
+    made = CExecutable(layout.table, code, weights, threads, key=key)
+    if save_as is not None:
+        save_as.save(Saved(name, library_key(units), made.table, made.persistent), weights)
+    return made

@@ -1,0 +1,1 @@
+"""Caches on disk: programs, schedules, and the keys under which they are kept."""

@@ -1,0 +1,23 @@
+"""Which file holds the schedules that were measured on this machine, and what is in it?"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from popgraph.backends.c.cache.folder import readable_caches
+from popgraph.backends.c.machine.key import machine
+from popgraph.support.caches import read_sealed
+
+
+def place_in(cache: Path) -> Path:
+    """Where a cache keeps what was measured for this machine and target."""
+    return cache / "schedules" / f"{machine()}.json"
+
+
+def measured_text() -> str:
+    """What is in it; empty when nothing was measured."""
+    for place in map(place_in, readable_caches()):
+        with suppress(OSError, ValueError):
+            return read_sealed(place).decode()
+    return ""

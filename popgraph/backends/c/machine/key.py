@@ -1,0 +1,28 @@
+"""The key of a machine and target, under which caches keep what only they can use."""
+
+from __future__ import annotations
+
+import functools
+import platform
+import re
+from pathlib import Path
+
+from popgraph.backends.c.machine.targets import wanted_target
+from popgraph.support.caches import digest
+
+
+def machine() -> str:
+    """What code depends on: caches are shared by machines and targets, code is not."""
+    return digest(_processor(), wanted_target())[:16]
+
+
+@functools.cache
+def _processor() -> str:
+    """What `-march=native` depends on."""
+    facts = [platform.machine(), platform.system()]
+    try:
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+        facts += [line for line in lines if re.match(r"flags|Features|model|CPU part", line)]
+    except OSError:
+        facts.append(platform.processor())
+    return digest(*facts)

@@ -1,0 +1,1 @@
+"""Printing: types, expressions, statements, kernels and whole programs as C."""

@@ -1,0 +1,151 @@
+"""How does an element become one of another type in C, alone or on all lanes of a vector?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Attribute
+
+from popgraph.backends.c.print import types
+from popgraph.backends.c.print.types import Element
+
+_UNSIGNED = frozenset({"arith.uitofp", "arith.extui"})
+_WHOLE = frozenset({"arith.fptosi", "arith.fptoui"})
+
+CONVERSIONS = (
+    _UNSIGNED
+    | _WHOLE
+    | {
+        *("arith.sitofp", "arith.extf", "arith.truncf"),
+        *("arith.index_cast", "arith.extsi", "arith.trunci"),
+    }
+)
+"""From one element type to another. What a type cannot hold loses its high bits."""
+
+
+def converted(name: str, source: Attribute, target: Attribute, operand: str) -> str:
+    """The C expression of a conversion. Booleans are numbers of one bit."""
+    count = types.lanes(source)
+    start, end = types.element(source), types.element(target)
+    signed = name not in _UNSIGNED
+    text, at = _entered(start, end, signed, operand, count)
+    if name in _WHOLE:
+        text, at = _whole(text, at, end, count)
+    match end.kind:
+        case "half":
+            return narrowed(end, cast(text, at, "f32", count), count)
+        case "narrow":
+            return cast(f"({cast(text, at, 'u32', count)} & {_mask(end)})", "u32", "u8", count)
+        case "bool":
+            low = f"({cast(text, at, 'i32', count)} & 1)"
+            return low if count is None else f"-{low}"
+    return cast(text, at, end.name, count)
+
+
+def _entered(
+    start: Element, end: Element, signed: bool, operand: str, count: int | None
+) -> tuple[str, str]:
+    """An operand in a type that C converts from, and the name of that type."""
+    match start.kind:
+        case "half":
+            return widened(start, operand, count), "f32"
+        case "bool":
+            number = operand if count else f"(i32){operand}"
+            # True is -1 for those who see a sign; the lanes of a mask are that already.
+            return (number if signed == (count is not None) else f"(-({number}))"), "i32"
+        case "narrow":
+            return _widened_integer(start, signed, cast(operand, "u8", "u32", count), count)
+        case "float" if start.name == "f64" and end.name == "f16":
+            return _each_lane("f64_to_odd_f32", operand, "f64", "f32", count), "f32"
+        case "int" | "index" if not signed:
+            return cast(operand, start.name, f"u{start.bits}", count), f"u{start.bits}"
+    return operand, start.name
+
+
+def _mask(narrow: Element) -> str:
+    return f"{(1 << narrow.used) - 1}u"
+
+
+def _widened_integer(
+    narrow: Element, signed: bool, operand: str, count: int | None
+) -> tuple[str, str]:
+    """The bits of a narrow integer that count, in a u32."""
+    if not signed:
+        return f"({operand} & {_mask(narrow)})", "u32"
+    unused = 32 - narrow.used
+    return f"({cast(f'({operand} << {unused})', 'u32', 'i32', count)} >> {unused})", "i32"
+
+
+def _whole(operand: str, at: str, end: Element, count: int | None) -> tuple[str, str]:
+    """The whole part of a float, as an integer of as many bits or more."""
+    if count is None:
+        return f"{at}_to_whole({operand})", "u64"
+    if end.bits == 64:
+        operand, at = cast(operand, at, "f64", count), "f64"
+    to, limit = ("i64", "0x1p63") if end.bits == 64 else ("i32", "0x1p31")
+    types_ = f"{at}x{count}, {at}, {to}x{count}, {to}, {count}"
+    limit += "f" if at == "f32" else ""
+    return f"POPGRAPH_WHOLE_LANES({types_}, {limit}, {at}_to_whole, {operand})", to
+
+
+def _each_lane(function: str, operand: str, source: str, target: str, count: int | None) -> str:
+    """A function of one element, on all lanes."""
+    if count is None:
+        return f"{function}({operand})"
+    lanes = f"{source}x{count}, {source}, {target}x{count}, {target}, {count}"
+    return f"POPGRAPH_LANES({lanes}, {function}, {operand})"
+
+
+_INSTRUCTIONS = (8, 16)
+"""So many halves may have an instruction of their own: `runtime.h` knows where."""
+
+
+def widened(half: Element, operand: str, count: int | None) -> str:
+    """Halves as f32."""
+    if count is None or half.bits == 8:
+        return _each_lane(f"{half.half}_to_f32", operand, half.name, "f32", count)
+    if half.name == "f16" and count in _INSTRUCTIONS:
+        return f"POPGRAPH_F16_TO_F32_{count}(f32x{count}, u32x{count}, {operand})"
+    wide = cast(operand, "u16", "u32", count)
+    return f"POPGRAPH_{half.name.upper()}_TO_F32(f32x{count}, u32x{count}, {wide})"
+
+
+def narrowed(half: Element, operand: str, count: int | None) -> str:
+    """f32 as halves."""
+    if count is None or half.bits == 8:
+        return _each_lane(f"f32_to_{half.half}", operand, "f32", half.name, count)
+    if half.name == "f16" and count in _INSTRUCTIONS:
+        return f"POPGRAPH_F32_TO_F16_{count}(f32x{count}, u32x{count}, u16x{count}, {operand})"
+    wide = f"POPGRAPH_F32_TO_{half.name.upper()}(f32x{count}, u32x{count}, {operand})"
+    return cast(wide, "u32", "u16", count)
+
+
+def cast(operand: str, start: str, end: str, count: int | None) -> str:
+    """What a C cast does, between types that C has."""
+    if count is None:
+        return operand if start == end else f"(({end}){operand})"
+    for step in _steps(start, end):
+        operand = f"__builtin_convertvector({operand}, {step}x{count})"
+    return operand if start[0] == end[0] else f"(({end}x{count}){operand})"
+
+
+def _steps(start: str, end: str) -> Iterator[str]:
+    """The types on the way: of integers, compilers know vectors twice and half as wide."""
+    if "f" in (start[0], end[0]):
+        if start[0] == end[0]:
+            yield from [end] if start != end else []
+        elif start[0] == "f":
+            whole = f"{end[0]}{max(32, _bits(end))}"
+            yield from (whole, *_steps(whole, end))
+        else:
+            whole = f"{start[0]}{max(32, _bits(start))}"
+            yield from (*_steps(start, whole), end)
+        return
+    bits = _bits(start)
+    while bits != _bits(end):
+        bits = bits * 2 if bits < _bits(end) else bits // 2
+        yield f"{start[0]}{bits}"
+
+
+def _bits(name: str) -> int:
+    return int(name[1:])

@@ -1,0 +1,185 @@
+"""Which C expression computes each operation? Its row, with the names of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+
+from xdsl.dialects import vector
+from xdsl.dialects.builtin import VectorType
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from popgraph.backends.c.print import types
+from popgraph.backends.c.print.conversions import CONVERSIONS, cast, converted, narrowed, widened
+from popgraph.backends.c.print.rows import BLEND, COMPARISONS, Row, find
+from popgraph.backends.c.print.types import Element
+from popgraph.dialects.tile import ConvertOp
+
+
+def expression(op: Operation, operands: Sequence[str]) -> str:
+    """The C expression for the result of `op`, given its operands' names or literals."""
+    special = _SPECIAL.get(op.name)
+    if special is not None:
+        return special(op, operands)
+    found = _element(op)
+    row, count = find(op, found), types.lanes(op.operands[0].type)
+    if count is not None and row.vector is not None and found.kind != "half":
+        fields = {**_vector_fields(found, count), **dict(zip("abc", operands, strict=False))}
+        return _as_mask(op, row.vector.format_map(fields))
+    return _by_lanes(op, operands, lambda names: _computed(op, found, row, names))
+
+
+def _element(op: Operation) -> Element:
+    return types.element(op.operands[0].type)
+
+
+def _computed(op: Operation, found: Element, row: Row, operands: Sequence[str]) -> str:
+    """One element: halves are computed in f32, and compared booleans are -1 and 0."""
+    result = types.element(op.results[0].type)
+    width = f"u{found.bits}"
+    if found.kind == "half":
+        operands = [widened(found, operand, None) for operand in operands]
+    if found.kind == "bool" and op.name in COMPARISONS:
+        operands, width = [f"(-(i32){operand})" for operand in operands], "u32"
+    computed = row.scalar.format_map(
+        {
+            **dict(zip("abc", operands, strict=False)),
+            "T": result.name if result.kind != "half" else "f32",
+            "U": found.unsigned,
+            "W": width,
+            "f": "" if found.bits == 64 else "f",
+            "bits": found.bits,
+        }
+    )
+    return narrowed(result, computed, None) if result.kind == "half" else computed
+
+
+@lru_cache(1024)
+def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
+    """What a vector template may refer to besides its operands; the same for all of a type."""
+    unsigned = f"u{found.lane_bits}x{count}"
+    return {
+        "T": f"{found.lanes_name}x{count}",
+        **dict.fromkeys("UWM", unsigned),
+        "E": found.lanes_name,
+        "n": str(count),
+        "f": "" if found.bits == 64 else "f",
+        "bits": str(found.bits),
+    }
+
+
+def _as_mask(op: Operation, computed: str) -> str:
+    """Comparisons give lanes as wide as what they compare; a mask in a variable has i32 lanes."""
+    if op.name not in COMPARISONS:
+        return computed
+    count, lane = types.lanes(op.results[0].type), f"i{_element(op).lane_bits}"
+    return cast(f"(({lane}x{count})({computed}))", lane, "i32", count)
+
+
+def _by_lanes(
+    op: Operation, operands: Sequence[str], computed: Callable[[Sequence[str]], str]
+) -> str:
+    """The scalar expression, or a loop of it over the lanes of vectors."""
+    result = op.results[0].type
+    count = types.lanes(result)
+    if count is None:
+        return computed(operands)
+    names = [f"x{number}" for number in range(len(operands))]
+    parts = [
+        _lanes_union(operand.type, name) + f" = {{.v = {text}}};"
+        for operand, name, text in zip(op.operands, names, operands, strict=True)
+    ]
+    lane = computed([f"{name}.s[k]" for name in names])
+    if types.element(result).kind == "bool":
+        lane = f"-(i32)({lane})"
+    loop = f"for (int k = 0; k < {count}; k++) y.s[k] = {lane};"
+    return "({ " + " ".join([*parts, _lanes_union(result, "y") + ";", loop, "y.v;"]) + " })"
+
+
+def _lanes_union(type_: Attribute, name: str) -> str:
+    lane, count = types.element(type_).lanes_name, types.lanes(type_)
+    return f"union {{ {types.value(type_)} v; {lane} s[{count}]; }} {name}"
+
+
+def _conversion(op: Operation, operands: Sequence[str]) -> str:
+    name = op.conversion.data if isinstance(op, ConvertOp) else op.name
+    return converted(name, op.operands[0].type, op.results[0].type, *operands)
+
+
+def _select(op: Operation, operands: Sequence[str]) -> str:
+    condition, chosen, other = operands
+    count = types.lanes(op.operands[0].type)
+    if count is None:
+        return f"{condition} ? {chosen} : {other}"
+    type_ = op.results[0].type
+    bits = types.element(type_).lane_bits
+    condition = cast(condition, "i32", f"i{bits}", count)
+    fields = {"a": chosen, "b": other, "T": types.value(type_), "M": f"u{bits}x{count}"}
+    return BLEND.replace("{mask}", f"(u{bits}x{count}){condition}").format_map(fields)
+
+
+def _bitcast(op: Operation, operands: Sequence[str]) -> str:
+    source, target = types.value(op.operands[0].type), types.value(op.results[0].type)
+    if "bool" in (source, target):
+        return f"({target}){operands[0]}"
+    return f"((union {{ {source} from; {target} to; }}){{.from = {operands[0]}}}).to"
+
+
+def _broadcast(op: Operation, operands: Sequence[str]) -> str:
+    (operand,) = operands
+    if isinstance(op.operands[0].type, VectorType):
+        return operand
+    found, count = types.element(op.operands[0].type), types.lanes(op.results[0].type)
+    target = types.value(op.results[0].type)
+    if found.kind == "bool":
+        return f"(-(i32){operand}) - ({target}){{0}}"
+    if found.kind == "none":
+        return f"({target}){{{', '.join([operand] * (count or 1))}}}"
+    # Not a sum: it would lose the sign of -0.
+    return f"({found.name}){operand} - ({target}){{0}}"
+
+
+def _extract(op: Operation, operands: Sequence[str]) -> str:
+    assert isinstance(op, vector.ExtractOp)
+    lane = f"{operands[0]}[{_position(op.get_mixed_position(), operands[1:])}]"
+    return f"{lane} != 0" if _element(op).kind == "bool" else lane
+
+
+def _insert(op: Operation, operands: Sequence[str]) -> str:
+    assert isinstance(op, vector.InsertOp)
+    inserted, target, *dynamic = operands
+    if _element(op).kind == "bool":
+        inserted = f"-(i32){inserted}"
+    position = _position(op.get_mixed_position(), dynamic)
+    return f"({{ {types.value(op.result.type)} y = {target}; y[{position}] = {inserted}; y; }})"
+
+
+def _shuffle(op: Operation, operands: Sequence[str]) -> str:
+    """One instruction where the machine has one; fewer lanes than there were are listed."""
+    assert isinstance(op, vector.ShuffleOp)
+    first, second = operands
+    picks = op.mask.get_values()
+    count, result = types.lanes(op.v1.type) or 1, types.value(op.result.type)
+    if count == len(picks):
+        whole = f"u{_element(op).lane_bits}x{count}"
+        return f"POPGRAPH_SHUFFLE({whole}, {first}, {second}, {', '.join(map(str, picks))})"
+    lanes = [f"{first}[{at}]" if at < count else f"{second}[{at - count}]" for at in picks]
+    return f"({result}){{{', '.join(lanes)}}}"
+
+
+def _position(positions: Sequence[SSAValue | int], dynamic: Sequence[str]) -> str:
+    (position,) = positions
+    return str(position) if isinstance(position, int) else dynamic[0]
+
+
+_SPECIAL: Mapping[str, Callable[[Operation, Sequence[str]], str]] = {
+    "arith.select": _select,
+    "tile.select": _select,
+    "arith.bitcast": _bitcast,
+    "vector.broadcast": _broadcast,
+    "vector.extract": _extract,
+    "vector.insert": _insert,
+    "vector.shuffle": _shuffle,
+    "tile.convert": _conversion,
+    **dict.fromkeys(CONVERSIONS, _conversion),
+}

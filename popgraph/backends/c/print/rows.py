@@ -1,0 +1,248 @@
+"""Which C computes an operation within one kind of element? Tables, by the operation's name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from xdsl.dialects import arith, vector
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.backends.c.print.types import Element
+from popgraph.support.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Row:
+    """
+    The C of one operation for one kind of element.
+
+    `{a} {b} {c}` are the operands (names or literals, so they may stand several times), `{T}` is
+    the result's C type, `{U}` the unsigned type for sums that wrap, `{W}` the unsigned type of the
+    operand's own width, `{M}` the same for all lanes of a vector, `{f}` the suffix of libm's
+    functions. `vector` is the form for vectors; None computes them lane by lane.
+    """
+
+    scalar: str
+    vector: str | None = None
+
+
+def _same(expression: str) -> Row:
+    return Row(expression, expression)
+
+
+BLEND = "({T})((({M}){a} & ({mask})) | (({M}){b} & ~({mask})))"
+"""What selects lanes in every compiler: GCC has no `mask ? a : b` for vectors in C."""
+
+
+def _choice(condition: str, mask: str) -> Row:
+    return Row(f"{condition} ? {{a}} : {{b}}", BLEND.replace("{mask}", mask))
+
+
+def _function(name: str, arguments: str = "{a}") -> Row:
+    return Row(f"{name}{{f}}({arguments})")
+
+
+def _near(name: str) -> Row:
+    """A function that vectors compute for small arguments, libm for the others."""
+    near, far = f"popgraph_near_{name}{{f}}", f"{name}{{f}}"
+    return Row(
+        f"(POPGRAPH_IS_NEAR({{a}}) ? {near}({{a}}) : {far}({{a}}))",
+        f"POPGRAPH_NEAR_LANES({{T}}, {{E}}, {{n}}, {near}, {far}, {{a}})",
+    )
+
+
+FLOAT: Mapping[str, Row] = {
+    "arith.addf": _same("{a} + {b}"),
+    "arith.subf": _same("{a} - {b}"),
+    "arith.mulf": _same("{a} * {b}"),
+    "arith.divf": _same("{a} / {b}"),
+    "arith.negf": _same("-{a}"),
+    # A NaN on either side is the result; of zeros of both signs either may be. Lane by lane: of
+    # masks that are joined GCC makes vectors first, which takes twice as many instructions.
+    "arith.maximumf": Row("({a} >= {b} || {a} != {a}) ? {a} : {b}"),
+    "arith.minimumf": Row("({a} <= {b} || {a} != {a}) ? {a} : {b}"),
+    "tile.remainder": Row(
+        "popgraph_remainder{f}({a}, {b})",
+        "POPGRAPH_REMAINDERS({T}, {E}, {n}, {f}, {a}, {b})",
+    ),
+    "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
+    "math.acos": _function("popgraph_acos"),
+    "math.acosh": _function("popgraph_acosh"),
+    "math.asin": _function("popgraph_asin"),
+    "math.asinh": _function("popgraph_asinh"),
+    "math.atan": _function("popgraph_atan"),
+    "math.atan2": _function("popgraph_atan2", "{a}, {b}"),
+    "math.atanh": _function("popgraph_atanh"),
+    "math.ceil": _function("ceil"),
+    "math.cos": _near("cos"),
+    "math.cosh": _function("popgraph_cosh"),
+    "math.erf": _function("popgraph_erf"),
+    "math.exp": _function("popgraph_exp"),
+    "math.expm1": _function("popgraph_expm1"),
+    "math.floor": _function("floor"),
+    "math.fma": _function("fma", "{a}, {b}, {c}"),
+    "math.log": _function("popgraph_log"),
+    "math.log1p": _function("popgraph_log1p"),
+    "math.powf": _function("popgraph_pow", "{a}, {b}"),
+    # The rounding mode is never changed, so this is to the nearest, ties to even.
+    "math.roundeven": _function("rint"),
+    "math.sin": _near("sin"),
+    "math.sinh": _function("popgraph_sinh"),
+    "math.sqrt": _function("sqrt"),
+    "math.tan": _near("tan"),
+    "math.tanh": _function("popgraph_tanh"),
+    # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
+    "vector.fma": _same("{a} * {b} + {c}"),
+}
+
+FLOAT_AND_NUMBER: Mapping[str, Row] = {
+    # One comparison is enough when the second operand is known not to be NaN, as in relu.
+    "arith.maximumf": _choice("!({a} < {b})", "~({M})({a} < {b})"),
+    "arith.minimumf": _choice("!({a} > {b})", "~({M})({a} > {b})"),
+}
+
+INT: Mapping[str, Row] = {
+    "arith.addi": _same("({T})(({U}){a} + ({U}){b})"),
+    "arith.subi": _same("({T})(({U}){a} - ({U}){b})"),
+    "arith.muli": _same("({T})(({U}){a} * ({U}){b})"),
+    # A division by zero is the model's mistake; as in NumPy it gives zero, never a crash, and so
+    # the smallest number divided by -1 is itself.
+    "arith.divsi": Row("{b} == 0 ? 0 : {b} == ({T})-1 ? ({T})(0 - ({U}){a}) : ({T})({a} / {b})"),
+    "arith.remsi": Row("{b} == 0 || {b} == ({T})-1 ? 0 : ({T})({a} % {b})"),
+    "arith.divui": Row("{b} == 0 ? 0 : ({T})(({W}){a} / ({W}){b})"),
+    "arith.remui": Row("{b} == 0 ? 0 : ({T})(({W}){a} % ({W}){b})"),
+    "arith.andi": _same("({T})({a} & {b})"),
+    "arith.ori": _same("({T})({a} | {b})"),
+    "arith.xori": _same("({T})({a} ^ {b})"),
+    # A shift by the width or more empties the number (it would be undefined in C).
+    "arith.shli": Row(
+        "({W}){b} < {bits} ? ({T})(({U}){a} << ({W}){b}) : 0",
+        "({T})((({M}){a} << (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+    ),
+    "arith.shrui": Row(
+        "({W}){b} < {bits} ? ({T})(({W}){a} >> ({W}){b}) : 0",
+        "({T})((({M}){a} >> (({M}){b} & {bits} - 1)) & ({M})(({M}){b} < {bits}))",
+    ),
+    "arith.shrsi": Row(
+        "({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))",
+        "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & {bits} - 1)",
+    ),
+    "arith.maxsi": _choice("{a} > {b}", "({M})({a} > {b})"),
+    "arith.minsi": _choice("{a} < {b}", "({M})({a} < {b})"),
+    "arith.maxui": _choice("({W}){a} > ({W}){b}", "({M})(({W}){a} > ({W}){b})"),
+    "arith.minui": _choice("({W}){a} < ({W}){b}", "({M})(({W}){a} < ({W}){b})"),
+    "math.absi": Row(
+        "{a} < 0 ? ({T})(0 - ({U}){a}) : {a}",
+        "({T})((({M}){a} ^ ({M})({a} < 0)) - ({M})({a} < 0))",
+    ),
+}
+
+INT_AND_NUMBER: Mapping[str, Row] = {
+    # A number that is neither 0 nor -1 divides everything.
+    "arith.divsi": Row("({T})({a} / {b})"),
+    "arith.remsi": Row("({T})({a} % {b})"),
+    "arith.divui": Row("({T})(({W}){a} / ({W}){b})"),
+    "arith.remui": Row("({T})(({W}){a} % ({W}){b})"),
+}
+
+INDEX: Mapping[str, Row] = {
+    **INT,
+    # An index never overflows: the compiler may know that, or it could not see strides.
+    "arith.addi": _same("{a} + {b}"),
+    "arith.subi": _same("{a} - {b}"),
+    "arith.muli": _same("{a} * {b}"),
+}
+
+BOOL: Mapping[str, Row] = {
+    "arith.addi": Row("{a} != {b}", "{a} ^ {b}"),
+    "arith.subi": Row("{a} != {b}", "{a} ^ {b}"),
+    "arith.muli": Row("{a} && {b}", "{a} & {b}"),
+    "arith.andi": Row("{a} && {b}", "{a} & {b}"),
+    "arith.ori": Row("{a} || {b}", "{a} | {b}"),
+    "arith.xori": Row("{a} != {b}", "{a} ^ {b}"),
+    # As signed numbers of one bit, true is -1.
+    "arith.maxsi": Row("{a} && {b}", "{a} & {b}"),
+    "arith.minsi": Row("{a} || {b}", "{a} | {b}"),
+    "arith.maxui": Row("{a} || {b}", "{a} | {b}"),
+    "arith.minui": Row("{a} && {b}", "{a} & {b}"),
+}
+
+CMPF: Sequence[Row] = (
+    Row("false", "{a} != {a} & {a} == {a}"),
+    _same("{a} == {b}"),
+    _same("{a} > {b}"),
+    _same("{a} >= {b}"),
+    _same("{a} < {b}"),
+    _same("{a} <= {b}"),
+    Row("{a} < {b} || {a} > {b}", "({a} < {b}) | ({a} > {b})"),
+    Row("{a} == {a} && {b} == {b}", "({a} == {a}) & ({b} == {b})"),
+    Row("!({a} < {b} || {a} > {b})", "~(({a} < {b}) | ({a} > {b}))"),
+    Row("!({a} <= {b})", "~({a} <= {b})"),
+    Row("!({a} < {b})", "~({a} < {b})"),
+    Row("!({a} >= {b})", "~({a} >= {b})"),
+    Row("!({a} > {b})", "~({a} > {b})"),
+    _same("{a} != {b}"),
+    Row("{a} != {a} || {b} != {b}", "({a} != {a}) | ({b} != {b})"),
+    Row("true", "({a} == {a}) | ({a} != {a})"),
+)
+"""By the number of the predicate: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno."""
+
+CMPI: Sequence[Row] = (
+    _same("{a} == {b}"),
+    _same("{a} != {b}"),
+    _same("{a} < {b}"),
+    _same("{a} <= {b}"),
+    _same("{a} > {b}"),
+    _same("{a} >= {b}"),
+    _same("({W}){a} < ({W}){b}"),
+    _same("({W}){a} <= ({W}){b}"),
+    _same("({W}){a} > ({W}){b}"),
+    _same("({W}){a} >= ({W}){b}"),
+)
+"""By the number of the predicate: eq ne slt sle sgt sge ult ule ugt uge."""
+
+_TABLES: Mapping[str, Mapping[str, Row]] = {
+    "float": FLOAT,
+    "half": FLOAT,
+    "int": INT,
+    "index": INDEX,
+    "bool": BOOL,
+}
+
+COMPARISONS = frozenset({"arith.cmpf", "arith.cmpi", "tile.compare"})
+
+
+def find(op: Operation, found: Element) -> Row:
+    """The row of an operation that computes within one kind of element."""
+    if op.name in COMPARISONS and found.kind in _TABLES:
+        predicate = op.properties["predicate"]
+        assert isinstance(predicate, IntegerAttr)
+        floats = found.kind in ("float", "half")
+        return (CMPF if floats else CMPI)[predicate.value.data]
+    if op.name in FLOAT_AND_NUMBER and _is_number(op.operands[1]):
+        return FLOAT_AND_NUMBER[op.name]
+    if op.name in INT_AND_NUMBER and _divides(op.operands[1]):
+        return INT_AND_NUMBER[op.name]
+    row = _TABLES.get(found.kind, {}).get(op.name)
+    if row is None:
+        raise UnsupportedError(f"C has no expression for {op.name} on {op.operands[0].type}")
+    return row
+
+
+def _is_number(value: SSAValue) -> bool:
+    """Whether a value is a constant, or a vector of one, other than NaN."""
+    if isinstance(value.owner, vector.BroadcastOp):
+        return _is_number(value.owner.source)
+    if not isinstance(value.owner, arith.ConstantOp):
+        return False
+    constant = value.owner.value
+    return isinstance(constant, FloatAttr) and not isnan(constant.value.data)
+
+
+def _divides(value: SSAValue) -> bool:
+    """Whether a value is a constant other than 0 and -1."""
+    constant = value.owner.value if isinstance(value.owner, arith.ConstantOp) else None
+    return isinstance(constant, IntegerAttr) and constant.value.data not in (0, -1)

@@ -1,0 +1,108 @@
+"""What does a C compiler get? Translation units, which know whose kernels stand in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parents[1] / "headers"
+RUNTIME = "runtime.h"
+"""What every unit includes."""
+HEADERS = (RUNTIME, "conversions.h", "functions.h", "derived.h")
+"""What generated C stands on."""
+
+
+def headers() -> dict[str, str]:
+    """The texts of the headers by name."""
+    return {name: (HERE / name).read_text("utf-8") for name in HEADERS}
+
+
+PREAMBLE = f'#include "{RUNTIME}"\n\n'
+_VECTOR = re.compile(r"\b(bf|[iuf])(\d+)x(\d+)")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One function of C."""
+
+    name: str
+    """As the IR calls it."""
+    symbol: str
+    """As C does."""
+    text: str
+    prototype: str
+    location: str
+    """Where it comes from, in the user's words."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A translation unit and the kernels in it, by the line where each begins."""
+
+    text: str
+    kernels: tuple[tuple[int, Kernel], ...] = ()
+
+    def kernel_at(self, line: int) -> Kernel | None:
+        """The kernel that a line of the text belongs to."""
+        started = [kernel for first, kernel in self.kernels if first <= line]
+        return started[-1] if started else None
+
+
+SHARED = "__attribute__((weak)) "
+"""Several objects of a library may have the same kernel: one of them counts."""
+
+
+def vector_typedefs(text: str) -> str:
+    """Declarations of the vector types that a text mentions."""
+    names = set(_VECTOR.findall(text))
+    found = sorted((letter, int(bits), int(count)) for letter, bits, count in names)
+    return "".join(_vector_typedef(f"{letter}{bits}", bits, count) for letter, bits, count in found)
+
+
+def _vector_typedef(lanes_name: str, bits: int, count: int) -> str:
+    """Declares the vector type, and its form in memory: at any address, aliasing anything."""
+    size = bits // 8 * count
+    name = f"{lanes_name}x{count}"
+    return (
+        f"typedef {lanes_name} {name} __attribute__((vector_size({size})));\n"
+        f"typedef {lanes_name} {name}_memory "
+        f"__attribute__((vector_size({size}), aligned({bits // 8}), may_alias));\n"
+    )
+
+
+def distinct(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Each kernel once: those of one symbol are equal."""
+    return list({kernel.symbol: kernel for kernel in kernels}.values())
+
+
+def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
+    """A translation unit of kernels."""
+    text = PREAMBLE + vector_typedefs("".join(kernel.text for kernel in kernels)) + "\n"
+    begins = []
+    for kernel in distinct(kernels):
+        begins.append((text.count("\n") + 1, kernel))
+        text += f"{SHARED}{kernel.text}\n"
+    return Unit(text, tuple(begins))
+
+
+UNIT_TEXT = 50_000
+"""Characters of a unit that take a compiler ten times as long as its start."""
+MOST_UNITS = 8
+
+
+def split(kernels: Sequence[Kernel]) -> Iterator[list[Kernel]]:
+    """
+    The kernels in groups of about equal length of text, to be compiled at the same time.
+
+    How many there are does not depend on the machine: caches are shared by machines.
+    """
+    total = sum(len(kernel.text) for kernel in kernels)
+    parts = min(MOST_UNITS, max(2, total // UNIT_TEXT))
+    groups: list[tuple[int, list[Kernel]]] = [(0, []) for _ in range(parts)]
+    for kernel in sorted(distinct(kernels), key=lambda kernel: -len(kernel.text)):
+        smallest = min(range(parts), key=lambda number: groups[number][0])
+        size, group = groups[smallest]
+        groups[smallest] = (size + len(kernel.text), [*group, kernel])
+    return (group for _, group in groups if group)

@@ -1,0 +1,1 @@
+"""Running: the loaded library, the executable, its profile, and warm starts."""

@@ -1,0 +1,247 @@
+"""What runs a compiled program? Persistent memory, one table of pointers, one call."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import numpy as np
+
+from popgraph.backends.base import Executable, as_array
+from popgraph.backends.c.build.toolchain import find_library
+from popgraph.backends.c.cache.program_cache import ProgramKey
+from popgraph.backends.c.memory.pages import aligned, near
+from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Slot, Table
+from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
+from popgraph.backends.c.run.library import Code, load
+from popgraph.support.arrays import Array, ArrayStore
+from popgraph.support.errors import BackendError, RunError
+from popgraph.support.index_checks import raise_errors
+from popgraph.support.poison import is_poisoned, spoil
+from popgraph.support.shapes import text
+from popgraph.support.turns import Turns
+
+Made = TypeVar("Made", ReadInPlace, MadeInPlace)
+
+
+class CExecutable(Executable):
+    """A compiled program with its memory. Two threads may call `run` at once: one waits."""
+
+    def __init__(
+        self,
+        table: Table,
+        code: Code,
+        weights: ArrayStore,
+        threads: int,
+        persistent: Array | None = None,
+        key: str | None = None,
+    ) -> None:
+        """
+        `persistent` is what `prepare` made of this table before; without it, it runs now.
+
+        `key` is that of the cache of programs, if this one is kept there.
+        """
+        self.key = key
+        self._turns = Turns()
+        self._written: set[str] = set()
+        """Variables that got a value since a fork interrupted a step."""
+        self.table = table
+        self._arrays: list[Array | None] = []
+        pointers = (ctypes.c_void_p * len(table.slots))()
+        for number, slot in enumerate(table.slots):
+            array = self._memory(slot, persistent, weights)
+            self._arrays.append(array)
+            if array is not None:
+                pointers[number] = array.ctypes.data
+        pointers[table.slots.index(THREADS)] = threads
+        self._pointers, self._address = pointers, ctypes.addressof(pointers)
+        self._code, self._entry = code, code.run
+        if persistent is None:
+            code.prepare(self._address)
+        self._release()
+        self.inputs = self._signature("input")
+        self._checks = {check.output: check for check in table.checks}
+        self.outputs = {
+            name: row for name, row in self._signature("output").items() if name not in self._checks
+        }
+        self.variables = self._signature("variable")
+        self._inputs = self._views("input") | self._in_place("input", ReadInPlace)
+        self._outputs = self._views("output") | self._in_place("output", MadeInPlace)
+        self._variables = self._views("variable")
+        self._scratch = self._unwritten() if is_poisoned() else ()
+        """What is poisoned before each run."""
+
+    def _unwritten(self) -> tuple[Array, ...]:
+        """What holds nothing when a run begins; outputs made in place are new memory each time."""
+        arena = self._arrays[self.table.slots.index(ARENA)]
+        assert arena is not None
+        return (arena, *(view for view in self._outputs.values() if isinstance(view, np.ndarray)))
+
+    @property
+    def persistent(self) -> Array:
+        """The memory that `prepare` filled; nothing writes it later."""
+        array = self._arrays[self.table.slots.index(PERSISTENT)]
+        assert array is not None
+        return array[: self.table.persistent]
+
+    def _memory(self, slot: Slot, persistent: Array | None, weights: ArrayStore) -> Array | None:
+        match slot.space:
+            case "threads":
+                return None
+            case "arena":
+                return aligned(max(self.table.arena, 1))
+            case "persistent":
+                return aligned(max(self.table.persistent, 1)) if persistent is None else persistent
+            case "constant" if slot.prepared and persistent is not None:
+                return None
+        assert slot.dtype is not None
+        first = None if slot.literal is None else slot.literal.array(weights)
+        if slot.space == "constant":
+            assert first is not None, "a constant has a literal"
+            if persistent is None and not slot.prepared:
+                first = near(first)
+            return np.require(first, requirements=["C", "ALIGNED"])
+        count = int(np.prod(slot.shape, dtype=np.int64))
+        array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
+        array = array.reshape(slot.shape)
+        if first is not None:
+            np.copyto(array, first)
+        elif slot.space != "output":
+            array.fill(0)
+        return array
+
+    def _release(self) -> None:
+        """What only `prepare` needed is not needed any more."""
+        for number, slot in enumerate(self.table.slots):
+            if slot.prepared and slot.space == "constant":
+                self._arrays[number] = None
+                self._pointers[number] = None
+
+    def _signature(self, space: str) -> dict:  # type: ignore[type-arg]
+        found = {}
+        for name, number in self.table.named(space).items():
+            slot = self.table.slots[number]
+            found[name] = (slot.dtype, slot.shape)
+        return found
+
+    def _views(self, space: str) -> dict[str, Array]:
+        found = {}
+        for name, number in self.table.named(space).items():
+            array = self._arrays[number]
+            assert array is not None
+            found[name] = array
+        return found
+
+    def _in_place(
+        self, space: str, made: Callable[[Array, Pointers, int], Made]
+    ) -> dict[str, Made]:
+        """What stands for the large arrays, so that they are not copied."""
+        numbers = self.table.named(space)
+        return {
+            name: made(view, self._pointers, numbers[name])
+            for name, view in self._views(space).items()
+            if view.nbytes >= LARGE
+        }
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        turns = self._turns
+        with turns.lock:
+            if turns.busy or turns.interrupted:
+                self._check_whole()
+            turns.busy = True
+            try:
+                made = self._run(inputs)
+            finally:
+                turns.busy = False
+        raise_errors((check, made.pop(name)) for name, check in self._checks.items())
+        return made
+
+    def _run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        if len(inputs) != len(self._inputs):
+            self.check(inputs)
+        for name, view in self._inputs.items():
+            array = inputs.get(name)
+            if (
+                type(array) is not np.ndarray
+                or array.dtype is not view.dtype
+                or array.shape != view.shape
+            ):
+                array = self._unusual(inputs, name)
+            view[...] = array
+        for memory in self._scratch:
+            spoil(memory)
+        self._entry(self._address)
+        return {name: view.copy() for name, view in self._outputs.items()}
+
+    def _check_whole(self) -> None:
+        """RunError while a step of this program is unfinished."""
+        if self._turns.busy:
+            raise RunError(
+                "this program is running: it was called again before the call had ended",
+                "a signal handler, or an input that computes its array",
+                "set a flag there and call the program later, or call one that was compiled for it",
+            )
+        left = self._variables.keys() - self._written
+        if left:
+            raise RunError(
+                "this process was forked in the middle of a step: some variables are of the next "
+                "step, some are not",
+                f"variable {', '.join(map(repr, sorted(left)[:3]))}",
+                "write all variables first (weightsFromHost does), or fork between steps",
+            )
+        self._turns.interrupted = False
+
+    def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
+        """An error for what does not fit; what only looks unusual passes."""
+        arrays = {key: as_array(key, value) for key, value in inputs.items()}
+        self.check(arrays)
+        return arrays[name]
+
+    def read(self, variable: str) -> Array:
+        with self._turns:
+            if self._turns.interrupted and variable not in self._written:
+                self._check_whole()
+            return self._variable(variable).copy()
+
+    def write(self, variable: str, value: Array) -> None:
+        view = self._variable(variable)
+        value = np.asarray(value)
+        if value.shape != view.shape or value.dtype != view.dtype:
+            raise RunError(
+                f"variable {variable!r} is {view.dtype} of shape {text(view.shape)}, "
+                f"not {value.dtype} of shape {text(value.shape)}"
+            )
+        with self._turns:
+            view[...] = value
+            if self._turns.interrupted:
+                self._written.add(variable)
+
+    def _variable(self, name: str) -> Array:
+        view = self._variables.get(name)
+        if view is None:
+            known = ", ".join(map(repr, self._variables)) or "none"
+            raise RunError(f"the model has no variable {name!r}", hint=f"its variables are {known}")
+        return view
+
+
+def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExecutable | None:
+    """The executable that `build` saved under this key, without any of its work."""
+    check_threads(threads)
+    saved = key.load(weights)
+    path = None if saved is None else find_library(saved.library)
+    if saved is None or path is None:
+        return None
+    code = load(path, saved.name)
+    return CExecutable(saved.table, code, weights, threads, saved.persistent, key.digest)
+
+
+MOST_THREADS = 1024
+"""As many as POPGRAPH_RANGES of runtime.h; more than a machine has."""
+
+
+def check_threads(threads: int) -> None:
+    if not isinstance(threads, int) or not 1 <= threads <= MOST_THREADS:
+        raise BackendError(
+            f"{threads!r} threads cannot run a program", hint=f"1 to {MOST_THREADS}; 1 starts none"
+        )

@@ -1,0 +1,110 @@
+"""How long does each call of a program take? Every call alone, in order, on the real memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.backends.c.build.compiling import library
+from popgraph.backends.c.print import module as printer
+from popgraph.backends.c.print.unit import kernel_unit, split
+from popgraph.backends.c.run.executable import CExecutable
+from popgraph.backends.c.run.library import Code, Entry, load
+from popgraph.dialects.program import WeightStore
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.lifetimes import calls
+from popgraph.support.arrays import Array
+
+UNKNOWN = 2**62
+
+
+@dataclass
+class Timing:
+    """The fastest time of something, in nanoseconds."""
+
+    entry: Entry
+    best: int = UNKNOWN
+
+    def measure(self, clock: Callable[[], int], memory: int) -> None:
+        start = clock()
+        self.entry(memory)
+        self.best = min(self.best, clock() - start)
+
+
+class Profile:
+    """
+    A program whose calls can be run one by one, each on the memory that the last one left.
+
+    Each call is a function of its own in a second library, so that programs that nobody profiles
+    carry no clock. With one thread the clock is the thread's own; else it is the wall's.
+    """
+
+    def __init__(
+        self, module: ModuleOp, weights: WeightStore, threads: int = 1, name: str = "main"
+    ) -> None:
+        program = printer.find_program(module, name)
+        layout = printer.Layout(program)
+        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+        self.calls = calls(program)
+        singles = [_only(program, call, number) for number, call in enumerate(self.calls)]
+        singles.append(_only(program, None, len(singles)))
+        kernels = printer.print_kernels(module)
+        unit = printer.program_unit(program, layout, kernels)
+        text = unit.text + "".join(map(printer.visible, singles))
+        text += "".join(printer.print_program(single, layout, kernels) for single in singles)
+        path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
+        self._code = [load(path, one.sym_name.data) for one in (program, *singles)]
+        self._whole, *self._timings, self._empty = [Timing(code.run) for code in self._code]
+        self._now = [self._whole, self._empty, *self._timings]
+        code = Code(self._code[0].prepare, self._run)
+        self.executable = CExecutable(layout.table, code, weights, threads)
+
+    def _run(self, memory: int) -> None:
+        for timing in self._now:
+            timing.measure(self._clock, memory)
+
+    def measure(
+        self, inputs: Mapping[str, Array], rounds: int, *, call_by_call: bool = True
+    ) -> None:
+        """Runs the program `rounds` times as a whole and, if so wished, as often call by call."""
+        self._now = [self._whole, self._empty, *(self._timings if call_by_call else ())]
+        for _ in range(rounds):
+            self.executable.run(inputs)
+
+    @property
+    def total(self) -> int:
+        """The fastest time of the whole program, in nanoseconds."""
+        return self._less(self._whole)
+
+    @property
+    def times(self) -> list[int]:
+        """The fastest time of each call, in nanoseconds."""
+        return [self._less(timing) for timing in self._timings]
+
+    def _less(self, timing: Timing) -> int:
+        """Without what it costs to call nothing and to look at the clock."""
+        return max(0, timing.best - self._empty.best)
+
+
+def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
+    """A program with this call alone, on the memory of the whole one."""
+    sizes = (program.arena, program.persistent, program.lower_bound)
+    name = f"{program.sym_name.data}_call_{number}"
+    arena, persistent, bound = (attribute.value.data for attribute in sizes)
+    single = ProgramOp(name, arena, persistent, bound)
+    if call is None:
+        return single
+    copies: dict[SSAValue, SSAValue] = {}
+    for argument in dict.fromkeys(call.arguments):
+        assert isinstance(argument.owner, BufferOp)
+        buffer = argument.owner.clone()
+        single.body.block.add_op(buffer)
+        copies[argument] = buffer.memory
+    arguments = [copies[argument] for argument in call.arguments]
+    single.body.block.add_op(CallOp(call.callee.string_value(), arguments, call.chunks))
+    single.location = program.location
+    return single

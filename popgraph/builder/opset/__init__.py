@@ -1,0 +1,1 @@
+"""The operators that a builder offers: opset versions, ai.graphcore's, enums, tensor infos."""

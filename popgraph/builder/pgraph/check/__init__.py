@@ -1,0 +1,1 @@
+"""Checks of `.pgraph` texts: names, scopes, operators, types, annotations, imports."""

@@ -1,0 +1,148 @@
+"""What do annotations such as `@ir_version(8)` say about a graph and the model around it?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.ir import Attribute
+
+from popgraph.builder.pgraph.check.annotations import Value, added_about, read_annotations, refuse
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.tree import Annotation, Expression
+from popgraph.dialects.onnx.attributes import MetadataAttr
+from popgraph.dialects.onnx.metadata import NOTHING, About, parted_proto
+from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.onnx.writer import IR_VERSION
+from popgraph.dialects.program import BytesAttr
+
+OF_GRAPHS = ("names", "doc", "meta", "proto")
+"""What is said about a graph inside another, and about a function."""
+
+OF_FUNCTIONS = (*OF_GRAPHS, "overload")
+
+OF_MODELS = (
+    *("ir_version", "producer", "domain", "version", "names", "doc", "meta", "graph_doc"),
+    *("graph_meta", "weights", "weights_are_inputs", "unnamed", "proto"),
+)
+"""What is said about a graph of a file: most of it about the model that it becomes."""
+
+
+@dataclass(frozen=True)
+class GraphNotes:
+    """What annotations say about one graph or function."""
+
+    rule: str | None = None
+    """How its nodes are named."""
+    about: About = NOTHING
+    overload: str = ""
+
+
+@dataclass(frozen=True)
+class ModelNotes(GraphNotes):
+    """What annotations say about a graph of a file."""
+
+    model: About = NOTHING
+    ir_version: int = IR_VERSION
+    producer: tuple[str, str] = ("", "")
+    domain: str = ""
+    version: int = 0
+    unnamed: bool = False
+    weights: str = ""
+    """The file with its weights, beside the text."""
+    weights_are_inputs: bool = False
+    """Whether every weight is listed after the inputs, as models before IR version 4 have it."""
+
+    def attributes(self, doc: str) -> dict[str, Attribute]:
+        """The properties of the model; `doc` is what stands at the beginning of the file."""
+        texts = {
+            "producer": self.producer[0],
+            "producer_version": self.producer[1],
+            "model_domain": self.domain,
+            "doc": self.model.doc or doc,
+        }
+        found: dict[str, Attribute] = {
+            key: BytesAttr.of(text) for key, text in texts.items() if text
+        }
+        if self.version:
+            found["model_version"] = IntegerAttr(self.version, i64)
+        if self.model.metadata:
+            pairs = [text for pair in self.model.metadata for text in pair]
+            found["metadata"] = MetadataAttr(NamesAttr.of(pairs))
+        if self.model.proto:
+            found["rest"] = BytesAttr(self.model.proto)
+        return found
+
+
+def graph_notes(
+    source: Source,
+    annotations: Iterable[Annotation],
+    fold: Callable[[Expression], Expression],
+    doc: str,
+    kind: str = "graph",
+) -> GraphNotes:
+    """What is said about a graph inside another, or a function; `doc` stands in its body."""
+    notes = GraphNotes(about=About(doc))
+    for annotation, values in read_annotations(source, annotations, fold):
+        word = annotation.path.text
+        about = added_about(notes.about, word, values, kind)
+        if about is not None:
+            notes = replace(notes, about=about)
+            continue
+        match word, values:
+            case "names", [str(rule)]:
+                notes = replace(notes, rule=rule)
+            case "overload", [str(text)] if kind == "function":
+                notes = replace(notes, overload=text)
+            case _:
+                refuse(source, annotation, OF_FUNCTIONS if kind == "function" else OF_GRAPHS)
+    return notes
+
+
+def model_notes(
+    source: Source,
+    annotations: Iterable[Annotation],
+    fold: Callable[[Expression], Expression],
+    doc: str,
+) -> ModelNotes:
+    """What is said about a graph of a file; `doc` stands in its body."""
+    notes = ModelNotes(about=About(doc))
+    for annotation, values in read_annotations(source, annotations, fold):
+        added = _added(notes, annotation.path.text, values)
+        if added is None:
+            refuse(source, annotation, OF_MODELS)
+        notes = added or notes
+    return notes
+
+
+def _added(notes: ModelNotes, word: str, values: list[Value]) -> ModelNotes | None:
+    match word, values:
+        case "names", [str(rule)]:
+            return replace(notes, rule=rule)
+        case "ir_version", [int(number)]:
+            return replace(notes, ir_version=number)
+        case "producer", [str(name)]:
+            return replace(notes, producer=(name, ""))
+        case "producer", [str(name), str(version)]:
+            return replace(notes, producer=(name, version))
+        case "domain", [str(domain)]:
+            return replace(notes, domain=domain)
+        case "version", [int(number)]:
+            return replace(notes, version=number)
+        case "weights", [str(file)]:
+            return replace(notes, weights=file)
+        case "unnamed", []:
+            return replace(notes, unnamed=True)
+        case "weights_are_inputs", []:
+            return replace(notes, weights_are_inputs=True)
+        case (("graph_doc" | "graph_meta"), _):
+            about = added_about(notes.about, word.removeprefix("graph_"), values, "graph")
+            return None if about is None else replace(notes, about=about)
+    model = added_about(notes.model, word, values, "model")
+    if model is None:
+        return None
+    if word != "proto":
+        return replace(notes, model=model)
+    rest, graph = parted_proto(model.proto)
+    return replace(notes, model=replace(model, proto=rest), about=replace(notes.about, proto=graph))

@@ -1,0 +1,52 @@
+"""Which versions of which operator sets is a text written in?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from popgraph.builder.pgraph.check.operators import newest
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.tree import Import, Opset
+
+
+def declared_opsets(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
+    """The versions that a text declares."""
+    versions: dict[str, int] = {}
+    for opset in opsets:
+        domain = "" if opset.domain == "ai.onnx" else opset.domain
+        if domain in versions:
+            source.parse_error(opset.span, f"the opset of `{domain or 'ai.onnx'}` is given twice")
+        latest = newest().get(domain)
+        if latest is not None and not 1 <= opset.version <= latest:
+            source.parse_error(
+                opset.span,
+                f"`{domain or 'ai.onnx'}` has no opset {opset.version}",
+                f"the installed onnx package knows 1 to {latest}",
+            )
+        versions[domain] = opset.version
+    return versions
+
+
+def opset_versions(source: Source, opsets: tuple[Opset, ...]) -> dict[str, int]:
+    """The same; the newest version of the standard operators if there is none at all."""
+    return declared_opsets(source, opsets) or {"": newest()[""]}
+
+
+def check_opsets(
+    source: Source, item: Import, mine: dict[str, int], theirs: Mapping[str, int]
+) -> None:
+    """
+    Notes a mistake where an imported text is written in other versions than the importing one.
+
+    Versions of domains that the importing text says nothing about are added to it.
+    """
+    for domain, version in theirs.items():
+        own = mine.setdefault(domain, version)
+        if own != version:
+            shown = domain or "ai.onnx"
+            source.parse_error(
+                item.file.span,
+                f"{item.file.value!r} is written in opset {version} of `{shown}`, "
+                f"this text in {own}",
+                "a text that fits any opset leaves the line out",
+            )

@@ -1,0 +1,200 @@
+"""What does a name mean here, and what is said when it means nothing?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.ir import SSAValue
+
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import (
+    Assignment,
+    Expression,
+    Freeze,
+    Loop,
+    Missing,
+    Name,
+    Region,
+    Span,
+    Statement,
+)
+from popgraph.dialects.onnx.types import Dim
+from popgraph.support.names import closest
+
+Meaning = SSAValue | Expression | None
+"""A value of the graph, or something that is known now; None where the definition failed."""
+
+
+class Scope:
+    """
+    What names mean, in the order of the text; a scope inside another sees the outer one's.
+
+    A name whose statement failed is known, but has no meaning: to use it fails without another
+    message. `carries` is true for the body of a `for`, where an outer name can be given another
+    value. `dims` are the names of dimensions that the arguments of a call have settled.
+    """
+
+    def __init__(
+        self, source: Source, parent: Scope | None = None, *, carries: bool = False
+    ) -> None:
+        self.source = source
+        self.parent = parent
+        self.carries = carries
+        self.dims: dict[str, Dim] = {}
+        self._meanings: dict[str, Meaning] = {}
+        self._defined: dict[str, Span] = {}
+        self._coming: dict[str, Span] = {}
+
+    def announce(self, statements: Iterable[Statement]) -> None:
+        """Notes which names will be defined, and where."""
+        for statement in statements:
+            for name in defined_by(statement):
+                self._coming.setdefault(name.text, name.span)
+
+    def taken(self, name: str) -> bool:
+        """Whether the text itself gives this name to anything."""
+        return self._taken_here(name) or (self.parent is not None and self.parent.taken(name))
+
+    def _taken_here(self, name: str) -> bool:
+        return name in self._coming or name in self._meanings
+
+    def defined_here(self, name: str) -> bool:
+        """Whether this scope, and not one around it, has given the name a meaning."""
+        return name in self._meanings
+
+    def names(self) -> list[Name]:
+        """What this scope, and not one around it, has given a meaning."""
+        return [Name(span, name) for name, span in self._defined.items() if self._meanings[name]]
+
+    def place(self, name: str) -> Span:
+        """Where a name is defined."""
+        return self._home(name)._defined[name]
+
+    def _home(self, name: str) -> Scope:
+        """The innermost scope that defines a name; this one if none does."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope._meanings:
+                return scope
+            scope = scope.parent
+        return self
+
+    def define(self, name: Name, meaning: Meaning, kind: str = "") -> None:
+        """
+        Gives a name its meaning; None if there is none because its statement failed.
+
+        With a `kind`, such as "weight", it is a mistake if nothing ever uses the name.
+        """
+        scope = self
+        while name.text not in scope._meanings and scope.carries and scope.parent is not None:
+            scope = scope.parent
+        home = scope if name.text in scope._meanings else self
+        home._meanings[name.text] = meaning
+        home._defined[name.text] = name.span
+        self.source.meanings[name.span] = (name.span, meaning)
+        if kind and meaning is not None:
+            self.source.defined[name.span] = (name.text, kind)
+
+    def check_new(self, name: Name) -> None:
+        """Fails if the name has been defined before."""
+        home = self._home(name.text)
+        if name.text not in home._defined or (self.carries and home is not self):
+            return
+        if home is self:
+            self.source.parse_error(
+                name.span,
+                f"`{name.text}` is defined twice",
+                f"the first time in line {home._defined[name.text].line}; "
+                "every value has a name of its own",
+            )
+        else:
+            self.source.parse_error(
+                name.span,
+                f"`{name.text}` would hide the one of line {home._defined[name.text].line}",
+                "every value has a name of its own",
+            )
+        raise Failed
+
+    def value(self, name: Name) -> SSAValue:
+        """The value of a name; fails if it has none."""
+        meaning = self.meaning(name)
+        assert isinstance(meaning, SSAValue), "what is known now was put in its place"
+        return meaning
+
+    def meaning(self, name: Name) -> SSAValue | Expression:
+        """What a name means; fails if it means nothing."""
+        home = self._home(name.text)
+        if name.text not in home._meanings:
+            self.source.parse_error(name.span, *self._unknown(name))
+            raise Failed
+        self.source.used.add(home._defined[name.text])
+        meaning = home._meanings[name.text]
+        self.source.meanings[name.span] = (home._defined[name.text], meaning)
+        if meaning is None:
+            raise Failed
+        return meaning
+
+    def use(self, names: Iterable[Name | Missing]) -> None:
+        """What a `def` gives is there for others, even if one call does not want all of it."""
+        for name in names:
+            if isinstance(name, Name) and name.text in (home := self._home(name.text))._defined:
+                self.source.used.add(home._defined[name.text])
+
+    def known(self, name: Name) -> Expression | None:
+        """What a name stands for, if that is known now."""
+        home = self._home(name.text)
+        meaning = home._meanings.get(name.text)
+        if meaning is None or isinstance(meaning, SSAValue):
+            return None
+        self.source.used.add(home._defined[name.text])
+        self.source.meanings[name.span] = (home._defined[name.text], meaning)
+        return meaning
+
+    def dim(self, name: str) -> Dim:
+        """What the name of a dimension stands for; itself where nothing settles it."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.dims:
+                return scope.dims[name]
+            scope = scope.parent
+        return name
+
+    def closest(self, name: str) -> str:
+        """The known name that looks most like this one; empty when none does."""
+        names: list[str] = []
+        scope: Scope | None = self
+        while scope is not None:
+            names += [*scope._meanings, *scope._coming]
+            scope = scope.parent
+        return closest(name, names, 0.5)
+
+    def _unknown(self, name: Name) -> tuple[str, str]:
+        place = self._coming.get(name.text)
+        if place is not None and (place.line, place.column) > (name.span.line, name.span.column):
+            return (
+                f"`{name.text}` is used before it is defined",
+                f"its definition stands in line {place.line}",
+            )
+        if place is not None:
+            return f"`{name.text}` is used in its own definition", "give the result another name"
+        close = _OF_PYTHON.get(name.text) or self.closest(name.text)
+        hint = f"did you mean `{close}`?" if close else "define it in a line before this one"
+        return f"there is no value `{name.text}`", hint
+
+
+_OF_PYTHON = {"True": "true", "False": "false", "None": "_"}
+"""Words of Python, and how they are written here."""
+
+
+def defined_by(statement: Statement) -> list[Name]:
+    """The names that a statement defines."""
+    match statement:
+        case Assignment():
+            names = [target.name for target in statement.targets]
+            return [name for name in names if not isinstance(name, Missing)]
+        case Region():
+            return [name for inner in statement.body.statements for name in defined_by(inner)]
+        case Loop() | Freeze():
+            return []
+        case _:
+            return [statement.name]

@@ -1,0 +1,147 @@
+"""What is wrong with a template that nothing calls? Its names and operators can be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.operators import is_operator, operator_of
+from popgraph.builder.pgraph.check.scope import Scope, defined_by
+from popgraph.builder.pgraph.syntax.literals import is_dtype
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import (
+    Annotation,
+    Argument,
+    Assignment,
+    Binary,
+    Block,
+    Branches,
+    Call,
+    Constant,
+    Formal,
+    Graph,
+    Loop,
+    Missing,
+    Name,
+    Node,
+    Parameter,
+    Path,
+    Region,
+    Static,
+    Target,
+    Template,
+    Type,
+    Weight,
+    children,
+    left_spine,
+)
+
+
+def check_uncalled(setting: Setting) -> None:
+    """Notes what does not exist, in the templates of this file that were not called."""
+    for name, definition in setting.definitions.items():
+        if definition.setting.source is setting.source and name not in setting.called:
+            _Reader(setting).template(definition.template)
+
+
+class _Reader:
+    """Goes through statements; values have no meaning here, only places."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.scope = Scope(setting.source, setting.scope)
+
+    def template(self, template: Template) -> None:
+        for formal in template.formals:
+            self.define(_dims(formal))
+            self.define([formal.name])
+        self.block(template.body)
+        for target in template.outputs:
+            if isinstance(target.name, Name):
+                self.name(target.name)
+
+    def define(self, names: Iterable[Name]) -> None:
+        for name in names:
+            self.scope.define(name, None)
+
+    def block(self, block: Block) -> None:
+        self.scope.announce(block.statements)
+        for statement in block.statements:
+            match statement:
+                case Loop():
+                    self.node(statement.range)
+                    self.inside(statement.targets, statement.body, carries=True)
+                case Region():
+                    self.block(statement.body)
+                case Assignment() | Static():
+                    self.node(statement.value)
+                    self.define(defined_by(statement))
+                case Weight() | Constant():
+                    self.define(defined_by(statement))
+                case _:
+                    pass
+
+    def inside(
+        self, names: Iterable[Target | Parameter], body: Block, *, carries: bool = False
+    ) -> None:
+        """A block with a scope of its own."""
+        outer = self.scope
+        self.scope = Scope(self.setting.source, outer, carries=carries)
+        self.define(one.name for one in names if isinstance(one.name, Name))
+        self.block(body)
+        self.scope = outer
+
+    def node(self, node: Node) -> None:
+        match node:
+            case Name():
+                self.name(node)
+            case Call():
+                self.call(node)
+            case Graph():
+                self.inside(node.inputs, node.body)
+            case Branches():
+                self.node(node.condition)
+                self.inside((), node.then)
+                if isinstance(node.otherwise, Branches):
+                    self.node(node.otherwise)
+                else:
+                    self.inside((), node.otherwise)
+            case Argument(value=value):
+                if not isinstance(value, Missing):
+                    self.node(value)
+            case Type() | Annotation() | Path():
+                pass
+            case Binary():
+                spine = left_spine(node)
+                self.node(spine[-1].lhs)
+                for outer in reversed(spine):
+                    self.node(outer.rhs)
+            case _:
+                for child in children(node):
+                    self.node(child)
+
+    def call(self, call: Call) -> None:
+        path = call.path
+        parameter = len(path.parts) == 1 and self.scope.taken(path.text)
+        template = self.setting.template(path)
+        if not parameter and template is None and not is_dtype(path.text):
+            with suppress(Failed):
+                functions = self.setting.calls
+                operator_of(self.setting.source, path, self.setting.opsets, functions)
+        for argument in call.arguments:
+            self.node(argument)
+
+    def name(self, name: Name) -> None:
+        known = name.text in self.setting.definitions or is_operator(name.text)
+        if known or is_dtype(name.text):
+            return
+        with suppress(Failed):
+            self.scope.meaning(name)
+
+
+def _dims(formal: Formal) -> list[Name]:
+    """The names of dimensions in the type of a parameter, which are known inside."""
+    if not isinstance(formal.type, Type):
+        return []
+    return [dim for dim in formal.type.dims or () if isinstance(dim, Name)]

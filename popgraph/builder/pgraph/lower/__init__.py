@@ -1,0 +1,1 @@
+"""Lowering of `.pgraph` texts to the onnx dialect, and their training sections."""

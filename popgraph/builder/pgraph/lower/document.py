@@ -1,0 +1,192 @@
+"""What does a `.pgraph` text mean as a whole?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.graph_notes import ModelNotes
+from popgraph.builder.pgraph.check.imports import folders
+from popgraph.builder.pgraph.check.opset_versions import opset_versions
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.check.unused_templates import check_uncalled
+from popgraph.builder.pgraph.lower.definitions import settle
+from popgraph.builder.pgraph.lower.lower import GraphLowering, lower_graph
+from popgraph.builder.pgraph.lower.training import (
+    OptimizerCall,
+    TrainingSection,
+    lower_training,
+    optimizer_call,
+)
+from popgraph.builder.pgraph.syntax.budget import Spent
+from popgraph.builder.pgraph.syntax.parser import parse_expression, parse_file
+from popgraph.builder.pgraph.syntax.source import TOO_DEEP, Failed, Source
+from popgraph.builder.pgraph.syntax.text_files import read_text
+from popgraph.builder.pgraph.syntax.tree import File, Function, Graph, Span, Static, Template, Train
+from popgraph.dialects.program import WeightStore
+from popgraph.support.errors import ParseError, PopgraphError
+from popgraph.support.files import seen
+from popgraph.support.garbage import without_collection
+
+_GRAPH = "`graph name(x: f32[N, 3]) -> y { ... }`"
+
+
+@dataclass(frozen=True)
+class Document:
+    """The graphs of one text, each a module, and what it says about training."""
+
+    graphs: dict[str, ModuleOp]
+    weights: WeightStore
+    trainings: dict[str, TrainingSection]
+    """By the name of the graph that is trained."""
+    opsets: dict[str, int]
+    """The versions of the operator sets by domain; the standard one is ""."""
+    warnings: tuple[ParseError, ...] = ()
+    """What is not wrong, but hardly meant, such as a weight that nothing uses."""
+    filename: str = ""
+
+    @property
+    def module(self) -> ModuleOp:
+        """The first graph; a text of definitions for others has none, which is a ParseError."""
+        if not self.graphs:
+            raise ParseError("this text has no graph", self.filename, _GRAPH)
+        return next(iter(self.graphs.values()))
+
+    @property
+    def training(self) -> TrainingSection | None:
+        """How the first graph is trained, if the text says so."""
+        return next((self.trainings.get(name) for name in self.graphs), None)
+
+
+def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()) -> Document:
+    """
+    The document that a text means.
+
+    Raises ParseError or TypeMismatchError, or an ErrorGroup of them: every mistake at once.
+    Weights that the text loads are looked for beside `filename`; texts that it imports there, in
+    the folders of `search` and in those of the environment's POPGRAPH_PATH.
+    """
+    try:
+        with without_collection():
+            return _parse(Source(text, filename), folders(search))
+    except RecursionError as error:
+        raise ParseError(TOO_DEEP[0], filename, TOO_DEEP[1]) from error
+
+
+def _parse(source: Source, search: tuple[Path, ...]) -> Document:
+    try:
+        return _read(source, search)
+    except Spent:
+        source.raise_mistakes()
+        raise
+
+
+def _read(source: Source, search: tuple[Path, ...]) -> Document:
+    file = parse_file(source)
+    setting = Setting(
+        source,
+        opset_versions(source, file.opsets),
+        WeightStore(),
+        Scope(source),
+        search=search,
+        reading=(Path(source.filename).resolve(),),
+    )
+    settle(setting, file)
+    _check_graphs(source, file)
+    named = {graph.name.text: graph for graph in file.graphs if graph.name}
+    lowered = {name: lower_graph(setting, graph) for name, graph in named.items()}
+    trainings = _trainings(setting, file)
+    check_uncalled(setting)
+    source.raise_mistakes()
+    graphs = {name: _module(file, lowered[name]) for name in named}
+    # What a text without graphs defines is for others.
+    warnings = tuple(warning for _, warning in source.warnings() if graphs)
+    return Document(graphs, setting.store, trainings, setting.opsets, warnings, source.filename)
+
+
+def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
+    """The document of a text, or None: the source then knows every mistake of it."""
+    try:
+        with without_collection():
+            return _parse(source, folders(search))
+    except RecursionError:
+        source.parse_error(Span(1, 1, 1, 2), *TOO_DEEP)
+    except PopgraphError as error:
+        if not source.mistakes:
+            source.note(Span(1, 1, 1, 2), error)
+    return None
+
+
+def load(path: str | Path, search: Iterable[str | Path] = ()) -> Document:
+    """The document of a file; see `parse`. Its weights know all files that were read for it."""
+    before = seen(Path(path))
+    document = parse(read_text(path), str(path), search)
+    document.weights.files[Path(path).resolve()] = before
+    return document
+
+
+def parse_optimizer(text: str) -> OptimizerCall:
+    """The optimizer that `SGD(0.1, momentum=0.9)` names."""
+    source = Source(text, "<optimizer>")
+    try:
+        return optimizer_call(source, parse_expression(source))
+    except (Failed, Spent):
+        source.raise_mistakes()
+        raise
+
+
+def _check_graphs(source: Source, file: File) -> None:
+    defines = any(isinstance(item, Template | Static | Function) for item in file.items)
+    if not file.graphs and (file.trains or not defines):
+        source.parse_error(Span(1, 1, 1, 2), "there is no graph here", _GRAPH)
+    seen: set[str] = set()
+    for graph in file.graphs:
+        if graph.name is None:
+            source.parse_error(graph.span, "a graph of a file has a name", "`graph name(...)`")
+        elif graph.name.text in seen:
+            source.parse_error(graph.span, f"there are two graphs `{graph.name.text}`")
+        else:
+            seen.add(graph.name.text)
+    source.raise_mistakes()
+
+
+def _trainings(setting: Setting, file: File) -> dict[str, TrainingSection]:
+    found: dict[str, TrainingSection] = {}
+    for train in file.trains:
+        graph = _trained(setting.source, file, train)
+        if graph is None or graph.name is None:
+            continue
+        if graph.name.text in found:
+            setting.source.parse_error(
+                train.span, f"graph `{graph.name.text}` has a `train` section already"
+            )
+            continue
+        section = lower_training(setting, graph, train)
+        if section is not None:
+            found[graph.name.text] = section
+    return found
+
+
+def _trained(source: Source, file: File, train: Train) -> Graph | None:
+    if train.graph is None:
+        return file.graphs[0]
+    for graph in file.graphs:
+        if graph.name is not None and graph.name.text == train.graph.text:
+            return graph
+    names = ", ".join(f"`{graph.name.text}`" for graph in file.graphs if graph.name)
+    source.parse_error(
+        train.graph.span, f"there is no graph `{train.graph.text}`", f"this text has {names}"
+    )
+    return None
+
+
+def _module(file: File, lowered: GraphLowering) -> ModuleOp:
+    notes = lowered.about
+    assert isinstance(notes, ModelNotes), "graphs of a file become models"
+    return lowered.writer.module(
+        ir_version=notes.ir_version, about=notes.attributes(file.doc), graph=lowered.graph()
+    )

@@ -1,0 +1,58 @@
+"""Which weights does `freeze embedding, "layer0/*"` keep as they are?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.tree import Name, Text
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.writer import GraphWriter
+from popgraph.support.names import closest
+
+
+def frozen_weights(
+    source: Source, writer: GraphWriter, patterns: Sequence[Name | Text]
+) -> tuple[str, ...]:
+    """The weights that patterns name; a pattern that names none is a mistake."""
+    weights = [op.value_name.text for op in writer.block.ops if isinstance(op, Initializer)]
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        matched = [weight for weight in weights if _matches(pattern, weight)]
+        found.update(dict.fromkeys(matched))
+        if matched:
+            continue
+        text = pattern.text if isinstance(pattern, Name) else pattern.value
+        close = closest(text, weights, 0.5)
+        source.parse_error(
+            pattern.span,
+            f"there is no weight `{text}`",
+            f"did you mean `{close}`?" if close else "",
+        )
+    if weights and len(found) == len(weights):
+        source.parse_error(patterns[0].span, "nothing is left to train", "freeze fewer weights")
+    return tuple(found)
+
+
+def _matches(pattern: Name | Text, weight: str) -> bool:
+    """A name is that of a weight, or of what its name begins with; a string is a pattern."""
+    if isinstance(pattern, Name):
+        return weight == pattern.text or weight.startswith(f"{pattern.text}/")
+    return fnmatchcase(weight, pattern.value)
+
+
+def freeze(writer: GraphWriter, weights: Collection[str]) -> None:
+    """Makes weights constants: training changes no constant."""
+    constant = op_class("Constant", writer.opsets[""], "")
+    for op in list(writer.block.ops):
+        if not isinstance(op, Initializer) or op.value_name.text not in weights:
+            continue
+        name = op.value_name.text
+        made = constant.make([], {"value": op.value}, {}, [name], [op.result.type], {})
+        made.location = op.location
+        writer.block.insert_op_before(made, op)
+        op.result.replace_all_uses_with(made.results[0])
+        writer.block.erase_op(op)
+        writer.capture({name: made.results[0]})

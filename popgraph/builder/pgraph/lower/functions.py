@@ -1,0 +1,179 @@
+"""How does a `function` of a text become one of the model?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from xdsl.dialects.builtin import ArrayAttr
+from xdsl.ir import Attribute, Region
+
+from popgraph.builder.pgraph.check.declared_types import declared_type
+from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.graph_notes import GraphNotes, graph_notes
+from popgraph.builder.pgraph.check.operators import Operator, domain_of
+from popgraph.builder.pgraph.lower.attribute_values import attribute_value
+from popgraph.builder.pgraph.lower.lower import GraphLowering
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import (
+    Argument,
+    Assignment,
+    Call,
+    Formal,
+    Function,
+    Node,
+    Text,
+    walk,
+)
+from popgraph.dialects.onnx import containers
+from popgraph.dialects.onnx.attributeproto import from_python, kind_of_attribute
+from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.metadata import written_function
+from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
+from popgraph.dialects.program import BytesAttr
+
+
+def key_of(setting: Setting, function: Function) -> FunctionKey:
+    """Domain, name and overload of a function."""
+    domain = ".".join(part.text for part in function.path.parts[:-1])
+    return domain, function.path.parts[-1].text, _notes(setting, function).overload
+
+
+def calls_itself(
+    setting: Setting, key: FunctionKey, functions: Mapping[FunctionKey, Function]
+) -> bool:
+    """Whether a function calls itself, directly or through others."""
+    pending, seen = [key], set[FunctionKey]()
+    while pending:
+        function = functions.get(pending.pop())
+        called = set() if function is None else set(_called(setting, function.body))
+        if key in called:
+            return True
+        pending += called - seen
+        seen |= called
+    return False
+
+
+def count_calls(setting: Setting, functions: Mapping[FunctionKey, Function]) -> None:
+    """Notes in the setting how many calls a call of each function is."""
+    calls = {key: list(_called(setting, one.body)) for key, one in functions.items()}
+    begun = set[FunctionKey]()
+    waiting = list(functions)
+    while waiting:
+        key = waiting[-1]
+        inner = [one for one in calls[key] if one in functions]
+        if key not in begun:
+            begun.add(key)
+            waiting += [one for one in inner if one not in begun]
+            continue
+        waiting.pop()
+        setting.unfolded[key] = 1 + sum(setting.unfolded.get(one, 1) for one in inner)
+
+
+def _called(setting: Setting, root: Node) -> Iterator[FunctionKey]:
+    """What is called anywhere within."""
+    overloads: dict[int, str] = {}
+    for node in walk(root):
+        if isinstance(node, Assignment):
+            overloads[id(node.value)] = _overload(node)
+        if isinstance(node, Call):
+            overload = overloads.get(id(node), "")
+            yield domain_of(node.path, setting.opsets), node.path.parts[-1].text, overload
+
+
+def _overload(node: Node) -> str:
+    for annotation in node.annotations if isinstance(node, Assignment) else ():
+        match annotation.path.text, annotation.arguments:
+            case "overload", [Argument(value=Text(value=text))]:
+                return text
+    return ""
+
+
+def _notes(setting: Setting, function: Function) -> GraphNotes:
+    return graph_notes(
+        setting.source, function.annotations, lambda one: one, function.body.doc, "function"
+    )
+
+
+def lower_function(setting: Setting, key: FunctionKey, function: Function) -> None:
+    """Adds the function to those of the model; its values have no types."""
+    opsets = setting.opsets
+    writer = GraphWriter(opsets, setting.store, name=key[1], calls=setting.calls, typed=False)
+    lowering = GraphLowering(setting, writer)
+    lowering.inner_graph = True
+    lowering.take(_notes(setting, function))
+    defaults = _defaults(setting, lowering, function.attributes)
+    for formal in function.attributes:
+        default = defaults.get(formal.name.text)
+        kind = "" if default is None else kind_of_attribute(default)
+        lowering.references[formal.name.text] = kind
+    lowering.inputs(function.inputs)
+    lowering.statements(function.body.statements)
+    lowering.outputs(function.outputs)
+    if writer.outputs is not None:
+        infos = [*_declared(lowering, function.inputs), *lowering.infos]
+        setting.functions[key] = _written(key, function, lowering, defaults, infos)
+
+
+def _defaults(
+    setting: Setting, lowering: GraphLowering, formals: Sequence[Formal]
+) -> dict[str, Attribute]:
+    found: dict[str, Attribute] = {}
+    for formal in formals:
+        if formal.default is None:
+            continue
+        name = formal.name
+        try:
+            operator = Operator(name.text, "")
+            value = attribute_value(
+                setting, operator, name, lowering.fold(formal.default), lowering.scope
+            )
+            found[name.text] = from_python(name.text, value, None, setting.store)
+        except Failed:
+            continue
+    return found
+
+
+def _declared(lowering: GraphLowering, formals: Sequence[Formal]) -> list[ValueInfoAttr]:
+    """What the head says about the types of inputs."""
+    infos = []
+    for formal in formals:
+        if formal.type is None:
+            continue
+        try:
+            type_ = declared_type(lowering.source, formal.type, lowering.scope)
+        except Failed:
+            continue
+        infos.append(ValueInfoAttr.of(formal.name.text, type_))
+    return infos
+
+
+def _written(
+    key: FunctionKey,
+    function: Function,
+    lowering: GraphLowering,
+    defaults: Mapping[str, Attribute],
+    infos: Sequence[ValueInfoAttr],
+) -> containers.Function:
+    domain, name, overload = key
+    required = [one.name.text for one in function.attributes if one.default is None]
+    opsets = [OpsetAttr.of(*pair) for pair in lowering.writer.opsets.items()]
+    outputs = [info.text for info in lowering.writer.outputs or ()]
+    rest = written_function(lowering.about.about)
+    properties: dict[str, Attribute | None] = {
+        "domain": BytesAttr.of(domain),
+        "function_name": BytesAttr.of(name),
+        "overload": BytesAttr.of(overload) if overload else None,
+        "inputs": NamesAttr.of([formal.name.text for formal in function.inputs]),
+        "outputs": NamesAttr.of(outputs),
+        "attribute_names": NamesAttr.of(required) if required else None,
+        "default_names": NamesAttr.of(list(defaults)) if defaults else None,
+        "default_values": ArrayAttr(defaults.values()) if defaults else None,
+        "opsets": ArrayAttr(opsets),
+        "value_infos": ArrayAttr(infos) if infos else None,
+        "rest": BytesAttr(rest) if rest else None,
+    }
+    return containers.Function(
+        properties={name: value for name, value in properties.items() if value is not None},
+        regions=[Region(lowering.writer.block)],
+    )

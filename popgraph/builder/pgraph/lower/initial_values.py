@@ -1,0 +1,399 @@
+"""Which array does a weight begin with, or a constant hold?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntAttr
+
+from popgraph.builder.pgraph.check.const_eval import folded
+from popgraph.builder.pgraph.check.declared_types import static_type, type_of
+from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.array_files import as_type, read_key, read_part
+from popgraph.builder.pgraph.lower.initializers import INITIALIZERS, work
+from popgraph.builder.pgraph.syntax.literals import (
+    STRING,
+    array_of,
+    default_dtype,
+    is_literal,
+    is_written_out,
+    python_value,
+    typed_literal,
+)
+from popgraph.builder.pgraph.syntax.python_calls import bound, parameters
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import (
+    AnyType,
+    Argument,
+    Call,
+    Constant,
+    Expression,
+    Missing,
+    Name,
+    Number,
+    Span,
+    Text,
+    Weight,
+)
+from popgraph.dialects.onnx.attributes import SparseTensorAttr
+from popgraph.dialects.onnx.tensorproto import check_sparse, from_value
+from popgraph.dialects.onnx.types import describe
+from popgraph.support import dtypes
+from popgraph.support.array_files import read_npy
+from popgraph.support.arrays import Array
+from popgraph.support.files import state_of
+from popgraph.support.names import closest
+from popgraph.support.reading import Outside, Unreadable, beside
+from popgraph.support.shapes import Shape, prod, text
+
+LOAD = "load"
+"""`load("weights.npz", "key")`: an array of a file beside the text."""
+
+TENSOR = "tensor"
+"""`tensor(f32[2, 3], zeros)`: a tensor that is no weight, of a type, as weights have one."""
+
+SPARSE = "sparse"
+"""`sparse(f32([1.5]), i64([[0, 1]]), [3, 4])`: values, their places, the shape of the whole."""
+
+_MOST_BYTES = 1 << 36
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """
+    What the array is for, and of which type it must be.
+
+    `full_name`, which no other value of the graph has, is what random numbers are made from.
+    """
+
+    name: str
+    full_name: str
+    dtype: str
+    shape: Shape
+    span: Span
+
+
+def first_value(
+    setting: Setting, statement: Weight | Constant, scope: Scope, full_name: str
+) -> Array | SparseTensorAttr:
+    """The tensor of a `weight` or a `const`; fails when there is none of that type."""
+    source = setting.source
+    value = _settled(source, statement.value, scope)
+    if statement.type is None:
+        found = None if isinstance(value, Name) else tensor_value(setting, value, scope)
+        if found is None:
+            source.parse_error(
+                value.span,
+                "a constant without a type must be written out",
+                "`const axes = i64([0, -1])`, or `const ones: f32[3] = ones`",
+            )
+            raise Failed
+        return found
+    what = "a weight" if isinstance(statement, Weight) else "a constant"
+    wanted = _wanted(source, (statement.name.text, full_name), statement.type, what, scope)
+    if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
+        return _sparse_weight(setting, wanted, call, scope)
+    return _initial(setting, wanted, value)
+
+
+def _wanted(
+    source: Source, names: tuple[str, str], type_: AnyType, what: str, scope: Scope
+) -> Wanted:
+    """The type that the elements must have, all of it numbers; names in the text and in full."""
+    dtype, shape = static_type(source, type_, what, scope)
+    if prod(shape) * _itemsize(dtype) > _MOST_BYTES:
+        source.mismatch(type_.span, f"{dtype}[{text(shape)}] does not fit into memory")
+        raise Failed
+    return Wanted(*names, dtype, shape, type_.span)
+
+
+def tensor_value(setting: Setting, expression: Expression, scope: Scope) -> Array | None:
+    """
+    The array of an expression that says its type itself; None if it says none.
+
+    `[1, 2]`, `f32([1, 2])`, `tensor(f32[0, 3], [])`, `load("weights.npz", "key")`.
+    """
+    if is_literal(expression):
+        return array_of(setting.source, expression, default_dtype(expression))
+    if typed := typed_literal(expression):
+        return array_of(setting.source, typed[1], typed[0].text)
+    if call := call_of(TENSOR, expression):
+        match call.arguments:
+            case [Argument(keyword=None, value=type_), Argument(keyword=None, value=value)] if (
+                not isinstance(type_, Missing) and not isinstance(value, Missing)
+            ):
+                if written := type_of(type_):
+                    wanted = _wanted(setting.source, (TENSOR, TENSOR), written, "a tensor", scope)
+                    return _initial(setting, wanted, _settled(setting.source, value, scope))
+    if call := call_of(LOAD, expression):
+        return _loaded(setting, None, call)
+    return None
+
+
+def call_of(name: str, expression: object) -> Call | None:
+    """The expression, if it is a call of that name."""
+    return expression if isinstance(expression, Call) and expression.path.text == name else None
+
+
+def sparse_value(setting: Setting, call: Call, scope: Scope) -> SparseTensorAttr | None:
+    """What `sparse(f32([1.5]), i64([[0, 1]]), [3, 4])` means; None if it means nothing."""
+    shape = python_value(call.arguments[2].value) if len(call.arguments) == 3 else None
+    if not isinstance(shape, list) or not all(isinstance(one, int) for one in shape):
+        return None
+    return _sparse(setting, call, [int(str(one)) for one in shape], scope)
+
+
+def _sparse_weight(setting: Setting, wanted: Wanted, call: Call, scope: Scope) -> SparseTensorAttr:
+    found = _sparse(setting, call, wanted.shape, scope) if len(call.arguments) == 2 else None
+    dtype = None if found is None else describe(found.type.element_type)
+    if found is None or dtype != wanted.dtype:
+        setting.source.mismatch(
+            call.span,
+            "a sparse weight is made of its values and their places",
+            "`weight w: f32[3, 4] = sparse(f32([0.5, 1.5]), i64([[0, 1], [2, 3]]))`",
+        )
+        raise Failed
+    return found
+
+
+def _sparse(
+    setting: Setting, call: Call, shape: Sequence[int], scope: Scope
+) -> SparseTensorAttr | None:
+    parts = [
+        None
+        if one.keyword or isinstance(one.value, Missing)
+        else tensor_value(setting, one.value, scope)
+        for one in call.arguments[:2]
+    ]
+    if len(parts) < 2 or parts[0] is None or parts[1] is None:
+        return None
+    values, indices = (from_value(part, setting.store) for part in parts)
+    made = SparseTensorAttr(values, indices, ArrayAttr([IntAttr(size) for size in shape]))
+    check_sparse(made, setting.store, "this sparse tensor")
+    return made
+
+
+def _settled(source: Source, value: Expression, scope: Scope) -> Expression:
+    """The first value with everything computed that is known now; arguments, too."""
+    if not isinstance(value, Call):
+        return folded(source, value, scope.known)
+    arguments = tuple(
+        replace(one, value=folded(source, one.value, scope.known))
+        if not isinstance(one.value, Missing)
+        else one
+        for one in value.arguments
+    )
+    return replace(value, arguments=arguments)
+
+
+def _itemsize(dtype: str) -> int:
+    return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
+
+
+def _initial(setting: Setting, wanted: Wanted, value: Expression) -> Array:
+    source = setting.source
+    match value:
+        case _ if is_written_out(value):
+            return _written_out(source, wanted, value)
+        case Name(text=name) if name == LOAD:
+            return _from_weights(setting, wanted, value)
+        case Name():
+            return _initialised(source, wanted, value, ())
+        case Call(path=path, arguments=arguments) if len(path.parts) == 1:
+            if path.text == LOAD:
+                return _loaded(setting, wanted, value)
+            if typed := typed_literal(value):
+                return _written_out(source, wanted, typed[1])
+            return _initialised(source, wanted, path.parts[0], arguments)
+    source.parse_error(
+        value.span,
+        "a first value is written out, made by an initialiser, or loaded",
+        f'`[0.5, 1.5]`, `{LOAD}("weights.npz", "w")`, or one of {", ".join(INITIALIZERS)}',
+    )
+    raise Failed
+
+
+def _written_out(source: Source, wanted: Wanted, value: Expression) -> Array:
+    array = array_of(source, value, wanted.dtype)
+    if array.size == 0 and prod(wanted.shape) == 0:
+        return array.reshape(wanted.shape)
+    if array.shape != wanted.shape:
+        hint = ""
+        if array.ndim == 0:
+            hint = f"`constant({value.value})` fills all of it" if isinstance(value, Number) else ""
+        source.mismatch(
+            value.span,
+            f"this has the shape {text(array.shape)}, the type says {text(wanted.shape)}",
+            hint,
+        )
+        raise Failed
+    return array
+
+
+def _initialised(
+    source: Source, wanted: Wanted, name: Name, arguments: tuple[Argument, ...]
+) -> Array:
+    make = INITIALIZERS.get(name.text)
+    if make is None:
+        known = [*INITIALIZERS, LOAD]
+        close = closest(name.text, known, 0.5)
+        hint = f"did you mean `{close}`?" if close else f"one of {', '.join(known)}"
+        source.parse_error(name.span, f"there is no initialiser `{name.text}`", hint)
+        raise Failed
+    given = bound(source, name, make, arguments, partial(_number, source))
+    if "seed" in parameters(make):
+        given.setdefault("seed", crc32(wanted.full_name.encode()))
+        _check_float(source, wanted, name)
+    source.fill(name.span, work(make, wanted.shape))
+    try:
+        wide = make(wanted.shape, **given)
+    except (ValueError, OverflowError) as error:
+        source.parse_error(name.span, f"{name.text}: {error}")
+        raise Failed from error
+    return _narrowed(source, wanted, name, wide)
+
+
+def _check_float(source: Source, wanted: Wanted, name: Name) -> None:
+    if wanted.dtype == STRING or not dtypes.BY_NAME[wanted.dtype].is_float:
+        source.mismatch(
+            name.span,
+            f"`{name.text}` makes floating-point numbers, `{wanted.name}` holds {wanted.dtype}",
+        )
+        raise Failed
+
+
+def _narrowed(source: Source, wanted: Wanted, name: Name, wide: Array) -> Array:
+    if wanted.dtype == STRING:
+        source.mismatch(name.span, f"`{name.text}` makes numbers, `{wanted.name}` holds strings")
+        raise Failed
+    row = dtypes.BY_NAME[wanted.dtype]
+    narrow = wide.astype(row.numpy)
+    if not row.is_float and not np.array_equal(narrow.astype(wide.dtype), wide):
+        source.mismatch(name.span, f"these values do not fit into {wanted.dtype}")
+        raise Failed
+    return narrow
+
+
+def _number(source: Source, argument: Argument, key: str) -> int | float:
+    value = argument.value
+    if isinstance(value, Number) and (
+        key != "seed" or (isinstance(value.value, int) and value.value >= 0)
+    ):
+        return value.value
+    wanted = "a whole number from 0 on" if key == "seed" else "a number"
+    source.parse_error(value.span, f"`{key}` is {wanted}")
+    raise Failed
+
+
+def _loaded(setting: Setting, wanted: Wanted | None, call: Call) -> Array:
+    """An array of a file in the folder of the text, or in one below it."""
+    source = setting.source
+    given = {
+        one.keyword.text if one.keyword else place: one for place, one in enumerate(call.arguments)
+    }
+    file, key, offset = (given.pop(one, None) for one in (0, 1, "offset"))
+    if file is None or not isinstance(file.value, Text) or given:
+        source.parse_error(
+            call.span, f"`{LOAD}` takes a file and a key", f'`{LOAD}("weights.npz", "w")`'
+        )
+        raise Failed
+    path = path_beside(setting, file.value.value, file.value.span)
+    try:
+        array = _read(source, path, wanted, call, key, offset)
+    except Unreadable as error:
+        source.parse_error(file.span, f"{file.value.value!r} cannot be read: {error}")
+        raise Failed from error
+    except KeyError as error:
+        assert key is not None
+        source.parse_error(
+            key.span, f"{file.value.value!r} holds no array {python_value(key.value)!r}"
+        )
+        raise Failed from error
+    setting.store.files.setdefault(path, state_of(path))
+    return array if wanted is None else _as_wanted(source, wanted, array)
+
+
+def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
+    """The array of the file of weights that bears the weight's full name."""
+    source, path = setting.source, setting.weights
+    if path is None:
+        source.parse_error(
+            place.span,
+            f"`{LOAD}` without a file takes a weight from that of its graph, which names none",
+            f'`@weights("model.safetensors")` before the graph, or `{LOAD}("w.npz", "key")`',
+        )
+        raise Failed
+    try:
+        array = read_key(path, wanted.full_name)
+    except Unreadable as error:
+        source.parse_error(place.span, f"{path.name!r} cannot be read: {error}")
+        raise Failed from error
+    except KeyError as error:
+        source.parse_error(place.span, f"{path.name!r} holds no array {wanted.full_name!r}")
+        raise Failed from error
+    setting.store.files.setdefault(path, state_of(path))
+    return _as_wanted(source, wanted, array)
+
+
+def path_beside(setting: Setting, file: str, span: Span) -> Path:
+    """The path of a file in the folder of the text; fails at any other."""
+    try:
+        return beside(setting.folder, file)
+    except Outside as error:
+        setting.source.parse_error(
+            span,
+            f"{file!r} is not in the folder of this text",
+            "weights are read from there and from folders below it only",
+        )
+        raise Failed from error
+    except Unreadable as error:
+        setting.source.parse_error(span, f"{file!r} cannot be read: {error}")
+        raise Failed from error
+
+
+def _read(
+    source: Source,
+    path: Path,
+    wanted: Wanted | None,
+    call: Call,
+    key: Argument | None,
+    offset: Argument | None,
+) -> Array:
+    """What the arguments of `load` say."""
+    match path.suffix, key and key.value, offset and offset.value:
+        case ((".npz" | ".safetensors"), Text(value=name), None):
+            return read_key(path, name)
+        case ".npy", None, None:
+            return read_npy(path, mapped=True)
+        case suffix, None, (None | Number(value=int())) as place if wanted is not None and (
+            suffix not in (".npz", ".safetensors", ".npy") and wanted.dtype != STRING
+        ):
+            first = place.value if isinstance(place, Number) else 0
+            return read_part(path, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape, int(first))
+    source.parse_error(
+        call.span,
+        f"`{LOAD}` takes a file and a key",
+        f'`{LOAD}("weights.npz", "w")`, `{LOAD}("w.npy")`, `{LOAD}("model.bin", offset=64)`',
+    )
+    raise Failed
+
+
+def _as_wanted(source: Source, wanted: Wanted, array: Array) -> Array:
+    if wanted.dtype == STRING:
+        source.mismatch(wanted.span, "strings cannot be loaded from a file")
+        raise Failed
+    found = as_type(array, dtypes.BY_NAME[wanted.dtype].numpy, wanted.shape)
+    if found is None:
+        source.mismatch(
+            wanted.span,
+            f"the file holds {array.dtype} of shape {text(array.shape)}, "
+            f"the type says {wanted.dtype} of shape {text(wanted.shape)}",
+        )
+        raise Failed
+    return np.ascontiguousarray(found).reshape(wanted.shape)

@@ -1,0 +1,108 @@
+"""How does the learning rate change while a model is trained? One function for each schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from math import cos, pi
+
+from popgraph.builder.pgraph.check.const_eval import folded
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.syntax.python_calls import bound
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import Argument, Call, Expression, Missing, Name, Number
+from popgraph.support.names import closest
+
+
+def linear(at: int, steps: int, end: float = 0.0) -> float:
+    """From 1 to `end` in a straight line, in so many steps."""
+    return 1 + (end - 1) * _share(at, steps)
+
+
+def cosine(at: int, steps: int, end: float = 0.0) -> float:
+    """From 1 to `end` along half a wave, in so many steps (Loshchilov and Hutter 2016)."""
+    return end + (1 - end) * (1 + cos(pi * _share(at, steps))) / 2
+
+
+def step(at: int, every: int, factor: float = 0.1) -> float:
+    """Multiplied by `factor` after `every` so many steps."""
+    return float(factor ** (at // every))
+
+
+def exponential(at: int, factor: float, every: int = 1) -> float:
+    """As `step`, but a little in each step."""
+    return float(factor ** (at / every))
+
+
+def constant(at: int) -> float:
+    """1 all the time, for a warmup alone."""
+    return 1.0
+
+
+def _share(at: int, steps: int) -> float:
+    return min(1.0, at / steps)
+
+
+SCHEDULES: dict[str, Callable[..., float]] = {
+    function.__name__: function for function in (constant, linear, cosine, step, exponential)
+}
+
+WARMUP = "warmup"
+"""What every schedule takes: so many steps in which the rate rises in a straight line."""
+
+_COUNTS = ("steps", "every", WARMUP)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """`cosine(steps=1000, warmup=100)`: by what the learning rate is multiplied in each step."""
+
+    name: str
+    arguments: Mapping[str, int | float] = field(default_factory=dict)
+    warmup: int = 0
+
+    def factor(self, at: int) -> float:
+        """The factor in one step; the first is 0. The warmup comes before everything else."""
+        if at < self.warmup:
+            return (at + 1) / self.warmup
+        return SCHEDULES[self.name](at - self.warmup, **self.arguments)
+
+
+def schedule_of(source: Source, expression: Expression, scope: Scope) -> Schedule:
+    """The schedule that an expression names; fails if there is none."""
+    arguments: tuple[Argument, ...] = ()
+    match expression:
+        case Name():
+            name = expression
+        case Call(path=path, arguments=given) if len(path.parts) == 1:
+            name, arguments = path.parts[0], given
+        case _:
+            source.parse_error(
+                expression.span, "a schedule is a name with arguments", "`cosine(steps=1000)`"
+            )
+            raise Failed
+    if name.text not in SCHEDULES:
+        close = closest(name.text, SCHEDULES, 0.5)
+        hint = f"did you mean `{close}`?" if close else f"one of {', '.join(SCHEDULES)}"
+        source.parse_error(name.span, f"there is no schedule `{name.text}`", hint)
+        raise Failed
+    number = partial(_number, source, scope)
+    found = bound(source, name, SCHEDULES[name.text], arguments, number, (WARMUP,))
+    return Schedule(name.text, found, int(found.pop(WARMUP, 0)))
+
+
+def _number(source: Source, scope: Scope, argument: Argument, key: str) -> int | float:
+    value = argument.value
+    if not isinstance(value, Missing):
+        value = folded(source, value, scope.known)
+    counts = key in _COUNTS
+    match value:
+        case Number(value=int() as number) if counts and number >= (key != WARMUP):
+            return number
+        case Number(value=number) if not counts and number >= 0:
+            return number
+    least = "0" if key == WARMUP or not counts else "1"
+    kind = "a whole number" if counts else "a number"
+    source.parse_error(value.span, f"`{key}` is {kind} from {least} on")
+    raise Failed

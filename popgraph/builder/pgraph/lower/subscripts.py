@@ -1,0 +1,234 @@
+"""Which operators take the parts of a tensor that `x[0, 1:-1, ..., _]` names?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xdsl.ir import SSAValue
+
+from popgraph.builder.pgraph.lower.lower_nodes import OperandLowering
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import (
+    Everything,
+    Expression,
+    Index,
+    Missing,
+    Number,
+    Slice,
+    Span,
+)
+from popgraph.dialects.onnx.types import Dim, describe, dims
+
+END = (1 << 63) - 1
+"""As ONNX says it: until the end of the axis."""
+
+Word: TypeAlias = Expression | Slice | Everything | Missing
+Place: TypeAlias = SSAValue | int
+"""What a word that picks means: a number, or a value of the graph."""
+
+
+@dataclass
+class Parts:
+    """
+    What to do with a tensor, in this order; axes are those of the tensor before.
+
+    Axes after `...` are counted from the end where the rank is not known.
+    """
+
+    slices: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """Axis, start, stop, step."""
+    picked: list[tuple[int, Place]] = field(default_factory=list)
+    """Axes of which one place stays, or those that a list or a tensor names: Gather."""
+    new_axes: list[int] = field(default_factory=list)
+    """Where axes of one stand in the result."""
+
+
+def take(caller: OperandLowering, index: Index, name: str | None) -> SSAValue:
+    """The value of `x[...]`; the last node gives it the name."""
+    value = caller.value(index.operand)
+    parts = _Reader(caller, index, dims(value.type)).parts()
+    todo: list[tuple[str, list[Place | list[int]], dict[str, object]]] = []
+    if parts.slices:
+        axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
+        todo.append(_slice(caller, index, starts, stops, axes, steps))
+    # Of axes counted from the front the last goes first, of those from the end the first.
+    order = sorted(parts.picked, key=lambda one: one[0] if one[0] < 0 else -one[0])
+    todo += [("Gather", [place], {"axis": axis}) for axis, place in order]
+    if parts.new_axes:
+        axes = sorted(parts.new_axes)
+        as_input = caller.operator("Unsqueeze", index.span).takes("axes")
+        todo.append(("Unsqueeze", [axes] if as_input else [], {} if as_input else {"axes": axes}))
+    span = index.operand.span
+    if not todo:
+        return caller.node("Identity", [value], [name or caller.step()], span)[0]
+    for number, (op_type, rest, attributes) in enumerate(todo, 1):
+        operands = [value, *(caller.whole_numbers(one, span) for one in rest)]
+        last = name if number == len(todo) else None
+        value = caller.node(op_type, operands, [last or caller.step()], span, attributes)[0]
+    return value
+
+
+def _slice(
+    caller: OperandLowering,
+    index: Index,
+    starts: list[int],
+    stops: list[int],
+    axes: list[int],
+    steps: list[int],
+) -> tuple[str, list[Place | list[int]], dict[str, object]]:
+    """Slice; its older versions have attributes in the place of inputs, and no steps."""
+    operator = caller.operator("Slice", index.span)
+    if operator.takes("starts"):
+        return "Slice", [starts, stops, axes, steps], {}
+    if any(step != 1 for step in steps):
+        caller.source.parse_error(
+            index.span, f"{operator.shown} has no steps", "`opset 10` or a later one has them"
+        )
+        raise Failed
+    return "Slice", [], {"starts": starts, "ends": stops, "axes": axes}
+
+
+class _Reader:
+    """Reads the words between the brackets; fails where they make no sense."""
+
+    def __init__(self, caller: OperandLowering, index: Index, sizes: Sequence[Dim] | None) -> None:
+        self.caller = caller
+        self.source = caller.source
+        self.index = index
+        self.sizes = sizes
+        self._found = Parts()
+        self._list: Span | None = None
+
+    def parts(self) -> Parts:
+        words: list[Word] = [
+            one if isinstance(one, Slice | Everything | Missing) else self.caller.fold(one)
+            for one in self.index.subscripts
+        ]
+        whole = [place for place, one in enumerate(words) if isinstance(one, Everything)]
+        if len(whole) > 1:
+            self.source.parse_error(words[whole[1]].span, "`...` may stand once")
+            raise Failed
+        axes = _axes(words)
+        if self.sizes is not None and axes > len(self.sizes):
+            self.source.mismatch(
+                self.index.span, f"{axes} axes are named here, the tensor has {len(self.sizes)}"
+            )
+            raise Failed
+        cut = whole[0] if whole else len(words)
+        kept = self.walk(words[:cut], 0)
+        self._found.new_axes = [place for place, new in enumerate(kept) if new]
+        if whole:
+            self.after(words[cut + 1 :], cut, len(kept))
+        return self._found
+
+    def after(self, words: Sequence[Word], cut: int, before: int) -> None:
+        """The words after `...`, on the last axes."""
+        axes = _axes(words)
+        if self.sizes is None:
+            kept = self.walk(words, -axes)
+            start = -len(kept)
+        else:
+            kept = self.walk(words, len(self.sizes) - axes)
+            first = _axes(self.index.subscripts[:cut])
+            start = before + len(self.sizes) - axes - first
+        self._found.new_axes += [start + place for place, new in enumerate(kept) if new]
+
+    def walk(self, words: Sequence[Word], axis: int) -> list[bool]:
+        """Goes through words from an axis on; for every axis of the result: is it new?"""
+        kept: list[bool] = []
+        for word in words:
+            match word:
+                case Missing():
+                    kept.append(True)
+                    continue
+                case Slice():
+                    bounds = self.bounds(word)
+                    if bounds != (0, END, 1):
+                        self._found.slices.append((axis, *bounds))
+                    kept.append(False)
+                case _:
+                    assert not isinstance(word, Everything)
+                    kept += [False] * self.pick(word, axis)
+            axis += 1
+        return kept
+
+    def pick(self, word: Expression, axis: int) -> int:
+        """Notes what is picked on an axis, and how many axes that leaves of it."""
+        if isinstance(word, Number) and isinstance(word.value, int):
+            self._found.picked.append((axis, self.from_front(word.value, word.span, axis)))
+            return 0
+        value = self.caller.value(word)
+        self.check_whole(word, value)
+        self._found.picked.append((axis, value))
+        sizes = dims(value.type)
+        if not sizes and sizes is not None:
+            return 0
+        if self._list is not None:
+            self.source.parse_error(
+                word.span,
+                "only one axis may be given several places",
+                "`x[a][:, b]` takes them one after the other, `GatherND(x, indices)` in pairs",
+            )
+            raise Failed
+        self._list = word.span
+        return 1 if sizes is None else len(sizes)
+
+    def check_whole(self, word: Expression, value: SSAValue) -> None:
+        """Fails unless a value can say places."""
+        found = describe(value.type)
+        if found.split("[")[0] in ("i32", "i64", "unknown"):
+            return
+        masks = found.startswith("bool")
+        self.source.mismatch(
+            word.span,
+            f"a place is a whole number, this is {found}",
+            "`x if mask else 0.0` keeps the shape, `Compress(x, mask)` does not" if masks else "",
+        )
+        raise Failed
+
+    def from_front(self, number: int, span: Span, axis: int) -> int:
+        """A place on an axis; older versions of Gather do not count from the end."""
+        size = self.sizes[axis] if self.sizes is not None and axis >= 0 else None
+        if isinstance(size, int) and not -size <= number < size:
+            self.source.mismatch(span, f"this axis has {size} places, there is no {number}")
+            raise Failed
+        operator = self.caller.operator("Gather", self.index.span)
+        if number >= 0 or operator.since >= 11:
+            return number
+        if not isinstance(size, int):
+            self.source.parse_error(
+                span,
+                f"{operator.shown} does not count from the end",
+                "`opset 11` or a later one does",
+            )
+            raise Failed
+        return number + size
+
+    def bounds(self, word: Slice) -> tuple[int, int, int]:
+        step = self.number(word.step, 1)
+        if step == 0:
+            self.source.parse_error(word.span, "the step of a slice is not 0")
+            raise Failed
+        start = self.number(word.start, 0 if step > 0 else END)
+        stop = self.number(word.stop, END if step > 0 else -END)
+        return start, stop, step
+
+    def number(self, word: Expression | None, default: int) -> int:
+        if word is None:
+            return default
+        found = self.caller.fold(word)
+        if isinstance(found, Number) and isinstance(found.value, int):
+            return max(-END, min(END, found.value))
+        self.source.parse_error(
+            word.span,
+            "the ends of a slice are whole numbers that are known now",
+            "`Slice(x, starts, ends, axes)` takes values of the graph",
+        )
+        raise Failed
+
+
+def _axes(words: Sequence[Word]) -> int:
+    """How many axes of the tensor these words are about."""
+    return sum(not isinstance(one, Missing | Everything) for one in words)

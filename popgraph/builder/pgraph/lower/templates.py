@@ -1,0 +1,187 @@
+"""What do the parameters of a `def` mean in one call of it?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.builder.pgraph.check.const_eval import folded
+from popgraph.builder.pgraph.check.declared_types import check_dtype_of, declared_type
+from popgraph.builder.pgraph.check.file_context import Definition
+from popgraph.builder.pgraph.check.operators import is_operator
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.syntax.literals import is_known
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import (
+    AnyType,
+    Argument,
+    Call,
+    Expression,
+    Formal,
+    Missing,
+    Name,
+    Number,
+    Span,
+    Type,
+)
+from popgraph.dialects.onnx.types import Dim, describe, dims
+from popgraph.support.names import closest
+
+if TYPE_CHECKING:
+    from popgraph.builder.pgraph.lower.lower_expressions import ExpressionLowering
+
+
+def bind(
+    caller: ExpressionLowering, definition: Definition, call: Call, scope: Scope
+) -> dict[str, Definition]:
+    """
+    Gives the parameters of a template their meanings, in the order of its head.
+
+    The result are the templates among the arguments, under names that the file of the called
+    template does not know.
+    """
+    template = definition.template
+    given = _given(caller, definition, call)
+    passed: dict[str, Definition] = {}
+    failed = False
+    for formal in template.formals:
+        try:
+            meaning = _meaning(caller, definition, formal, given, scope, call)
+            if isinstance(meaning, Name) and meaning.text in caller.setting.definitions:
+                argument = caller.setting.definitions[meaning.text]
+                meaning = Name(meaning.span, argument.full_name)
+                passed[meaning.text] = argument
+            scope.define(formal.name, meaning, "parameter")
+        except Failed:
+            failed = True
+    if failed:
+        raise Failed
+    return passed
+
+
+def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> dict[str, Argument]:
+    """The arguments of a call by the names of the parameters."""
+    formals = [formal.name.text for formal in definition.template.formals]
+    given: dict[str, Argument] = {}
+    for place, argument in enumerate(call.arguments):
+        key = argument.keyword.text if argument.keyword else [*formals[place:], ""][0]
+        if key not in formals:
+            _not_taken(caller, definition, call, argument, formals)
+        if key in given:
+            caller.source.parse_error(argument.span, f"`{key}` is given twice")
+            raise Failed
+        given[key] = argument
+    return given
+
+
+def _not_taken(
+    caller: ExpressionLowering,
+    definition: Definition,
+    call: Call,
+    argument: Argument,
+    formals: list[str],
+) -> None:
+    name = definition.template.name.text
+    if argument.keyword is None:
+        count = len(formals)
+        caller.source.parse_error(
+            argument.span,
+            f"`{name}` takes {count} argument{'s' * (count != 1)}, not {len(call.arguments)}",
+            f"`{name}({', '.join(formals)})`",
+        )
+        raise Failed
+    close = closest(argument.keyword.text, formals, 0.5)
+    hint = f"did you mean `{close}`?" if close else f"it takes {', '.join(formals) or 'nothing'}"
+    caller.source.parse_error(
+        argument.keyword.span, f"`{name}` has no parameter `{argument.keyword.text}`", hint
+    )
+    raise Failed
+
+
+def _meaning(
+    caller: ExpressionLowering,
+    definition: Definition,
+    formal: Formal,
+    given: dict[str, Argument],
+    scope: Scope,
+    call: Call,
+) -> SSAValue | Expression:
+    argument = given.get(formal.name.text)
+    if argument is None or isinstance(argument.value, Missing):
+        if formal.default is None:
+            caller.source.parse_error(
+                call.path.span,
+                f"`{definition.template.name.text}` needs `{formal.name.text}`",
+                f"its head stands in line {definition.template.span.line} of "
+                f"{definition.setting.source.filename}",
+            )
+            raise Failed
+        return folded(definition.setting.source, formal.default, scope.known)
+    found = caller.fold(argument.value)
+    if formal.type is None:
+        if is_known(found) or _names_operator(caller, found):
+            return found
+        return caller.value(found)
+    if is_known(found):
+        dtype = formal.type.dtype.text if isinstance(formal.type, Type) else None
+        value = caller.literal(found, dtype, None)
+    else:
+        value = caller.value(found)
+    _unify(caller, definition, formal, formal.type, value.type, scope, argument.span)
+    return value
+
+
+def _names_operator(caller: ExpressionLowering, found: Expression) -> bool:
+    """Whether an argument is an operator or a template, for a parameter that is called."""
+    return (
+        isinstance(found, Name)
+        and not caller.scope.taken(found.text)
+        and (found.text in caller.setting.definitions or is_operator(found.text))
+    )
+
+
+def _unify(
+    caller: ExpressionLowering,
+    definition: Definition,
+    formal: Formal,
+    declared: AnyType,
+    found: Attribute,
+    scope: Scope,
+    span: Span,
+) -> None:
+    """Settles the names of dimensions in the type of a parameter; fails where it does not fit."""
+    sizes = dims(found)
+    source = definition.setting.source
+    fits = True
+    if isinstance(declared, Type) and declared.dims is not None and sizes is not None:
+        if len(sizes) == len(declared.dims):
+            pairs = zip(declared.dims, sizes, strict=True)
+            settled = [_settled(source, dim, size, scope) for dim, size in pairs]
+            fits = all(settled)
+        else:
+            fits = False
+    wanted = declared_type(source, declared, scope)
+    if not fits or not check_dtype_of(found, wanted):
+        caller.source.mismatch(
+            span,
+            f"`{formal.name.text}` is {describe(wanted)}, but this is {describe(found)}",
+            f"the head of `{definition.template.name.text}` says so",
+        )
+        raise Failed
+
+
+def _settled(source: Source, dim: Expression, size: Dim, scope: Scope) -> bool:
+    """Whether a dimension fits; a name that means nothing yet means this size from now on."""
+    known = folded(source, dim, scope.known)
+    if isinstance(known, Number):
+        return not isinstance(size, int) or known.value == size
+    if not isinstance(known, Name):
+        return True
+    if known.text in scope.dims:
+        return scope.dims[known.text] is None or size is None or scope.dims[known.text] == size
+    if isinstance(size, int):
+        scope.define(known, Number(known.span, size))
+    else:
+        scope.dims[known.text] = size
+    return True

@@ -1,0 +1,269 @@
+"""What does a `train` section add to its graph?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.builder.pgraph.check.const_eval import folded
+from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.operators import GRAPHCORE
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.freezing import freeze, frozen_weights
+from popgraph.builder.pgraph.lower.lower import GraphLowering
+from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import (
+    Argument,
+    Assignment,
+    Call,
+    Expression,
+    Freeze,
+    Graph,
+    Missing,
+    Name,
+    Number,
+    Path,
+    Span,
+    Statement,
+    Target,
+    Text,
+    Train,
+    Truth,
+    walk,
+)
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import describe, dims
+from popgraph.dialects.onnx.writer import GraphWriter
+
+LOSS = "loss"
+
+LOSSES = {"nll": ("nllloss", 2), "l1": ("l1loss", 1), "identity": ("identityloss", 1)}
+"""
+PopART's losses under short names, and how many inputs they have.
+
+Any other expression with one number as its value will do as well.
+"""
+
+
+@dataclass(frozen=True)
+class OptimizerCall:
+    """`SGD(0.1, momentum=0.9)`, as data."""
+
+    name: str
+    arguments: dict[str, int | float | bool | str] = field(default_factory=dict)
+    where: str = ""
+    """The place in the text, for whoever finds that there is no such optimizer."""
+    span: Span = field(default=Span(1, 1, 1, 2), compare=False)
+
+
+@dataclass(frozen=True)
+class TrainingSection:
+    """
+    What a `train` section says: the graph with its loss among the outputs, and the optimizer.
+
+    `inputs` are those that only training needs, such as labels. `terms` are the numbers that the
+    loss is computed from; they are outputs, too. `frozen` are the weights that stay as they are:
+    constants of this graph.
+    """
+
+    graph: str
+    module: ModuleOp
+    loss: str
+    optimizer: OptimizerCall | None
+    inputs: tuple[str, ...] = ()
+    schedule: Schedule | None = None
+    terms: tuple[str, ...] = ()
+    frozen: tuple[str, ...] = ()
+
+
+@dataclass
+class _Settings:
+    """What a section says besides the statements that belong to the graph."""
+
+    optimizer: OptimizerCall | None = None
+    schedule: Schedule | None = None
+    frozen: list[Name | Text] = field(default_factory=list)
+    statements: list[Statement] = field(default_factory=list)
+
+
+class TrainingLowering(GraphLowering):
+    """A graph and what its `train` section adds."""
+
+    def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
+        if len(call.path.parts) != 1 or call.path.text not in LOSSES:
+            return super().call(call, names)
+        values = super().call(self.loss(call), names)
+        if call.path.text == "nll":
+            self.check_labels(call.path.span, values[0])
+        return values
+
+    def loss(self, call: Call) -> Call:
+        """`nll(y, labels)` under the full name of the operator."""
+        method, inputs = LOSSES[call.path.text]
+        if sum(argument.keyword is None for argument in call.arguments) != inputs:
+            expected = "the probabilities and the labels" if inputs == 2 else "one tensor"
+            self.source.parse_error(
+                call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
+            )
+            raise Failed
+        span = call.path.span
+        parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
+        return Call(call.span, Path(span, tuple(parts)), call.arguments)
+
+    def check_labels(self, span: Span, loss: SSAValue) -> None:
+        """Notes a mistake unless every row of probabilities has one label."""
+        assert isinstance(loss.owner, Operation)
+        probabilities, labels = (operand.type for operand in loss.owner.operands)
+        rows, given = dims(probabilities), dims(labels)
+        if rows is None or given is None:
+            return
+        pairs = zip(rows[:-1], given, strict=False)
+        if len(rows) != len(given) + 1 or any(a != b for a, b in pairs if None not in (a, b)):
+            self.source.mismatch(
+                span,
+                f"labels of type {describe(labels)} do not fit {describe(probabilities)}",
+                "every row of probabilities, along the last axis, has one label",
+            )
+
+    def check_loss(self, value: SSAValue, span: Span) -> None:
+        """Notes a mistake at `span` unless the loss may be a single number."""
+        sizes = dims(value.type)
+        if sizes is not None and any(size not in (1, None) for size in sizes):
+            self.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
+
+
+def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
+    """The section as data; None when something is wrong with it, which the source then knows."""
+    said = _settings(setting, train)
+    assert graph.name is not None, "the grammar wants a name here"
+    writer = GraphWriter(
+        setting.opsets, setting.store, name=graph.name.text, functions=setting.functions
+    )
+    lowering = TrainingLowering(setting, writer)
+    lowering.begin(graph)
+    lowering.inputs(graph.inputs)
+    lowering.inputs(train.inputs)
+    lowering.statements([*graph.body.statements, *said.statements])
+    loss = _loss(lowering, train)
+    frozen = frozen_weights(setting.source, writer, said.frozen)
+    if loss is None or setting.source.mistakes:
+        return None
+    terms = _terms(lowering, said.statements)
+    outputs: dict[str, SSAValue] = {}
+    for name in [*_names(graph), *terms, LOSS]:
+        outputs.setdefault(name, lowering.result(Name(train.span, name)))
+    writer.set_outputs(list(outputs.values()))
+    freeze(writer, frozen)
+    return TrainingSection(
+        graph.name.text,
+        writer.module(),
+        LOSS,
+        said.optimizer,
+        tuple(parameter.name.text for parameter in train.inputs),
+        said.schedule,
+        terms,
+        frozen,
+    )
+
+
+def _names(graph: Graph) -> list[str]:
+    return [target.name.text for target in graph.outputs if isinstance(target.name, Name)]
+
+
+def _settings(setting: Setting, train: Train) -> _Settings:
+    """The optimizer, and the statements that belong to the graph."""
+    found = _Settings()
+    for statement in train.body.statements:
+        try:
+            match statement:
+                case Assignment(targets=[Target(name=Name(text="optimizer"))], value=value):
+                    found.optimizer = optimizer_call(setting.source, value, setting.scope)
+                case Assignment(targets=[Target(name=Name(text="schedule"))], value=value):
+                    found.schedule = schedule_of(setting.source, value, setting.scope)
+                case Freeze(patterns=patterns):
+                    found.frozen += patterns
+                case _:
+                    found.statements.append(statement)
+        except Failed:
+            continue
+    return found
+
+
+def _terms(lowering: TrainingLowering, statements: Sequence[Statement]) -> tuple[str, ...]:
+    """The numbers with a name that the loss is computed from."""
+    for statement in statements:
+        match statement:
+            case Assignment(targets=[Target(name=Name(text="loss"))], value=value):
+                names = dict.fromkeys(one.text for one in walk(value) if isinstance(one, Name))
+                return tuple(name for name in names if _is_term(lowering, name))
+    return ()
+
+
+def _is_term(lowering: TrainingLowering, name: str) -> bool:
+    if not lowering.writer.has_value(name):
+        return False
+    value = lowering.writer.value(name)
+    computed = isinstance(value.owner, OnnxOp) and value.owner.op_type != "Constant"
+    sizes = dims(value.type)
+    return computed and sizes is not None and all(size == 1 for size in sizes)
+
+
+def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
+    name = Name(train.span, LOSS)
+    if not lowering.scope.taken(LOSS):
+        lowering.source.parse_error(
+            train.span, "training needs a `loss`", "`loss = nll(y, labels)` says what to make small"
+        )
+        return None
+    try:
+        value = lowering.scope.value(name)
+    except Failed:
+        return None
+    lowering.check_loss(value, lowering.scope.place(LOSS))
+    return value
+
+
+def optimizer_call(
+    source: Source, expression: Expression, scope: Scope | None = None
+) -> OptimizerCall:
+    """`SGD(0.1, momentum=0.9)`: the name and the arguments; the first may be the learning rate."""
+    if isinstance(expression, Name):
+        span = expression.span
+        return OptimizerCall(expression.text, {}, source.where(span), span)
+    if not isinstance(expression, Call) or len(expression.path.parts) != 1:
+        source.parse_error(
+            expression.span, "an optimizer is a name with arguments", "`SGD(0.1, momentum=0.9)`"
+        )
+        raise Failed
+    arguments: dict[str, int | float | bool | str] = {}
+    for place, argument in enumerate(expression.arguments):
+        key = _key(source, argument, place)
+        if key in arguments:
+            source.parse_error(argument.span, f"`{key}` is given twice")
+            raise Failed
+        value = argument.value
+        if scope is not None and not isinstance(value, Missing):
+            value = folded(source, value, scope.known)
+        if not isinstance(value, Number | Truth | Text):
+            source.parse_error(value.span, f"`{key}` must be a number, `true`, `false` or a string")
+            raise Failed
+        arguments[key] = value.value
+    span = expression.path.span
+    return OptimizerCall(expression.path.text, arguments, source.where(span), span)
+
+
+def _key(source: Source, argument: Argument, place: int) -> str:
+    if argument.keyword is not None:
+        return argument.keyword.text
+    if place == 0:
+        return "learning_rate"
+    source.parse_error(
+        argument.span,
+        "only the learning rate may stand without a name",
+        "`SGD(0.1, momentum=0.9)`",
+    )
+    raise Failed

@@ -1,0 +1,336 @@
+"""How is a tree written down, so that parsing gives the same tree?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from popgraph.builder.pgraph.print.expression_text import (
+    INDENT,
+    SUM,
+    WIDTH,
+    ExpressionText,
+    filled,
+    name_text,
+    path_text,
+)
+from popgraph.builder.pgraph.syntax.comments import Comments
+from popgraph.builder.pgraph.syntax.parser import parse_file
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.transform import quote
+from popgraph.builder.pgraph.syntax.tree import (
+    Annotation,
+    Assignment,
+    Block,
+    Branches,
+    Constant,
+    File,
+    Formal,
+    Freeze,
+    Function,
+    Graph,
+    Import,
+    Item,
+    Loop,
+    Missing,
+    Name,
+    Node,
+    Opset,
+    Parameter,
+    Range,
+    Region,
+    Statement,
+    Static,
+    Target,
+    Template,
+    Train,
+    Weight,
+    children,
+)
+
+
+def format_text(text: str, filename: str = "<text>") -> str:
+    """A text in the one form that it should have, with its comments."""
+    return format_file(parse_file(Source(text, filename)), Comments(text))
+
+
+def format_file(file: File, comments: Comments | None = None) -> str:
+    """The whole text: an empty line between its parts, none between lines of one kind."""
+    formatter = _Formatter(comments or Comments())
+    parts: list[str] = []
+    if file.doc:
+        above = _trimmed(formatter.comments.before(formatter.comments.first_string))
+        parts.append("\n".join([*above, docstring(file.doc, "")]))
+    before: type[Item] | None = None
+    for item in file.items:
+        above = formatter.comments.before(first_line(item))
+        together = before is type(item) and isinstance(item, Opset | Import | Static)
+        lines = _trimmed(above, inner=True)
+        text = "\n".join([*lines, formatter.unit(item, 0)])
+        if together and "" not in above:
+            parts[-1] += f"\n{text}"
+        else:
+            parts.append(text)
+        before = type(item)
+    if rest := _trimmed(formatter.comments.before(1 << 30)):
+        parts.append("\n".join(rest))
+    return "\n\n".join(parts) + "\n"
+
+
+def _trimmed(lines: list[str], *, inner: bool = False) -> list[str]:
+    """Comments without the empty lines around them; `inner` keeps the one below."""
+    while lines[:1] == [""]:
+        lines = lines[1:]
+    while lines[-1:] == [""] and not (inner and len(lines) > 1):
+        lines = lines[:-1]
+    return lines
+
+
+def first_line(node: Item | Statement) -> int:
+    """Where what is written of a node begins: at its annotations, if it has any."""
+    annotations: Sequence[Annotation] = getattr(node, "annotations", ())
+    return min([node.span.line, *(one.span.line for one in annotations)])
+
+
+def _blocks(node: Node) -> Iterator[Block]:
+    """The outermost blocks inside a node."""
+    waiting = [*children(node)][::-1]
+    while waiting:
+        child = waiting.pop()
+        if isinstance(child, Block):
+            yield child
+        else:
+            waiting += [*children(child)][::-1]
+
+
+def docstring(text: str, margin: str) -> str:
+    """`text` between triple quotes; what would end it early is changed."""
+    safe = text.replace('"""', "'''").removesuffix('"')
+    lines = [f"{margin}{line}".rstrip() for line in safe.split("\n")]
+    return f'{margin}"""' + "\n".join(lines).lstrip() + '"""'
+
+
+class _Formatter:
+    """Writes items, blocks and statements; `depth` is how many times their line is indented."""
+
+    def __init__(self, comments: Comments) -> None:
+        self.texts = ExpressionText(self.with_block)
+        self.comments = comments
+
+    def unit(self, node: Item | Statement, depth: int) -> str:
+        """
+        An item or a statement with the comments in it.
+
+        Where comments stand between the words of one, its lines stay as they are; of what ends
+        with a block only those before the block.
+        """
+        first = first_line(node)
+        blocks = list(_blocks(node))
+        last = max([node.span.end_line, *(block.span.end_line for block in blocks)])
+        ranges = [(block.span.line, block.span.end_line) for block in blocks]
+        if self.comments.inside(first, last, ranges):
+            head = getattr(node, "body", None)
+            if not isinstance(head, Block) or not self.comments.ends_line(head.span.line, "{"):
+                return self.comments.verbatim(first, last, INDENT * depth)
+            opening = self.comments.verbatim(first, head.span.line, INDENT * depth)
+            opsets = node.opsets if isinstance(node, Function) else ()
+            text = f"{opening}\n{self.inner(head, depth, opsets)}"
+        else:
+            text = self.item(node, depth)
+        self.comments.reach(last)
+        return text + self.comments.beside(last)
+
+    # items
+
+    def item(self, item: Item | Statement, depth: int) -> str:
+        match item:
+            case Opset():
+                return self.opset(item)
+            case Import():
+                names = "" if item.names is None else f" ({_names(item.names)})"
+                file = quote(item.file.value, '"')
+                return f"import {file}{names}"
+            case Graph():
+                annotations = self.annotated(item.annotations, 0, apart=True)
+                return annotations + self.with_block(replace(item, annotations=()), 0)
+            case Template():
+                head = f"def {name_text(item.name.text)}"
+                formals = [self.formal(formal) for formal in item.formals]
+                return self.headed(head, formals, item.outputs, item.body, 0)
+            case Function():
+                return self.function(item)
+            case Train():
+                return self.train(item)
+            case _:
+                return self.statement(item, depth)
+
+    def opset(self, opset: Opset) -> str:
+        domain = ".".join(map(name_text, opset.domain.split("."))) + " " if opset.domain else ""
+        return f"opset {domain}{opset.version}"
+
+    def function(self, function: Function) -> str:
+        formals = [self.formal(formal) for formal in function.inputs]
+        if function.attributes:
+            formals += ["*", *map(self.formal, function.attributes)]
+        head = f"function {path_text(function.path)}"
+        text = self.headed(head, formals, function.outputs, function.body, 0, function.opsets)
+        return self.annotated(function.annotations, 0, apart=True) + text
+
+    def train(self, train: Train) -> str:
+        name = f" {name_text(train.graph.text)}" if train.graph else ""
+        inputs = [self.parameter(parameter) for parameter in train.inputs]
+        head = f"train{name}{' ' + filled('()', inputs, 0) if inputs else ''}"
+        return f"{head} {self.block(train.body, 0)}"
+
+    def headed(
+        self,
+        head: str,
+        inputs: Sequence[str],
+        outputs: Sequence[Target],
+        body: Block,
+        depth: int,
+        opsets: Sequence[Opset] = (),
+        before: int = 0,
+    ) -> str:
+        """`head(inputs) -> outputs { body }`; so many characters stand before it in its line."""
+        start = len(INDENT) * depth + before
+        head += f"{filled('()', inputs, start + len(head), depth)} -> "
+        shown = [self.target(target) for target in outputs]
+        plain = len(outputs) == 1 and outputs[0].type is None and not outputs[0].annotations
+        begun = head.rpartition("\n")
+        column = len(begun[2]) + len(" {") + (0 if begun[1] else start)
+        given = shown[0] if plain else filled("()", shown, column, depth)
+        return f"{head}{given} {self.block(body, depth, opsets)}"
+
+    def with_block(self, expression: Graph | Branches, depth: int, before: int = 0) -> str:
+        if isinstance(expression, Branches):
+            condition = self.texts.expression(expression.condition, 0, depth)
+            then = self.block(expression.then, depth)
+            otherwise = expression.otherwise
+            if isinstance(otherwise, Branches):
+                rest = self.with_block(otherwise, depth)
+            else:
+                rest = self.block(otherwise, depth)
+            return f"if {condition} {then} else {rest}"
+        inputs = [self.parameter(parameter) for parameter in expression.inputs]
+        annotations = self.annotated(expression.annotations, depth)
+        head = f"graph {name_text(expression.name.text)}" if expression.name else "graph "
+        if "\n" not in annotations:
+            head, annotations = annotations + head, ""
+        return annotations + self.headed(
+            head, inputs, expression.outputs, expression.body, depth, before=before
+        )
+
+    def block(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
+        opening = "{" + self.comments.beside(block.span.line)
+        return f"{opening}\n{self.inner(block, depth, opsets)}"
+
+    def inner(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
+        """A block from the line after its `{` on."""
+        self.comments.reach(block.span.line)
+        margin = INDENT * (depth + 1)
+        lines = [docstring(block.doc, margin)] if block.doc else []
+        for opset in opsets:
+            lines += self.above(opset.span.line, margin, bool(lines))
+            lines.append(margin + self.opset(opset) + self.comments.beside(opset.span.line))
+            self.comments.reach(opset.span.line)
+        for statement in block.statements:
+            lines += self.above(first_line(statement), margin, bool(lines))
+            lines.append(margin + self.unit(statement, depth + 1))
+        below = self.above(block.span.end_line, margin, bool(lines))
+        while below[-1:] == [""]:
+            below.pop()
+        return "\n".join([*lines, *below, INDENT * depth + "}"])
+
+    def above(self, line: int, margin: str, gap: bool) -> list[str]:
+        """The comments and the empty line above a line; at the top of a block no empty line."""
+        found = self.comments.before(line)
+        if not gap:
+            found = _trimmed(found, inner=True)
+        return [margin + one if one else "" for one in found]
+
+    # what stands between parentheses
+
+    def parameter(self, parameter: Parameter) -> str:
+        return self.named(parameter)
+
+    def target(self, target: Target) -> str:
+        return self.named(target)
+
+    def named(self, one: Parameter | Target) -> str:
+        name = "_" if isinstance(one.name, Missing) else name_text(one.name.text)
+        typed = "" if one.type is None else f": {self.texts.type(one.type)}"
+        return "".join(f"{self.texts.annotation(a)} " for a in one.annotations) + name + typed
+
+    def formal(self, formal: Formal) -> str:
+        typed = "" if formal.type is None else f": {self.texts.type(formal.type)}"
+        if formal.default is None:
+            return name_text(formal.name.text) + typed
+        equals = " = " if typed else "="
+        return name_text(formal.name.text) + typed + equals + self.texts.expression(formal.default)
+
+    # statements
+
+    def statement(self, statement: Statement, depth: int) -> str:
+        tuple_first = isinstance(statement, Assignment) and (
+            len(statement.targets) > 1 or bool(statement.targets[0].annotations)
+        )
+        annotations = self.annotated(statement.annotations, depth, apart=tuple_first)
+        return annotations + self.bare(statement, depth)
+
+    def annotated(
+        self, annotations: Sequence[Annotation], depth: int, *, apart: bool = False
+    ) -> str:
+        """Annotations before what they are about; on lines of their own when they are long."""
+        if not annotations:
+            return ""
+        texts = [self.texts.annotation(one, depth) for one in annotations]
+        together = " ".join(texts)
+        if not apart and len(together) <= WIDTH // 2 and "\n" not in together:
+            return f"{together} "
+        lines: list[str] = []
+        for text in texts:
+            if lines and "\n" not in lines[-1] and len(f"{lines[-1]} {text}") <= WIDTH:
+                lines[-1] += f" {text}"
+            else:
+                lines.append(text)
+        return "".join(f"{line}\n{INDENT * depth}" for line in lines)
+
+    def bare(self, statement: Statement, depth: int) -> str:
+        match statement:
+            case Region():
+                return self.block(statement.body, depth)
+            case Loop():
+                return f"for {self.loop_head(statement, depth)} {self.block(statement.body, depth)}"
+            case Freeze():
+                patterns = (self.texts.expression(one) for one in statement.patterns)
+                return f"freeze {', '.join(patterns)}"
+            case Weight():
+                head = f"weight {name_text(statement.name.text)}: {self.texts.type(statement.type)}"
+            case Constant():
+                type_ = f": {self.texts.type(statement.type)}" if statement.type else ""
+                head = f"const {name_text(statement.name.text)}{type_}"
+            case Static():
+                head = f"let {name_text(statement.name.text)}"
+            case Assignment():
+                head = self.targets(statement.targets)
+        start = len(INDENT) * depth + len(head) + len(" = ")
+        return f"{head} = {self.texts.expression(statement.value, start, depth)}"
+
+    def targets(self, targets: Sequence[Target]) -> str:
+        shown = [self.target(target) for target in targets]
+        if len(shown) == 1 and not targets[0].annotations:
+            return shown[0]
+        return f"({', '.join(shown)})"
+
+    def loop_head(self, loop: Loop, depth: int) -> str:
+        if isinstance(loop.range, Range):
+            ends = (loop.range.first, loop.range.last)
+            turns = "..".join(self.texts.operand(end, SUM, 0, depth) for end in ends)
+        else:
+            turns = self.texts.expression(loop.range, 0, depth)
+        return f"{self.targets(loop.targets)} in {turns}"
+
+
+def _names(names: Iterable[Name]) -> str:
+    return ", ".join(name_text(name.text) for name in names)

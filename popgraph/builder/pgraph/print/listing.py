@@ -1,0 +1,38 @@
+"""How does a person see a model as text: in a terminal, and in a notebook with colours?"""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.pgraph.print.from_module import text_of
+from popgraph.builder.pgraph.print.from_values import WeightFile
+from popgraph.builder.pgraph.print.highlighting import html
+from popgraph.dialects.program import WeightStore
+
+MOST_LINES = 400
+"""A notebook shows so many lines of a text."""
+
+ELSEWHERE = "weights.safetensors"
+"""Where a listing that is only looked at says that large weights are."""
+
+
+class Listing(str):
+    """The `.pgraph` text of a model: a string that notebooks show in colours."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(module: ModuleOp, weights: WeightStore, *, whole: bool = True) -> Listing:
+        """
+        The text of an onnx module.
+
+        Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+        """
+        return Listing(text_of(module, weights, None if whole else WeightFile(ELSEWHERE)))
+
+    def _repr_html_(self) -> str:
+        lines = self.split("\n")
+        text = "\n".join(lines[:MOST_LINES])
+        if len(lines) > MOST_LINES:
+            text += f"\n# ... {len(lines) - MOST_LINES} more lines"
+        return html(text)

@@ -1,0 +1,1 @@
+"""The syntax of `.pgraph`: grammar, tree, literals, comments, errors of parsing."""

@@ -1,0 +1,102 @@
+"""Which comments and empty lines does a text have between its words, and where?"""
+
+from __future__ import annotations
+
+from popgraph.builder.pgraph.syntax.parser import language, with_line_end
+
+
+class Comments:
+    """
+    The comments of a text, given out in the order of its lines, each once.
+
+    Without a text there are none.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._own: dict[int, str] = {}
+        """Comments that have a line of their own."""
+        self._beside: dict[int, str] = {}
+        """Comments at the end of a line that says something else, too."""
+        self._lines = text.split("\n") if text else []
+        self._done = 0
+        """Everything up to this line has been given out."""
+        self._strings: set[int] = set()
+        """Lines inside doc strings: they are no empty lines."""
+        if "#" in text or '"""' in text:
+            self._find(text)
+
+    def _find(self, text: str) -> None:
+        place = 0
+        for token in language().lex(with_line_end(text)):
+            assert token.start_pos is not None and token.end_pos is not None
+            if token.type == "_NEWLINE":
+                continue
+            if token.type == "DOC":
+                self._strings.update(range(token.line or 1, (token.end_line or 1) + 1))
+            self._gap(text, place, token.start_pos)
+            place = token.end_pos
+        self._gap(text, place, len(text))
+
+    def _gap(self, text: str, start: int, end: int) -> None:
+        """Between two words there are spaces, line ends and comments only."""
+        if "#" not in text[start:end]:
+            return
+        line = text.count("\n", 0, start) + 1
+        for number, part in enumerate(text[start:end].split("\n")):
+            _, mark, comment = part.partition("#")
+            if mark:
+                own = not self._lines[line + number - 1].partition("#")[0].strip() and number > 0
+                own = own or (start == 0 and number == 0)
+                (self._own if own else self._beside)[line + number] = f"#{comment.rstrip()}"
+
+    @property
+    def first_string(self) -> int:
+        """The line of the first doc string."""
+        return min(self._strings, default=1)
+
+    def before(self, line: int) -> list[str]:
+        """The comments above a line, and "" for each stretch of empty lines among them."""
+        found: list[str] = []
+        for number in range(self._done + 1, min(line, len(self._lines) + 1)):
+            if number in self._own:
+                found.append(self._own.pop(number))
+            elif number in self._strings or self._lines[number - 1].strip():
+                continue
+            elif found[-1:] != [""]:
+                found.append("")
+        self.reach(line - 1)
+        return found
+
+    def beside(self, line: int) -> str:
+        """The comment at the end of a line, with the space before it."""
+        found = self._beside.pop(line, "")
+        return f"  {found}" if found else ""
+
+    def reach(self, line: int) -> None:
+        """Notes that everything up to a line has been written."""
+        self._done = max(self._done, line)
+
+    def inside(self, first: int, last: int, blocks: list[tuple[int, int]]) -> bool:
+        """Whether there are comments from a line on, before the last one and outside of blocks."""
+        return any(
+            number in self._own or (number in self._beside and number < last)
+            for number in range(first, last + 1)
+            if not any(start <= number <= end for start, end in blocks)
+        )
+
+    def ends_line(self, line: int, word: str) -> bool:
+        """Whether a line ends with a word, but for a comment."""
+        text = self._lines[line - 1] if line <= len(self._lines) else word
+        comment = self._beside.get(line)
+        return (text.rstrip().removesuffix(comment or "")).rstrip().endswith(word)
+
+    def verbatim(self, first: int, last: int, margin: str) -> str:
+        """Lines as they stand in the text, moved so that the first begins at `margin`."""
+        lines = self._lines[first - 1 : last]
+        old = len(lines[0]) - len(lines[0].lstrip())
+        moved = [line[min(old, len(line) - len(line.lstrip())) :].rstrip() for line in lines]
+        for number in range(first, last + 1):
+            self._own.pop(number, None)
+            self._beside.pop(number, None)
+        self.reach(last)
+        return "\n".join([moved[0], *(margin + one if one else "" for one in moved[1:])])

@@ -1,0 +1,51 @@
+"""Which arguments does a text give to a function of ours, such as `normal(std=0.02)`?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
+
+from popgraph.builder.pgraph.syntax.source import Failed, Source
+from popgraph.builder.pgraph.syntax.tree import Argument, Name
+
+Numbers = dict[str, int | float]
+
+
+def parameters(function: Callable[..., object]) -> dict[str, Parameter]:
+    """The parameters that a text may give: all but the first, which is what the caller knows."""
+    return dict(list(signature(function).parameters.items())[1:])
+
+
+def bound(
+    source: Source,
+    name: Name,
+    function: Callable[..., object],
+    arguments: Sequence[Argument],
+    number: Callable[[Argument, str], int | float],
+    others: Sequence[str] = (),
+) -> Numbers:
+    """
+    The arguments by the names of the parameters; `number` reads the one of a name.
+
+    `others` are words that the caller understands itself. Fails at what the function does not
+    take, and where something is missing. Only the caller knows keyword-only ones without a default.
+    """
+    known = parameters(function)
+    keyword_only = [key for key, one in known.items() if one.kind is Parameter.KEYWORD_ONLY]
+    positional = [key for key in (*known, *others) if key not in keyword_only]
+    keys = [*known, *others]
+    given: Numbers = {}
+    for place, argument in enumerate(arguments):
+        key = argument.keyword.text if argument.keyword else [*positional[place:], ""][0]
+        if key not in keys or key in given:
+            taken = ", ".join(keys) or "no arguments"
+            source.parse_error(
+                argument.span, f"`{name.text}` does not take this", f"it takes {taken}"
+            )
+            raise Failed
+        given[key] = number(argument, key)
+    for key in positional:
+        if key in known and known[key].default is Parameter.empty and key not in given:
+            source.parse_error(name.span, f"`{name.text}` needs `{key}`", f"`{name.text}({key}=2)`")
+            raise Failed
+    return given

@@ -1,0 +1,1 @@
+"""What editors ask for: diagnostics, completion, hover."""

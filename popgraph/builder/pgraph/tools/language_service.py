@@ -1,0 +1,233 @@
+"""What does an editor want to know about a place in a text: types, meanings, possible words?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import getdoc
+from textwrap import dedent
+
+from xdsl.ir import SSAValue
+
+from popgraph.builder.pgraph.check.annotations import ABOUT, NODE_NOTES
+from popgraph.builder.pgraph.check.operators import newest
+from popgraph.builder.pgraph.lower.attribute_values import KINDS
+from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
+from popgraph.builder.pgraph.print.expression_text import ExpressionText, name_text, reserved
+from popgraph.builder.pgraph.syntax.literals import STRING
+from popgraph.builder.pgraph.syntax.parser import parse_file
+from popgraph.builder.pgraph.syntax.source import Source
+from popgraph.builder.pgraph.syntax.tree import Expression, Span, Template
+from popgraph.builder.pgraph.tools.diagnostics import Checked, checked
+from popgraph.dialects.onnx import SCHEMAS, SchemaOp, op_class
+from popgraph.dialects.onnx.op import to_python
+from popgraph.dialects.onnx.types import describe
+from popgraph.support import dtypes
+from popgraph.support.errors import PopgraphError
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A word that could stand somewhere."""
+
+    word: str
+    kind: str
+    """operator, template, attribute, input, value, type, keyword, annotation or initialiser."""
+    about: str = ""
+
+
+class Assistant:
+    """
+    Answers questions about one text; lines and columns count from 1.
+
+    While the text is not well formed, names are those of the last text that was.
+    """
+
+    def __init__(self, filename: str) -> None:
+        self.filename = filename
+        self.text = ""
+        self.now: Checked = checked("", filename)
+        self._names: Source = self.now.source
+        self._templates: dict[str, Template] = {}
+
+    def read(self, text: str) -> None:
+        """Takes a new text."""
+        self.text = text
+        self.now = checked(text, self.filename)
+        try:
+            file = parse_file(Source(text, self.filename))
+        except PopgraphError:
+            return
+        self._names = self.now.source
+        self._templates = {
+            item.name.text: item for item in file.items if isinstance(item, Template)
+        }
+
+    # what stands here
+
+    def hover(self, line: int, column: int) -> str:
+        """What is known about the word at a place, as Markdown; empty if nothing is."""
+        for span, (_, meaning) in self._at(line, column):
+            word = self._written(span)
+            if isinstance(meaning, SSAValue):
+                return f"```pgraph\n{word}: {describe(meaning.type)}\n```"
+            if meaning is not None:
+                return f"```pgraph\nlet {word} = {_shown(meaning)}\n```"
+        word = self._word(line, column)
+        if word in self._templates:
+            return self._about_template(self._templates[word])
+        if word in INITIALIZERS:
+            return f"**{word}**: {getdoc(INITIALIZERS[word])}"
+        if word in dtypes.BY_NAME:
+            return f"**{word}**: elements as NumPy's {dtypes.BY_NAME[word].numpy}"
+        made = self._operator(word)
+        return "" if made is None else about_operator(made)
+
+    def definition(self, line: int, column: int) -> Span | None:
+        """Where what stands at a place is defined."""
+        for _, (span, _) in self._at(line, column):
+            return span
+        template = self._templates.get(self._word(line, column))
+        return None if template is None else template.name.span
+
+    def _at(self, line: int, column: int) -> Iterator[tuple[Span, tuple[Span, object]]]:
+        for span, found in self._names.meanings.items():
+            if span.line == line and span.column <= column <= span.end_column:
+                yield span, found
+
+    def _written(self, span: Span) -> str:
+        return self._names.text.split("\n")[span.line - 1][span.column - 1 : span.end_column - 1]
+
+    def _word(self, line: int, column: int) -> str:
+        lines = self.text.split("\n")
+        content = lines[line - 1] if line <= len(lines) else ""
+        for match in re.finditer(r"\w+", content):
+            if match.start() < column <= match.end() + 1:
+                return match[0]
+        return ""
+
+    def _operator(self, word: str) -> type[SchemaOp] | None:
+        for domain, version in self._versions().items():
+            try:
+                return op_class(word, version, domain)
+            except PopgraphError:
+                continue
+        return None
+
+    def _versions(self) -> dict[str, int]:
+        document = self.now.document
+        return newest() if document is None else newest() | document.opsets
+
+    def _about_template(self, template: Template) -> str:
+        formals = ", ".join(formal.name.text for formal in template.formals)
+        results = ", ".join(
+            target.name.text for target in template.outputs if hasattr(target.name, "text")
+        )
+        doc = f"\n\n{template.body.doc}" if template.body.doc else ""
+        return f"```pgraph\ndef {template.name.text}({formals}) -> {results}\n```{doc}"
+
+    # what could stand here
+
+    def proposals(self, line: int, column: int) -> list[Proposal]:
+        """The words that make sense before a place."""
+        before = "\n".join([*self.text.split("\n")[: line - 1], self._line(line)[: column - 1]])
+        start = re.sub(r"\w*$", "", before)
+        if start.endswith("@") and not re.search(r"[\w)\]]\s*@$", start):
+            return [Proposal(word, "annotation") for word in (*NODE_NOTES, *ABOUT)]
+        if re.search(r":\s*$", start) and not _inside_index(start):
+            return [Proposal(word, "type") for word in (*dtypes.BY_NAME, STRING)]
+        if re.search(r"^\s*(weight|const)\b[^=]*=\s*$", start.rpartition("\n")[2]):
+            return [
+                Proposal(name, "initialiser", getdoc(one) or "")
+                for name, one in INITIALIZERS.items()
+            ]
+        found = [*self._arguments(start), *self._values(line)]
+        if re.search(r"(^|\n|\{)\s*$", start):
+            found += [Proposal(word, "keyword") for word in sorted(reserved()) if word.isalpha()]
+        found += [Proposal(name, "template", one.body.doc) for name, one in self._templates.items()]
+        return found + [Proposal(name, "operator") for name in self._operators()]
+
+    def _line(self, line: int) -> str:
+        lines = self.text.split("\n")
+        return lines[line - 1] if line <= len(lines) else ""
+
+    def _arguments(self, start: str) -> Iterator[Proposal]:
+        """The attributes and inputs of the call that is open at the end of a text."""
+        name = _open_call(start)
+        if name in self._templates:
+            for formal in self._templates[name].formals:
+                yield Proposal(f"{formal.name.text}=", "attribute")
+            return
+        made = self._operator(name) if name else None
+        if made is None:
+            return
+        for key, attribute in made.SCHEMA.attributes.items():
+            yield Proposal(f"{key}=", "attribute", _first_sentence(attribute.description))
+        for formal in made.SCHEMA.inputs:
+            yield Proposal(f"{formal.name}=", "input", _first_sentence(formal.description))
+
+    def _values(self, line: int) -> Iterator[Proposal]:
+        """The names that are defined above a line."""
+        seen: set[str] = set()
+        for span, (home, meaning) in self._names.meanings.items():
+            word = self._written(span)
+            if span == home and span.line < line and word not in seen:
+                seen.add(word)
+                about = describe(meaning.type) if isinstance(meaning, SSAValue) else ""
+                yield Proposal(word, "value", about)
+
+    def _operators(self) -> list[str]:
+        version = self._versions()[""]
+        return sorted(
+            {one.name for one in SCHEMAS if not one.domain and one.since_version <= version}
+        )
+
+
+def _shown(meaning: object) -> str:
+    text = ExpressionText(lambda *_: "...")
+    known: Expression = meaning  # type: ignore[assignment]
+    return text.expression(known)
+
+
+def _inside_index(text: str) -> bool:
+    """Whether a `[` that follows a value is still open: there `:` is a slice."""
+    line = text.rpartition("\n")[2]
+    return line.count("[") > line.count("]")
+
+
+def _open_call(text: str) -> str:
+    """The name before the innermost `(` that is still open."""
+    depth = 0
+    for place in range(len(text) - 1, -1, -1):
+        if text[place] in ")]":
+            depth += 1
+        elif text[place] in "([":
+            if depth == 0:
+                match = re.search(r"(\w+)\s*$", text[:place])
+                return match[1] if match and text[place] == "(" else ""
+            depth -= 1
+        elif text[place] in "{}":
+            return ""
+    return ""
+
+
+def _first_sentence(text: str) -> str:
+    return " ".join(text.split()).partition(". ")[0]
+
+
+def about_operator(made: type[SchemaOp]) -> str:
+    """An operator as Markdown: how it is called, its attributes, what it does."""
+    schema = made.SCHEMA
+    inputs = ", ".join(formal.name for formal in schema.inputs)
+    outputs = ", ".join(formal.name for formal in schema.outputs)
+    lines = [f"```pgraph\n({outputs}) = {name_text(schema.name)}({inputs})\n```"]
+    for key, attribute in schema.attributes.items():
+        kind = KINDS.get(attribute.type.name, attribute.type.name.lower())
+        default = str(to_python(made.DEFAULTS[key])) if key in made.DEFAULTS else ""
+        needed = " (needed)" if attribute.required else f" = {default}" if default else ""
+        lines.append(f"* `{key}`{needed}: {kind}. {_first_sentence(attribute.description)}")
+    domain = f"{schema.domain}-" if schema.domain else ""
+    lines.append(dedent(schema.doc or "").strip())
+    lines.append(f"*{domain}{schema.name}, since opset {schema.since_version}*")
+    return "\n\n".join(filter(None, ["\n".join(lines[:1]), "\n".join(lines[1:-2]), *lines[-2:]]))

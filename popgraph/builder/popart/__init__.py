@@ -1,0 +1,1 @@
+"""PopART's Builder: its calls, annotations, names, and what it refuses."""

@@ -1,0 +1,523 @@
+"""How are graphs built by calls? PopART's `Builder`, which writes the onnx dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, Region, SSAValue
+
+from popgraph.builder import pgraph as pgraph
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.builder.opset.enums import RecomputeType
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.opset.graphcore_opset import DOMAIN, AiGraphcoreOpset1
+from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
+from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.annotations import Annotations, NodeIds
+from popgraph.builder.popart.input_settings import InputSettings
+from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.refusals import Refused, words
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx import Custom, Graph, Initializer, Model, OnnxOp, Yield, model_of
+from popgraph.dialects.onnx.annotations import RECOMPUTE
+from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
+from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
+from popgraph.dialects.program import WeightStore
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+from popgraph.support.writing import write_file
+
+DEFAULT_OPSET = 10
+"""PopART's `defaultAiOnnxOpset`."""
+
+
+class Builder(Annotations):
+    """
+    Builds an ONNX graph call by call; tensors are ids, which are strings.
+
+        builder = Builder()
+        x = builder.addInputTensor("FLOAT", [4, 8])
+        w = builder.addInitializedInputTensor(np.ones((8, 2), np.float32))
+        y = builder.aiOnnx.matmul([x, w])
+        builder.addOutputTensor(y)
+
+    The first of `aiOnnx` (version 10), `aiOnnxOpset11` ... that is used decides on the version of
+    the operators. `Builder(model)` goes on with a model: a file, its bytes or a message.
+    """
+
+    def __init__(
+        self,
+        modelProtoOrFilename: str | bytes | Path | Any = None,
+        opsets: Mapping[str, int] | None = None,
+        builderCore: Builder | None = None,
+    ) -> None:
+        super().__init__()
+        self._names: Names
+        self._writer: GraphWriter
+        self._parent = builderCore
+        self._version: int | None = None
+        self._outputs: list[str] = []
+        self._inputs: list[str] = []
+        self._initialized: list[str] = []
+        self._base: Model | None = None
+        if builderCore is not None:
+            self.weights = builderCore.weights
+            self._names = Names(builderCore._names)
+            self._writer = builderCore._writer.subgraph(self._names.new("subgraph"))
+        else:
+            self.weights = WeightStore()
+            self._names = Names()
+            self._writer = GraphWriter({"": DEFAULT_OPSET}, self.weights, name="BuilderGraph")
+        self._home = Region(self._writer.block)
+        if opsets is not None:
+            self._choose_opsets(opsets)
+        if modelProtoOrFilename is not None:
+            with as_popart_errors():
+                self._load(modelProtoOrFilename)
+
+    # operator sets
+
+    def _choose_opsets(self, opsets: Mapping[str, int]) -> None:
+        if "ai.onnx" not in opsets:
+            raise popart_exception("No opset provided for domain 'ai.onnx'", "Builder(opsets=...)")
+        self._fix_opset(int(opsets["ai.onnx"]), f"aiOnnxOpset{opsets['ai.onnx']}")
+
+    def _fix_opset(self, version: int, asked: str) -> None:
+        """The first version that is used is the version of the model."""
+        root = self._root
+        if not FIRST_OPSET <= version <= LAST_OPSET:
+            raise ValueError(
+                f"Unsupported or unrecognized ai.onnx opset: {version}; "
+                f"{FIRST_OPSET} to {LAST_OPSET} are known"
+            )
+        if root._version is None:
+            root._version = version
+            root._writer.opsets[""] = version
+            root._writer.inference.opsets[""] = version
+            self._writer.opsets[""] = version
+        elif root._version != version:
+            raise RuntimeError(
+                f"Invalid opset '{asked}' selected. Opset for domain ai.onnx already defined as "
+                f"{root._version}"
+            )
+
+    @property
+    def _root(self) -> Builder:
+        return self if self._parent is None else self._parent._root
+
+    def aiOnnxOpset(self, version: int) -> Opset:
+        """The operators of a version of ai.onnx; newer ones than PopART's are an extension."""
+        self._fix_opset(version, f"aiOnnxOpset{version}")
+        self._writer.opsets[""] = version
+        return onnx_opset(version)(self)
+
+    def aiOnnxOpsetVersion(self, version: int) -> Opset:
+        return self.aiOnnxOpset(version)
+
+    @property
+    def aiOnnx(self) -> Any:
+        """The operators of the version in use, or of version 10."""
+        return self.aiOnnxOpset(self._root._version or DEFAULT_OPSET)
+
+    @property
+    def aiGraphcore(self) -> AiGraphcoreOpset1:
+        """PopART's own operators."""
+        self._root._writer.opsets.setdefault(DOMAIN, 1)
+        return AiGraphcoreOpset1(self)
+
+    @property
+    def aiGraphcoreOpset1(self) -> AiGraphcoreOpset1:
+        return self.aiGraphcore
+
+    def __getattr__(self, name: str) -> Any:
+        found = re.fullmatch(r"aiOnnxOpset(\d+)", name)
+        if found is None:
+            raise AttributeError(f"'Builder' object has no attribute '{name}'")
+        return self.aiOnnxOpset(int(found[1]))
+
+    # inputs and outputs
+
+    def addInputTensor(
+        self,
+        tensorInfo: TensorInfo | str | tuple[str, Sequence[int]],
+        *rest: Any,
+        **named: Any,
+    ) -> str:
+        """
+        An input: `addInputTensor("FLOAT", [2, 3])` or `addInputTensor(TensorInfo(...))`, then
+        optionally `InputSettings` and a name.
+        """
+        given = list(rest)
+        info: Any = tensorInfo
+        if isinstance(tensorInfo, tuple):
+            info = TensorInfo(*tensorInfo)
+        elif not isinstance(tensorInfo, TensorInfo):
+            info = TensorInfo(tensorInfo, given.pop(0) if given else named.pop("shape"))
+        name = named.get("debugContext", named.get("debugPrefix", ""))
+        for one in given:
+            if not isinstance(one, InputSettings):
+                name = one
+        if any(isinstance(dim, int) and dim < 0 for dim in info.shape()):
+            raise popart_exception(
+                f"Tensor shape {info.shape()} has a negative dimension", "addInputTensor"
+            )
+        return self._input(tensor_type(info.row, info.shape()), name)
+
+    def addUntypedInputTensor(self, debugContext: object = "") -> str:
+        """An input of a subgraph whose type follows from the call."""
+        return self._input(UNKNOWN, debugContext)
+
+    def _input(self, type_: Attribute, name: object) -> str:
+        id = self._names.new(_text(name) or "input")
+        self._writer.add_input(id, type_)
+        self._inputs.append(id)
+        return id
+
+    def addInputTensorFromParentGraph(self, tensorId: str) -> None:
+        """Makes a tensor of the graph around this one usable here."""
+        if self._parent is None or not self._parent._writer.has_value(tensorId):
+            raise popart_exception(f"Failed to add unrecognised TensorId {tensorId}")
+
+    def addInitializedInputTensor(
+        self, initVal: Array, *rest: object, debugContext: object = "", **named: object
+    ) -> str:
+        """A weight, with its first value. Copies the array."""
+        names = [one for one in rest if isinstance(one, str)]
+        name = _text(debugContext) or _text(named.get("debugPrefix", "")) or (names or [""])[0]
+        id = self._names.new(name or "init_input")
+        with as_popart_errors():
+            self._writer.add_initializer(id, np.array(initVal, order="C", copy=True))
+        self._inputs.append(id)
+        self._initialized.append(id)
+        return id
+
+    def addOutputTensor(self, outputName: str) -> None:
+        """Makes a tensor an output of the graph."""
+        self.value_of(outputName)
+        if outputName in self._outputs:
+            raise popart_exception(f"{outputName} already an output")
+        self._outputs.append(outputName)
+
+    # nodes
+
+    def add_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        outputs: int,
+        debugContext: object,
+    ) -> list[str]:
+        """A node of ONNX; what the methods of `aiOnnx` call."""
+        given = {
+            name: value.graph() if isinstance(value, Builder) else value
+            for name, value in attributes.items()
+        }
+        return self._node(op_type, domain, args, given, outputs, None, debugContext)
+
+    def add_custom_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        result_types: Sequence[Attribute],
+        debugContext: object,
+    ) -> list[str]:
+        """A node of another domain; its maker says the types of its results."""
+        self._root._writer.opsets.setdefault(domain, 1)
+        count = len(result_types)
+        return self._node(op_type, domain, args, attributes, count, result_types, debugContext)
+
+    def _node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        outputs: int,
+        result_types: Sequence[Attribute] | None,
+        debugContext: object,
+    ) -> list[str]:
+        ids = [self._names.new(op_type, index) for index in range(outputs)]
+        return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
+
+    def named_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        ids: Sequence[str],
+        result_types: Sequence[Attribute] | None = None,
+        debugContext: object = "",
+    ) -> list[str]:
+        """A node whose outputs have these ids."""
+        label = _text(debugContext)
+        for id in ids:
+            self._names.take(id)
+        name = self._names.scoped(label) if label or self._names.scopes else ""
+        with as_popart_errors():
+            try:
+                values = self._writer.add_node(
+                    op_type,
+                    [id or None for id in args],
+                    attributes,
+                    domain=domain,
+                    outputs=list(ids),
+                    name=name,
+                    result_types=result_types,
+                )
+            except TypeMismatchError as error:
+                raise self._refused(error, op_type, domain, name, args, ids) from error
+        owner = values[0].owner if values else self._writer.block.last_op
+        assert isinstance(owner, OnnxOp)
+        self.annotate(owner)
+        return list(ids)
+
+    def _refused(
+        self,
+        error: TypeMismatchError,
+        op_type: str,
+        domain: str,
+        name: str,
+        args: Sequence[str],
+        ids: Sequence[str],
+    ) -> TypeMismatchError:
+        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+        if domain or not all(map(self._writer.has_value, args)):
+            return error
+        version = op_class(op_type, self._writer.opsets[domain]).SCHEMA.since_version
+        types = [self.type_of(id) for id in args]
+        said = words(Refused(op_type, version, name, args, ids, types), error.what)
+        return TypeMismatchError(said, error.where, error.what) if said else error
+
+    def customOp(
+        self,
+        opName: str,
+        opVersion: int,
+        domain: str,
+        inputs: Sequence[str],
+        attributes: Mapping[str, object],
+        numOutputs: int = 1,
+        name: str = "",
+    ) -> list[str]:
+        """A node of any domain."""
+        for value in attributes.values():
+            items = value if isinstance(value, list | tuple) else [value]
+            if not all(isinstance(item, str | int | float) for item in items):
+                raise popart_exception("Invalid type provided in custom op attribute")
+        self._root._writer.opsets.setdefault(domain, opVersion)
+        types = [UNKNOWN] * numOutputs
+        return self.add_custom_node(opName, domain, inputs, attributes, types, name)
+
+    def reshape_const(
+        self, aiOnnx: Any, args: Sequence[str], shape: Sequence[int], debugContext: object = ""
+    ) -> str:
+        """Reshape to a shape that is known now."""
+        held = aiOnnx.constant(np.array(shape, np.int64), f"{_text(debugContext)}_const")
+        return str(aiOnnx.reshape([args[0], held], debugContext))
+
+    def checkpointOutput(self, nodeOutputNames: NodeIds) -> list[str]:
+        """Identities of the tensors, which are kept for the backward pass."""
+        ids = [nodeOutputNames] if isinstance(nodeOutputNames, str) else list(nodeOutputNames)
+        made = [str(self.aiOnnx.identity([id])) for id in ids]
+        for id in made:
+            self._note(RECOMPUTE, (id, RecomputeType.Checkpoint), None)
+        return made
+
+    # questions
+
+    def value_of(self, id: str) -> SSAValue:
+        if not self._writer.has_value(id):
+            raise popart_exception(
+                f"{id} is not an input or output tensor. Must be one of "
+                f"{[*self._inputs, *self.getValueTensorIds()]}"
+            )
+        value: SSAValue = self._writer.value(id)
+        return value
+
+    def type_of(self, id: str) -> Attribute:
+        """The type of a tensor, as far as it is known."""
+        return self.value_of(id).type
+
+    def getTensorShape(self, id: str) -> list[int | str]:
+        shape = dims(self.type_of(id))
+        if shape is None:
+            raise popart_exception(f"The shape of tensor {id} is not known")
+        return [-1 if dim is None else dim for dim in shape]
+
+    def getTensorDtypeString(self, id: str) -> str:
+        """`float32`, `int64`, ..."""
+        type_ = self.type_of(id)
+        if not isinstance(type_, TensorType):
+            raise popart_exception(f"The data type of tensor {id} is not known")
+        return str(element_types.from_ir(type_.element_type).numpy)
+
+    def hasValueInfo(self, id: str) -> bool:
+        return self._writer.has_value(id) and isinstance(self.type_of(id), TensorType)
+
+    def isInitializer(self, id: str) -> bool:
+        self.value_of(id)
+        return id in self._initialized
+
+    def getInputTensorIds(self) -> list[str]:
+        """Inputs and weights, in the order in which they were added."""
+        return list(self._inputs)
+
+    def getOutputTensorIds(self) -> list[str]:
+        return list(self._outputs)
+
+    def getValueTensorIds(self) -> list[str]:
+        """What the nodes compute."""
+        nodes = (op for op in self._writer.block.ops if isinstance(op, OnnxOp))
+        return [name for op in nodes for name in op.output_names if name]
+
+    def getTrainableTensorIds(self) -> list[str]:
+        return [id for id in self._initialized if self.getTensorDtypeString(id).startswith("float")]
+
+    # scopes and graphs
+
+    @contextmanager
+    def nameScope(self, name: str) -> Iterator[None]:
+        """Within it, names begin with `name/`."""
+        self._names.scopes.append(name)
+        try:
+            yield
+        finally:
+            self._names.scopes.pop()
+
+    def getNameScope(self, name: str = "") -> str:
+        return self._names.scoped(name) if name else "".join(f"{s}/" for s in self._names.scopes)
+
+    def setGraphName(self, name: str) -> None:
+        self._writer.name = name
+
+    def createSubgraphBuilder(self) -> Builder:
+        """A builder of a graph that a node of this one will hold (`call`, `logical_if`, `loop`)."""
+        return Builder(builderCore=self)
+
+    def embedReplicationFactor(self, replicationFactor: int) -> None:
+        if replicationFactor != 1:
+            raise popart_exception("there is one replica here", "embedReplicationFactor")
+
+    # the model
+
+    def graph(self) -> Graph:
+        """The graph so far; the builder can go on."""
+        copied = Region()
+        values: dict[SSAValue, SSAValue] = {}
+        self._home.clone_into(copied, value_mapper=values)
+        outputs = [self.value_of(id) for id in self._outputs]
+        copied.block.add_op(Yield([values.get(value, value) for value in outputs]))
+        infos = [
+            ValueInfoAttr.of(id, value.type)
+            for id, value in zip(self._outputs, outputs, strict=True)
+        ]
+        base = None if self._base is None else self._base.graph
+        rest = b"" if base is None or base.rest is None else base.rest.data
+        declared = self._declared()
+        return Graph(self._writer.name, self._writer.inputs, infos, copied, declared, rest)
+
+    def _declared(self) -> list[ValueInfoAttr]:
+        """What the model says about inner values: what nobody can infer from its nodes."""
+        base = None if self._base is None else self._base.graph.value_infos
+        infos = {} if base is None else {info.text: info for info in base}
+        for op in self._writer.block.ops:
+            if isinstance(op, Custom):
+                for name, value in zip(op.output_names, op.output_values(), strict=False):
+                    if value is not None and value.type != UNKNOWN and name not in self._outputs:
+                        infos.setdefault(name, ValueInfoAttr.of(name, value.type))
+        return list(infos.values())
+
+    def module(self) -> ModuleOp:
+        """The model so far as IR; its large weights are in `weights`."""
+        imports = [OpsetAttr.of(*pair) for pair in self._writer.opsets.items()]
+        functions = [function.clone() for function in self._writer.functions.values()]
+        version, about = IR_VERSION, {}
+        if self._base is not None:
+            version = max(version, self._base.ir_version.value.data)
+            told = ("ir_version", "opsets")
+            about = {k: v for k, v in self._base.properties.items() if k not in told}
+        return ModuleOp([Model(version, imports, functions, self.graph(), about)])
+
+    def getModelProto(self) -> bytes:
+        """The model so far as serialized ONNX."""
+        with as_popart_errors():
+            return bytes(export_model(self.module(), self.weights).SerializeToString())
+
+    def saveModelProto(self, filename: str | Path) -> None:
+        """Writes the model so far as serialized ONNX."""
+        content = self.getModelProto()
+        with as_popart_errors():
+            write_file(filename, [content])
+
+    def to_pgraph(self) -> pgraph.Listing:
+        """The model so far as `.pgraph` text, all weights written out."""
+        return pgraph.Listing.of(self.module(), self.weights)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows; large weights are only named."""
+        if self._writer.outputs is None and not self._outputs:
+            return f"<pre>{escape(repr(self))}: no outputs yet</pre>"
+        return pgraph.Listing.of(self.module(), self.weights, whole=False)._repr_html_()
+
+    def _load(self, model: str | bytes | Path | Any) -> None:
+        self.take(import_model(model, self.weights))
+
+    def take(self, module: ModuleOp) -> None:
+        """Takes over a model's graph, so that calls can go on with it; the module is spent."""
+        self._names, self._inputs, self._initialized = Names(), [], []
+        self._base = model_of(module)
+        writer = GraphWriter(
+            self._base.opset_versions,
+            self.weights,
+            name=self._base.graph.graph_name.text,
+            functions={key: one.clone() for key, one in self._base.functions.items()},
+        )
+        self._writer, self._home = writer, Region(writer.block)
+        self._version = self._base.opset_versions.get("")
+        self._outputs = list(self._base.graph.output_names)
+        self._take_over(self._base.graph)
+
+    def _take_over(self, graph: Graph) -> None:
+        block = graph.block
+        for info, argument in zip(graph.inputs, block.args, strict=True):
+            argument.replace_all_uses_with(
+                self._writer.add_input(info.text, argument.type, info=info)
+            )
+            self._names.take(info.text)
+            self._inputs.append(info.text)
+        for op in list(block.ops):
+            if isinstance(op, Initializer):
+                self._take_over_initializer(op)
+            elif isinstance(op, OnnxOp):
+                op.detach()
+                self._writer.add_op(op, [result.type for result in op.results])
+                for name in op.output_names:
+                    self._names.take(name)
+
+    def _take_over_initializer(self, op: Initializer) -> None:
+        id = op.value_name.text
+        place = 0 if op.place is None else op.place.value.data
+        made = self._writer.add_initializer(id, op.value, input=op.input, place=place)
+        op.result.replace_all_uses_with(made)
+        self._names.take(id)
+        self._inputs.append(id)
+        self._initialized.append(id)
+
+
+def _text(context: object) -> str:
+    """The name in a debug context, which is usually just a string."""
+    return context if isinstance(context, str) else str(getattr(context, "name", "") or "")

@@ -1,0 +1,31 @@
+"""How does an input tensor reach the device? Kept with the model; it does not change results."""
+
+from __future__ import annotations
+
+from popgraph.builder.opset.enums import ExchangeStrategy, ReplicatedStreamMode, TileSet
+
+
+class InputSettings:
+    """Placement of one input's stream."""
+
+    def __init__(
+        self,
+        tileSet: TileSet | ReplicatedStreamMode = TileSet.Compute,
+        exchangeStrategy: ExchangeStrategy = ExchangeStrategy.JustInTime,
+        *,
+        relicatedStreamMode: ReplicatedStreamMode = ReplicatedStreamMode.Replicate,
+    ) -> None:
+        if isinstance(tileSet, ReplicatedStreamMode):
+            relicatedStreamMode = tileSet
+        self._tile_set = tileSet if isinstance(tileSet, TileSet) else TileSet.Compute
+        self._exchange = exchangeStrategy
+        self._mode = relicatedStreamMode
+
+    def tileSet(self) -> TileSet:
+        return self._tile_set
+
+    def exchangeStrategy(self) -> ExchangeStrategy:
+        return self._exchange
+
+    def replicatedStreamMode(self) -> ReplicatedStreamMode:
+        return self._mode

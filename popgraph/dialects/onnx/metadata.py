@@ -1,0 +1,266 @@
+"""What is said about a node, a value, a graph or a model beyond what it computes?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute
+
+from popgraph.dialects.onnx.annotations import NOTE
+from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
+from popgraph.dialects.onnx.attributes import TensorAttr, ValueInfoAttr
+from popgraph.dialects.onnx.containers import Function, Model, standard_domain
+from popgraph.dialects.onnx.op import Graph, OnnxOp
+from popgraph.dialects.onnx.typeproto import read_type, write_type, write_value_info
+from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.program import BytesAttr, WeightStore
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class About:
+    """A doc string, metadata, and as a serialized message whatever else there is."""
+
+    doc: str = ""
+    metadata: Pairs = ()
+    proto: bytes = b""
+
+    def __bool__(self) -> bool:
+        return self != NOTHING
+
+
+NOTHING = About()
+
+
+def _read(kind: type[Any], data: bytes) -> About:
+    """What a message says that holds nothing that stands elsewhere."""
+    message = kind.FromString(data)
+    metadata = tuple((entry.key, entry.value) for entry in message.metadata_props)
+    doc = message.doc_string
+    message.ClearField("doc_string")
+    message.ClearField("metadata_props")
+    _drop_empty(message)
+    return About(doc, metadata, message.SerializeToString())
+
+
+def _drop_empty(message: Any) -> None:
+    """Takes away the fields that are there, but say nothing."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_MESSAGE:
+            for one in [value] if hasattr(value, "ListFields") else value:
+                _drop_empty(one)
+        elif is_empty(value) and field.containing_oneof is None:
+            message.ClearField(field.name)
+
+
+def is_empty(value: object) -> bool:
+    """Whether a field that holds this says as much as one that is not there."""
+    return not value and str(value) != "-0.0"
+
+
+def _write(kind: type[Any], about: About) -> bytes:
+    message = kind.FromString(about.proto)
+    if about.doc:
+        message.doc_string = about.doc
+    for key, value in about.metadata:
+        message.metadata_props.add(key=key, value=value)
+    return bytes(message.SerializeToString())
+
+
+def _held(attribute: Attribute | None) -> bytes:
+    return attribute.data if isinstance(attribute, BytesAttr) else b""
+
+
+# nodes
+
+
+def about_node(op: OnnxOp) -> About:
+    """All but the name, the overload and the notes that no schema knows."""
+    rest = NodeProto.FromString(_held(op.attributes.get("rest")))
+    documented = [_doc_of(one) for one in rest.attribute if not one.name.startswith(NOTE)]
+    rest.ClearField("attribute")
+    rest.attribute.extend(filter(None, documented))
+    if not standard_domain(rest.domain):
+        rest.ClearField("domain")
+    found = _read(NodeProto, rest.SerializeToString())
+    return replace(found, doc=_held(op.attributes.get("doc")).decode())
+
+
+def _doc_of(attribute: AttributeProto) -> AttributeProto | None:
+    """The attribute with its doc string alone, if it has one; its value stands elsewhere."""
+    if not attribute.doc_string:
+        return None
+    kind = AttributeProto.AttributeType.Value(kind_of(attribute))
+    return AttributeProto(name=attribute.name, type=kind, doc_string=attribute.doc_string)
+
+
+def notes_on(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
+    """The notes that no schema knows, such as PopART's `__ipu_number`."""
+    rest = NodeProto.FromString(_held(op.attributes.get("rest")))
+    notes = [one for one in rest.attribute if one.name.startswith(NOTE)]
+    return {one.name: read_attribute(one, store) for one in notes}
+
+
+def tell_node(op: OnnxOp, about: About) -> None:
+    """Writes on a node what is said about it."""
+    if about.doc:
+        op.attributes["doc"] = BytesAttr.of(about.doc)
+    if not about.metadata and not about.proto:
+        return
+    rest = NodeProto.FromString(_held(op.attributes.get("rest")))
+    rest.MergeFromString(_write(NodeProto, replace(about, doc="")))
+    op.attributes["rest"] = BytesAttr(rest.SerializeToString())
+
+
+def with_notes(about: About, key: str, note: Attribute, store: WeightStore) -> About:
+    """What is said about a node with one note more that no word can say."""
+    rest = NodeProto.FromString(about.proto)
+    rest.attribute.append(write_attribute(key, note, store))
+    return replace(about, proto=rest.SerializeToString())
+
+
+# values
+
+
+def about_value(info: ValueInfoAttr) -> tuple[About, tuple[str, ...]]:
+    """
+    What a declaration says beyond name and type, and its denotations: of the type, of each dim.
+
+    Denotations within other types are rarer still and stay in the message.
+    """
+    proto = ValueInfoProto.FromString(info.exact.data)
+    proto.ClearField("name")
+    denotations = _take_denotations(proto.type)
+    if write_type(read_type(proto.type)) == proto.type or not _has_denotation(proto.type):
+        proto.ClearField("type")
+    return _read(ValueInfoProto, proto.SerializeToString()), denotations
+
+
+def _take_denotations(proto: TypeProto) -> tuple[str, ...]:
+    found = [proto.denotation]
+    proto.ClearField("denotation")
+    if proto.HasField("tensor_type"):
+        for dim in proto.tensor_type.shape.dim:
+            found.append(dim.denotation)
+            dim.ClearField("denotation")
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def _has_denotation(proto: TypeProto) -> bool:
+    return b"denotation" in str(proto).encode()
+
+
+def declared(
+    name: str, type_: Attribute, about: About = NOTHING, denotations: tuple[str, ...] = ()
+) -> ValueInfoAttr:
+    """The declaration of a value."""
+    if not about and not denotations:
+        return ValueInfoAttr.of(name, type_)
+    proto = ValueInfoProto.FromString(_write(ValueInfoProto, about))
+    proto.name = name
+    if not proto.HasField("type") and type_ != UNKNOWN:
+        proto.type.CopyFrom(write_type(type_))
+    if denotations[:1] > ("",):
+        proto.type.denotation = denotations[0]
+    for dim, text in zip(proto.type.tensor_type.shape.dim, denotations[1:], strict=False):
+        if text:
+            dim.denotation = text
+    return ValueInfoAttr.of(name, type_, proto.SerializeToString())
+
+
+def about_tensor(tensor: TensorAttr) -> About:
+    """What a tensor says beyond its elements and its name."""
+    header = TensorProto.FromString(tensor.header.data)
+    about = TensorProto(doc_string=header.doc_string, metadata_props=header.metadata_props)
+    return _read(TensorProto, about.SerializeToString())
+
+
+def told_tensor(tensor: TensorAttr, about: About) -> TensorAttr:
+    """The tensor with what is said about it."""
+    return TensorAttr(tensor.elements, StringAttr("raw"), BytesAttr(_write(TensorProto, about)))
+
+
+# graphs and functions
+
+
+def about_graph(graph: Graph) -> About:
+    return _read(GraphProto, _held(graph.rest))
+
+
+def about_function(function: Function) -> About:
+    rest = FunctionProto.FromString(_held(function.rest))
+    documented = [_doc_of(one) for one in rest.attribute_proto]
+    rest.ClearField("attribute_proto")
+    rest.attribute_proto.extend(filter(None, documented))
+    return _read(FunctionProto, rest.SerializeToString())
+
+
+def about_model(model: Model) -> About:
+    """The model's doc string and metadata; the message holds what its graph leaves open, too."""
+    said = _read(ModelProto, _held(model.rest))
+    doc = "" if model.doc is None else model.doc.text
+    metadata = () if model.metadata is None else tuple(model.metadata.entries)
+    return About(doc, metadata + said.metadata, said.proto)
+
+
+def written_graph(about: About) -> bytes:
+    """What `Graph.rest` holds."""
+    return _write(GraphProto, about)
+
+
+def written_function(about: About) -> bytes:
+    """What `Function.rest` holds."""
+    return _write(FunctionProto, about)
+
+
+def with_declarations(kind: str, about: About, infos: Sequence[ValueInfoAttr]) -> About:
+    """A graph or a function about which it is also said what some values are."""
+    proto = _PROTOS[kind].FromString(about.proto)
+    proto.value_info.extend(map(write_value_info, infos))
+    return replace(about, proto=proto.SerializeToString())
+
+
+_PROTOS: dict[str, type[Any]] = {"graph": GraphProto, "function": FunctionProto}
+
+
+def joined_proto(model: bytes, graph: bytes) -> bytes:
+    """One message of what is said about a model and its graph."""
+    proto = ModelProto.FromString(model)
+    if graph:
+        proto.graph.MergeFromString(graph)
+    return bytes(proto.SerializeToString())
+
+
+def parted_proto(data: bytes) -> tuple[bytes, bytes]:
+    """What such a message says about the model, and about its graph."""
+    proto = ModelProto.FromString(data)
+    graph = proto.graph.SerializeToString()
+    proto.ClearField("graph")
+    return proto.SerializeToString(), graph
+
+
+def is_message(kind: str, data: bytes) -> bool:
+    """Whether bytes are a serialized message of a kind: node, value, graph, function, model."""
+    kinds = {**_PROTOS, "node": NodeProto, "value": ValueInfoProto, "model": ModelProto}
+    try:
+        kinds[kind].FromString(data)
+    except DecodeError:
+        return False
+    return True

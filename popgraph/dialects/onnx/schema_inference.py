@@ -1,0 +1,190 @@
+"""What does an operator's schema say about the types of a node's results?"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from onnx import TensorProto, TypeProto, helper, numpy_helper
+from onnx.checker import ValidationError
+from onnx.defs import OpSchema, get_schema
+from onnx.shape_inference import InferenceError, infer_node_outputs
+from xdsl.dialects.builtin import f16, f32, i64
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from popgraph.dialects.onnx.protos import write_node
+from popgraph.dialects.onnx.requirements import Known, unmet
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.type_errors import disagreement, mismatch, refusal
+from popgraph.dialects.onnx.typeproto import read_type, write_type
+from popgraph.dialects.onnx.types import (
+    UNKNOWN,
+    UnknownType,
+    dims,
+    erased,
+    static_shape,
+    tensor_type,
+)
+from popgraph.dialects.program import WeightStore
+from popgraph.support.arrays import Array
+
+Answer: TypeAlias = tuple[Attribute, ...]
+"""The type of each result; unknown where the schema does not say it."""
+
+Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
+"""A schema to ask about a node, its operands' types, and the elements of those that are known."""
+
+CORRECTED = frozenset(["AveragePool", "MaxPool"])
+"""Operators of which the latest schema infers what all versions give: earlier ones count windows
+that `ceil_mode` adds behind the data, too."""
+
+ANSWERS = 1 << 12
+"""How many answers are kept."""
+
+
+class Question(NamedTuple):
+    """All that the answer about a node depends on, unless there are graphs in it."""
+
+    operator: type[SchemaOp]
+    properties: tuple[tuple[str, Attribute], ...]
+    """Its attributes, and which operands and results are absent where that is not plain."""
+    trailing: Attribute | None
+    outputs: tuple[int, int]
+    """How many it has, and how many it lists: the rest are absent."""
+    types: tuple[Attribute, ...]
+    elements: tuple[Hashable, ...]
+    opsets: tuple[tuple[str, int], ...]
+
+
+_answers: dict[Question, Answer] = {}
+"""Most nodes are like another one, and a model is inferred more than once."""
+
+
+def answer(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]) -> Answer:
+    """What the schema says about a node; raises `TypeMismatchError` where it refuses the node."""
+    if op.GRAPHS:
+        return _ask(op, known, store, opsets)
+    operands = op.operands
+    question = Question(
+        type(op),
+        tuple(op.properties.items()),
+        op.attributes.get("trailing"),
+        (len(op.results), len(op.node_outputs.data)),
+        tuple([value.type for value in operands]),
+        tuple([elements(known[value]) if value in known else None for value in operands]),
+        tuple(opsets.items()),
+    )
+    found = _answers.get(question)
+    if found is None:
+        found = _ask(op, known, store, opsets)
+        if len(_answers) >= ANSWERS:
+            _answers.clear()
+        _answers[question] = found
+    return found
+
+
+def elements(array: Array) -> Hashable:
+    """What tells the elements of an array from those of all others."""
+    held = tuple(array.flat) if array.dtype == np.object_ else array.tobytes()
+    return array.dtype, array.shape, held
+
+
+def _ask(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]) -> Answer:
+    """Nothing is said where an operand's type is not known."""
+    # First: on numbers out of range, ONNX's inference reads memory that is not its own.
+    if complaint := unmet(op, known):
+        raise refusal(op, disagreement(op) or complaint)
+    names: dict[SSAValue, str] = {}
+
+    def name_of(value: SSAValue) -> str:
+        return names.setdefault(value, f"v{len(names)}")
+
+    node = write_node(op, store, name_of)
+    if op.op_type == "Squeeze":
+        for attribute in node.attribute:  # ONNX's inference goes wrong when they are not sorted
+            attribute.ints[:] = sorted(attribute.ints)
+    inside = set(_values_inside(op))
+    outer = {value: name for value, name in names.items() if value not in inside}
+    error: Exception | None = None
+    for schema, types, arrays in _readings(op, outer, known):
+        try:
+            found = infer_node_outputs(
+                schema,
+                node,
+                {name: _type_proto(types[value]) for value, name in outer.items()},
+                {names[value]: tensor for value, tensor in arrays.items()},
+                opset_imports=[helper.make_opsetid(*pair) for pair in opsets.items()],
+            )
+            break
+        except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
+            error = failure if schema is op.SCHEMA else error
+    else:
+        if any(isinstance(value.type, UnknownType) for value in outer):
+            return (UNKNOWN,) * len(op.results)
+        raise mismatch(op, str(error)) from error
+    read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
+    return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
+
+
+@lru_cache(maxsize=1 << 14)
+def _type_proto(type_: Attribute) -> TypeProto:
+    return write_type(type_)
+
+
+@lru_cache(maxsize=1 << 14)
+def _type_of(data: bytes) -> Attribute:
+    """Of a serialized TypeProto: building a type of the IR anew costs more than the inference."""
+    return read_type(TypeProto.FromString(data))
+
+
+def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Iterator[Reading]:
+    """
+    The ways to read a node, until its schema agrees with one.
+
+    After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
+    scalars (and statistics) in single precision beside tensors in half, and element types
+    that only a later version of the operator allows.
+    """
+    types = {value: value.type for value in operands}
+    arrays = {value: known[value] for value in types if value in known}
+    tensors = {value: numpy_helper.from_array(array) for value, array in arrays.items()}
+    latest = get_schema(op.op_type, op.domain)
+    if op.op_type in CORRECTED:
+        yield latest, types, tensors
+    yield op.SCHEMA, types, tensors
+    wide = {v: array.astype(np.int64) for v, array in arrays.items() if array.dtype == np.int32}
+    if wide:
+        yield (
+            op.SCHEMA,
+            types | {value: tensor_type(i64, array.shape) for value, array in wide.items()},
+            tensors | {value: numpy_helper.from_array(array) for value, array in wide.items()},
+        )
+    single = [value for value in types if _is_beside_half(op, value)]
+    if single:
+        halves = {value: tensor_type(f16, dims(value.type)) for value in single}
+        yield op.SCHEMA, types | halves, {v: t for v, t in tensors.items() if v not in halves}
+    knows_all = set(op.onnx_attributes()) <= set(latest.attributes)
+    if knows_all and not latest.deprecated and latest.since_version != op.since_version:
+        yield latest, types, tensors
+
+
+def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
+    """Whether an operand in single precision counts as one in half, for the sake of others."""
+    halves = any(erased(other.type) == tensor_type(f16, None) for other in op.operands)
+    if not halves or erased(value.type) != tensor_type(f32, None):
+        return False
+    shape = static_shape(value.type)
+    return op.op_type == "BatchNormalization" or (shape is not None and prod(shape) == 1)
+
+
+def _values_inside(op: Operation) -> Iterator[SSAValue]:
+    """The results of an operation and everything that is defined in its regions."""
+    yield from op.results
+    for region in op.regions:
+        for block in region.blocks:
+            yield from block.args
+            for inner in block.ops:
+                yield from _values_inside(inner)

@@ -1,0 +1,144 @@
+"""Operators that ONNX's schemas describe: their operands, attributes, syntax and verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from onnx.defs import OpSchema
+from xdsl.dialects.builtin import (
+    NoneAttr,
+)
+from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.onnx import syntax
+from popgraph.dialects.onnx.attributes import (
+    RefAttr,
+)
+from popgraph.dialects.onnx.constraints import KINDS
+from popgraph.dialects.onnx.op import Graph, OnnxOp, graph_in, region_around, region_of
+from popgraph.dialects.onnx.types import NamesAttr
+
+
+class SchemaOp(OnnxOp):
+    """An operator that has a schema; subclasses are made from the schemas."""
+
+    SCHEMA: ClassVar[OpSchema]
+    INPUTS: ClassVar[tuple[syntax.Slot, ...]]
+    OUTPUTS: ClassVar[tuple[syntax.Slot, ...]]
+    GRAPHS: ClassVar[Mapping[str, bool]]
+    """The GRAPH attributes, and whether each may be absent."""
+    KINDS: ClassVar[Mapping[str, str]]
+    """The kind of every other attribute."""
+    DEFAULTS: ClassVar[Mapping[str, Attribute]]
+
+    @property
+    def op_type(self) -> str:
+        return str(self.SCHEMA.name)
+
+    @property
+    def domain(self) -> str:
+        return str(self.SCHEMA.domain)
+
+    @property
+    def since_version(self) -> int:
+        return int(self.SCHEMA.since_version)
+
+    def input_values(self) -> list[SSAValue | None]:
+        return syntax.spread(self, self.INPUTS)
+
+    def output_values(self) -> list[SSAValue | None]:
+        return syntax.spread(self, self.OUTPUTS)
+
+    def onnx_attributes(self) -> dict[str, Attribute]:
+        return {name: value for name, value in self.properties.items() if name in self.KINDS}
+
+    def default_attributes(self) -> dict[str, Attribute]:
+        return dict(self.DEFAULTS)
+
+    @classmethod
+    def accepts(cls, name: str, value: Attribute) -> bool:
+        """Whether an attribute of the schema may have this value."""
+        return isinstance(value, KINDS[cls.KINDS[name]] | RefAttr)
+
+    def graphs(self) -> dict[str, list[Graph]]:
+        found: dict[str, list[Graph]] = {}
+        for name in self.GRAPHS:
+            region: Region | None = getattr(self, f"{name}_graph")
+            if region is not None:
+                found[name] = [graph_in(region)]
+        return found
+
+    @classmethod
+    def make(
+        cls,
+        inputs: Sequence[SSAValue | None],
+        attributes: Mapping[str, Attribute],
+        graphs: Mapping[str, Graph],
+        outputs: Sequence[str],
+        types: Sequence[Attribute],
+        extra: Mapping[str, Attribute],
+    ) -> SchemaOp:
+        """
+        The operation for a node's lists of inputs and outputs (None and "" where absent).
+
+        `types` has an entry per output; `extra` goes to the attribute dictionary.
+        """
+        present = syntax.present_outputs(cls.OUTPUTS, outputs)
+        return cls.build(
+            operands=syntax.gather(cls.INPUTS, inputs),
+            result_types=syntax.gather(
+                cls.OUTPUTS,
+                [type_ if here else None for type_, here in zip(types, present, strict=True)],
+            ),
+            properties=dict(attributes),
+            attributes={"outputs": NamesAttr.of(outputs), **extra},
+            regions=[[region_of(graphs[name])] if name in graphs else [] for name in cls.GRAPHS]
+            if any(cls.GRAPHS.values())
+            else [region_of(graphs[name]) for name in cls.GRAPHS],
+        )
+
+    def verify_(self) -> None:
+        slots = syntax.present_outputs(self.OUTPUTS, self.output_names)
+        if sum(slots) != len(self.results):
+            raise VerifyException(
+                f"{len(self.results)} results, but the output names {self.output_names}"
+            )
+
+    def print(self, printer: Printer) -> None:
+        syntax.print_operands(printer, self, self.INPUTS)
+        syntax.print_properties(printer, self.onnx_attributes())
+        for name, graphs in self.graphs().items():
+            printer.print_string(f" {name} = ")
+            printer.print_region(region_around(graphs[0]))
+        syntax.print_results(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> SchemaOp:
+        inputs = syntax.parse_operands(parser, cls.INPUTS)
+        properties = syntax.parse_properties(parser, cls.KINDS)
+        graphs: dict[str, Graph] = {}
+        for name in cls.GRAPHS:
+            if parser.parse_optional_keyword(name):
+                parser.parse_punctuation("=")
+                graph = graph_in(parser.parse_region())
+                graph.detach()
+                graphs[name] = graph
+        names, types, extra = syntax.parse_results(parser)
+        present = iter(types)
+        made = cls.make(
+            inputs,
+            properties,
+            graphs,
+            names.texts,
+            [
+                next(present) if here else NoneAttr()
+                for here in syntax.present_outputs(cls.OUTPUTS, names.texts)
+            ],
+            extra,
+        )
+        made.locate()
+        return made

@@ -1,0 +1,246 @@
+"""Why do the operands of a node not fit together, and what does that usually come from?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import prod
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.typeproto import from_text
+from popgraph.dialects.onnx.types import Dim, UnknownType, describe, dims, erased, static_shape
+from popgraph.support.errors import TypeMismatchError
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What does not fit, and what to do about it."""
+
+    what: str
+    hint: str
+
+
+Shape = Sequence[Dim]
+Operands = Sequence[SSAValue | None]
+Rule = Callable[[SchemaOp, Operands], Disagreement | None]
+
+
+def disagreement(op: SchemaOp) -> Disagreement | None:
+    """What is wrong with the types of a node's operands, if one of the rules knows it."""
+    operands = op.input_values()
+    for rule in (_element_types, _RULES.get(op.op_type, _broadcast)):
+        if found := rule(op, operands):
+            return found
+    return None
+
+
+def mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
+    """What is raised about a node that its schema refuses with this message."""
+    message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
+    known = disagreement(op) or Disagreement(
+        message.strip(), "compare with the operator's definition in ONNX"
+    )
+    return refusal(op, known)
+
+
+def refusal(op: SchemaOp, known: Disagreement) -> TypeMismatchError:
+    """What is raised about a node of which it is known what does not fit."""
+    inputs = ", ".join(
+        "-" if value is None else describe(value.type) for value in op.input_values()
+    )
+    return TypeMismatchError(
+        f"{op.op_type}-{op.since_version} does not take inputs ({inputs}): {known.what}",
+        op.where(),
+        known.hint,
+    )
+
+
+def overlooked(op: SchemaOp) -> Disagreement | None:
+    """What is wrong with a node although ONNX's own inference lets it pass."""
+    rule = _OVERLOOKED.get(op.op_type)
+    return rule(op, op.input_values()) if rule else None
+
+
+def _element_types(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    formals = op.SCHEMA.inputs
+    seen: dict[str, Attribute] = {}
+    for place, value in enumerate(operands):
+        if value is None or not formals or isinstance(value.type, UnknownType):
+            continue
+        formal = formals[min(place, len(formals) - 1)]
+        allowed = {from_text(one) for one in formal.types}
+        mine = erased(value.type)
+        if mine not in allowed:
+            shown = sorted({_dtype(one) for one in allowed})
+            return Disagreement(
+                f"its input `{formal.name}` is not {_dtype(mine)}",
+                f"it may be {', '.join(shown)}; `Cast(..., to=...)` converts",
+            )
+        if not formal.is_homogeneous:
+            continue
+        other = seen.setdefault(formal.type_str, mine)
+        if other != mine:
+            return Disagreement(
+                f"{_dtype(other)} and {_dtype(mine)} do not mix",
+                f"`Cast(..., to={_dtype(other)})` converts",
+            )
+    return None
+
+
+def _dtype(type_: Attribute) -> str:
+    """The element type of a tensor; of anything else all that is known."""
+    return describe(type_).removesuffix("[...]")
+
+
+def _shapes(operands: Operands) -> list[Shape | None]:
+    return [None if value is None else dims(value.type) for value in operands]
+
+
+def _differ(first: Dim, second: Dim) -> bool:
+    return isinstance(first, int) and isinstance(second, int) and first != second
+
+
+def _broadcast(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    """Of elementwise operators; of others it says nothing that is not true."""
+    known = [shape for shape in _shapes(operands) if shape is not None]
+    for index, first in enumerate(known):
+        for second in known[index + 1 :]:
+            pairs = zip_longest(reversed(first), reversed(second), fillvalue=1)
+            for axis, (a, b) in enumerate(pairs, 1):
+                if _differ(a, b) and 1 not in (a, b) and _is_elementwise(op):
+                    return Disagreement(
+                        f"{a} and {b} stand at axis -{axis}",
+                        "sizes at the same place, counted from the last, are equal or 1",
+                    )
+    return None
+
+
+def _is_elementwise(op: SchemaOp) -> bool:
+    """Whether every result is as large as all operands together ask for."""
+    return len(op.results) == 1 and "broadcast" in str(op.SCHEMA.doc)
+
+
+def _matmul(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    first, second = _shapes(operands[:2])
+    if not first or not second:
+        return None
+    inner = second[-2] if len(second) > 1 else second[0]
+    if not _differ(first[-1], inner):
+        return None
+    hint = "the last size of the first factor is the last but one of the second"
+    if len(second) == 2 and second[1] == first[-1]:
+        hint = (
+            f"a weight is [inputs, outputs], here [{second[1]}, {second[0]}]; "
+            "`Transpose(w, perm=[1, 0])` turns it"
+        )
+    return Disagreement(f"{first[-1]} and {inner} are added up together", hint)
+
+
+def _gemm(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    first, second = _shapes(operands[:2])
+    if first is None or second is None or len(first) != 2 or len(second) != 2:
+        return None
+    inner = first[0 if _number(op, "transA", 0) else 1]
+    other = second[1 if _number(op, "transB", 0) else 0]
+    if not _differ(inner, other):
+        return None
+    flipped = second[0 if _number(op, "transB", 0) else 1] == inner
+    hint = "`transB` turns the second factor, `transA` the first"
+    if flipped:
+        hint = f"`transB={int(not _number(op, 'transB', 0))}` would fit"
+    return Disagreement(f"{inner} and {other} are added up together", hint)
+
+
+def _conv(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    image, weight = _shapes(operands[:2])
+    if image is None or weight is None or len(image) < 2 or len(weight) < 2:
+        return None
+    if len(image) != len(weight):
+        return Disagreement(
+            f"an image of {len(image)} axes has a weight of as many",
+            "an image is [N, channels, height, width], a weight [outputs, inputs, 3, 3]",
+        )
+    group = _number(op, "group", 1)
+    takes = weight[1] * group if isinstance(weight[1], int) else None
+    if _differ(image[1], takes):
+        of_groups = f", {group} groups of {weight[1]}" if group > 1 else ""
+        return Disagreement(
+            f"the image has {image[1]} channels, the weight takes {takes}{of_groups}",
+            "a weight is [outputs, inputs / group, height, width]",
+        )
+    return None
+
+
+def _conv_transpose(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    image, weight = _shapes(operands[:2])
+    if image is None or weight is None or len(image) < 2 or len(weight) < 2:
+        return None
+    if _differ(image[1], weight[0]):
+        return Disagreement(
+            f"the image has {image[1]} channels, the weight takes {weight[0]}",
+            "a transposed convolution's weight is [inputs, outputs / group, height, width]",
+        )
+    return None
+
+
+def _concat(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    known = [shape for shape in _shapes(operands) if shape is not None]
+    for other in known[1:]:
+        if len(other) != len(known[0]):
+            return Disagreement(
+                f"{len(known[0])} and {len(other)} axes do not join",
+                "all parts have the same number of axes; `Unsqueeze` adds one",
+            )
+        axis = _number(op, "axis", 0) % max(1, len(other))
+        for place, (a, b) in enumerate(zip(known[0], other, strict=True)):
+            if place != axis and _differ(a, b):
+                return Disagreement(
+                    f"{a} and {b} stand at axis {place}",
+                    f"only axis {axis}, along which they are joined, may differ",
+                )
+    return None
+
+
+def _reshape(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    before = None if operands[0] is None else static_shape(operands[0].type)
+    after = static_shape(op.results[0].type)
+    if before is None or after is None or prod(before) == prod(after):
+        return None
+    return Disagreement(
+        f"{prod(before)} elements do not become {prod(after)}",
+        "`-1` stands for the size that the others leave, `0` for the one that was there",
+    )
+
+
+def _channels(op: SchemaOp, operands: Operands) -> Disagreement | None:
+    """Of BatchNormalization and InstanceNormalization: one number for every channel."""
+    image, *rest = _shapes(operands)
+    if image is None or len(image) < 2:
+        return None
+    for formal, shape in zip(op.SCHEMA.inputs[1:], rest, strict=False):
+        if shape is not None and len(shape) == 1 and _differ(shape[0], image[1]):
+            return Disagreement(
+                f"`{formal.name}` has {shape[0]} numbers for {image[1]} channels",
+                "axis 1 of the input counts channels",
+            )
+    return None
+
+
+def _number(op: SchemaOp, name: str, default: int) -> int:
+    held = op.properties.get(name)
+    return held.value.data if isinstance(held, IntegerAttr) else default
+
+
+_OVERLOOKED: dict[str, Rule] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gemm": _gemm,
+    "Reshape": _reshape,
+    "BatchNormalization": _channels,
+    "InstanceNormalization": _channels,
+}
+_RULES: dict[str, Rule] = {**_OVERLOOKED, "MatMul": _matmul, "Concat": _concat}

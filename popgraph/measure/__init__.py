@@ -1,0 +1,1 @@
+"""Measuring: timing, peers, peaks, accuracy, and the tuner of schedules."""

@@ -1,0 +1,35 @@
+"""The contractions of a model before anything is decided about them, and how each could run."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph import compiler
+from popgraph.dialects.tile.decisions import Decision
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options, earlier
+from popgraph.passes.structured.alternatives import Alternatives, alternatives
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+
+
+def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
+    """Lowers a module, in place, as far as nothing is decided about its contractions."""
+    if compiler.level_of(module) != "tile":
+        names = [step.pass_class.name for step in earlier(UseWinograd)]
+        last = [name for name in names if name not in options.disabled][-1]
+        compiler.lower(module, compilation, options, until=last)
+    return module
+
+
+def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
+    """The contractions of an undecided module; the first way of each is the one that is taken."""
+    machine = options.vector_bytes, options.registers
+    found = alternatives(module.clone(), *machine, winograd=options.winograd)
+    measured = {one.which: one.way for one in map(Decision.of, options.measured or ())}
+    for each in found:
+        costs = dict(each.ways)
+        way = measured.get(each.text)
+        if way in costs:
+            each.ways.remove((way, costs[way]))
+            each.ways.insert(0, (way, costs[way]))
+    return found

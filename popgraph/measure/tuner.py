@@ -1,0 +1,170 @@
+"""How long does each way of a contraction take in its place in the program, compared fairly?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
+
+from popgraph import compiler
+from popgraph.backends.c.run.profile import UNKNOWN, Profile
+from popgraph.dialects import tile
+from popgraph.dialects.tile.decisions import Decision, Way
+from popgraph.measure.alternatives import alternatives_of, undecided
+from popgraph.measure.profile import source
+from popgraph.measure.timing import made_up
+from popgraph.passes.base import Compilation
+from popgraph.passes.pipeline import Options, earlier
+from popgraph.passes.structured.alternatives import Alternatives
+from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+
+GAIN = 1.02
+"""So many times as fast another way must be; less may be noise."""
+
+HOPELESS = 4.0
+"""Ways that are thought to take so many times as long are not tried."""
+
+ROUNDS = 3
+"""At least so many."""
+
+
+@dataclass
+class Contender:
+    """The contractions of a model that are alike, and the ways that are tried."""
+
+    found: Alternatives
+    ways: list[Way]
+    times: list[int]
+    """The fastest of each way, of all these contractions together, in nanoseconds."""
+    best: int = 0
+
+    @property
+    def way(self) -> Way:
+        return self.ways[self.best]
+
+    @property
+    def before(self) -> int:
+        return self.times[0]
+
+    @property
+    def after(self) -> int:
+        return self.times[self.best]
+
+    def row(self) -> dict[str, Any]:
+        """In a file of schedules."""
+        times = {str(way): ns / 1e3 for way, ns in zip(self.ways, self.times, strict=True)}
+        return {
+            "contraction": self.found.text,
+            "ops": self.found.names,
+            "schedule": str(self.way),
+            "microseconds": times,
+        }
+
+
+def shortlist(found: Alternatives, few: int) -> list[Way]:
+    """The way that is taken now, Winograd's tiles of each size, and the best sums."""
+    costs = dict(found.ways)
+    limit = HOPELESS * min(costs.values())
+    first, *others = costs
+    others = [way for way in sorted(others, key=costs.__getitem__) if costs[way] <= limit]
+    tiles = {way.size: way for way in reversed(others) if way.size not in (0, first.size)}
+    rest = [way for way in others if way not in tiles.values()]
+    return [first, *tiles.values(), *rest][:few]
+
+
+class Tuning:
+    """One model, compiled once for every rank of its lists of ways."""
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        compilation: Compilation,
+        options: Options,
+        threads: int,
+        few: int,
+    ) -> None:
+        self._compilation, self._threads = compilation, threads
+        self._module = undecided(module, compilation, options)
+        done = frozenset(step.pass_class.name for step in earlier(UseWinograd) if step.optional)
+        self._options = replace(options, disabled=options.disabled | done)
+        self.contenders: list[Contender] = []
+        for found in alternatives_of(self._module, options):
+            ways = shortlist(found, few)
+            self.contenders.append(Contender(found, ways, [UNKNOWN] * len(ways)))
+        self._mark()
+        most = max((len(each.ways) for each in self.contenders), default=1)
+        self._programs = [self._program(self.contenders, rank) for rank in range(most)]
+        self.before = self.after = 0
+        self.in_vain = False
+        """Whether the fastest ways made the whole no faster."""
+
+    def _mark(self) -> None:
+        """Every contraction is called by its number in the list: calls of kernels will be, too."""
+        ops = [op for op in self._module.walk() if isinstance(op, tile.ContractOp)]
+        for op in self._module.walk():
+            op.location = UnknownLoc()
+        for number, each in enumerate(self.contenders):
+            for place in each.found.places:
+                ops[place].location = NameLoc(StringAttr(str(number)), UnknownLoc())
+
+    @staticmethod
+    def _rank(each: Contender, rank: int) -> int:
+        return rank if rank < len(each.ways) else 0
+
+    def _program(self, contenders: Sequence[Contender], rank: int | None = None) -> Profile:
+        """The model with ways of one rank, else with the best."""
+        ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
+        pairs = zip(contenders, ranks, strict=True)
+        decisions = tuple(str(Decision(one.found.text, one.ways[way])) for one, way in pairs)
+        module = self._module.clone()
+        compiler.lower(module, self._compilation, replace(self._options, schedules=decisions))
+        return Profile(module, self._compilation.weights, self._threads)
+
+    def measure(self, seconds: float) -> None:
+        """Runs all programs in turn."""
+        _race(self._programs, seconds)
+        for rank, program in enumerate(self._programs):
+            for number, taken in _times(program):
+                each = self.contenders[number]
+                at = self._rank(each, rank)
+                each.times[at] = min(each.times[at], taken)
+
+    def decide(self, seconds: float) -> None:
+        """
+        Takes the fastest ways, if they make the whole faster than it was.
+
+        What has no time of its own, as it is part of another kernel, stays undecided.
+        """
+        self.contenders = [each for each in self.contenders if UNKNOWN not in each.times]
+        for each in self.contenders:
+            fastest = min(range(len(each.ways)), key=each.times.__getitem__)
+            each.best = fastest if each.times[fastest] * GAIN < each.before else 0
+        programs = [self._program(self.contenders, 0), self._program(self.contenders)]
+        _race(programs, seconds, call_by_call=False)
+        self.before, self.after = (program.total for program in programs)
+        if self.after > self.before:
+            self.in_vain = True
+            for each in self.contenders:
+                each.best = 0
+
+
+def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = True) -> None:
+    inputs = made_up(programs[0].executable.inputs)
+    end, rounds = time.perf_counter() + seconds, 0
+    while rounds < ROUNDS or time.perf_counter() < end:
+        for program in programs:
+            program.measure(inputs, 1, call_by_call=call_by_call)
+        rounds += 1
+
+
+def _times(program: Profile) -> Iterator[tuple[int, int]]:
+    """(number of contenders, what all their calls took)"""
+    totals: dict[int, int] = {}
+    for call, taken in zip(program.calls, program.times, strict=True):
+        name = source(call.location)
+        if name:
+            totals[int(name)] = totals.get(int(name), 0) + taken
+    yield from totals.items()
