@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import Switch, Train, Tuned, Winograd, options_here
-from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ def command(
     """
     from popgraph.backends.c.cache.schedule_file import text_of
     from popgraph.cli import models
+    from popgraph.measure.alternatives import alternatives_of, undecided
 
     if output is not None:
         models.check_place(output, "--output")
