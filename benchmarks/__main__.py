@@ -122,7 +122,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
 
 def machine() -> str:
     """What the numbers depend on."""
-    from popgraph.backends.c import host_target
+    from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates
 
     compiler = next(iter(candidates()))
@@ -148,7 +148,7 @@ def processor() -> str:
 
 def write(kind: str, text: str) -> None:
     """Puts tables between the markers of this kind of machine, new ones where it has none yet."""
-    from popgraph.backends.c import host_target
+    from popgraph.backends.c.build.target import host_target
 
     place = f"{kind} with {host_target().name}"
     begin, end = f"<!-- {place} -->\n", f"<!-- end of {place} -->\n"

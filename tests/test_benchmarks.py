@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from popgraph.backends.c import host_target
+from popgraph.backends.c.build.target import host_target
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 sys.path.append(str(FOLDER))

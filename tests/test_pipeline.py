@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from popgraph.backends.c import build as build_c
+from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import evaluate, signature
 from popgraph.builder.pgraph import parse
 from popgraph.compiler import compile, lower

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects import memref
 from xdsl.dialects.builtin import IntegerType, MemRefType
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import rows
+from popgraph.backends.c.print import rows
 
 def body(_chunk, source, target):
     def one(i):

@@ -17,7 +17,7 @@ def command() -> None:
 
     Ends with exit code 1 when no C compiler works; the reference backend still does then.
     """
-    from popgraph.backends.c import host_target
+    from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe
     from popgraph.backends.c.cache.folder import cache_directory
     from popgraph.cli.report import table

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from popgraph import compiler
-from popgraph.backends.c import build, host_target
+from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.build_program import build
 from popgraph.passes.base import Compilation
 
 TURNS = 50_000

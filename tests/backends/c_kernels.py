@@ -18,7 +18,8 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
-from popgraph.backends.c import CExecutable, build
+from popgraph.backends.c.build_program import build
+from popgraph.backends.c.run.executable import CExecutable
 from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import TILE, BufferOp, CallOp, ProgramOp

@@ -23,7 +23,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import build
+from popgraph.backends.c.build_program import build
 from popgraph.backends.c.emit import emit
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp

@@ -14,8 +14,9 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, MemRefType, ModuleOp, 
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import CExecutable, build
+from popgraph.backends.c.build_program import build
 from popgraph.backends.c.memory.zero_copy import LARGE
+from popgraph.backends.c.run.executable import CExecutable
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError, RunError

@@ -20,8 +20,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph import compiler
-from popgraph.backends.c import host_target
-from popgraph.backends.c.build.target import from_macros
+from popgraph.backends.c.build.target import from_macros, host_target
 from popgraph.backends.c.build.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.emit import emit
 from popgraph.backends.c.print.module import Layout, find_program

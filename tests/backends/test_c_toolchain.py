@@ -18,8 +18,8 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, MemRefType, ModuleOp,
 from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
-from popgraph.backends.c import build
 from popgraph.backends.c.build import compiling, target, toolchain
+from popgraph.backends.c.build_program import build
 from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.print.module import print_kernel
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split

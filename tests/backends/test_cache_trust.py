@@ -18,7 +18,7 @@ import pytest
 import popgraph
 from popgraph.backends.c.build import toolchain
 from popgraph.backends.c.cache import folder as cache_folder
-from popgraph.backends.c.cache import install_fingerprint as made_of
+from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache import program_cache, program_key
 from popgraph.support import caches, trust, writing
 from popgraph.support.arrays import Array
@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
-    monkeypatch.setattr(made_of, "states", lambda: "the same")
+    monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")
     monkeypatch.setattr(trust, "_trusted", set())
     monkeypatch.setattr(trust, "_warned", set())
     monkeypatch.setattr(cache_folder, "_given_up", {})

@@ -21,7 +21,7 @@ import popgraph.compiler as compiler
 from popgraph import start
 from popgraph.backends.c.build import toolchain
 from popgraph.backends.c.cache import folder as cache_folder
-from popgraph.backends.c.cache import install_fingerprint as made_of
+from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache import program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
 from popgraph.backends.c.run import warm_start as shortcut
@@ -42,7 +42,7 @@ import sys
 import numpy as np
 from pathlib import Path
 from popgraph import compiler
-from popgraph.backends.c import program_key
+from popgraph.backends.c.cache import program_key
 
 def forbidden(*arguments, **named):
     raise AssertionError("a pass runs")
@@ -97,7 +97,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
-    monkeypatch.setattr(made_of, "states", lambda: "the same")
+    monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")
     return tmp_path / "cache"
 
 
@@ -288,14 +288,14 @@ def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_cache.SWITCH, "1")
     module, _ = compiler.load(model())
     sources = program_key.sources.__wrapped__
-    monkeypatch.setattr(made_of, "_STARTED", 1e12)
+    monkeypatch.setattr(install_fingerprint, "_STARTED", 1e12)
     assert sources() is not None
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
     assert program_key.program_key(module, []) is not None
     assert program_key.program_key(module, [Foreign()]) is None
     monkeypatch.setattr(program_key, "sources", sources)
     assert program_key.program_key(module, []) is not None
-    monkeypatch.setattr(made_of, "_STARTED", 0.0)
+    monkeypatch.setattr(install_fingerprint, "_STARTED", 0.0)
     assert program_key.program_key(module, []) is None, "files are newer than the process"
 
 
@@ -305,15 +305,15 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "package/pgraph/__pycache__").mkdir(parents=True)
     for name in ("a.py", "pgraph/b.lark", "pgraph/__pycache__/b.py", "other.txt"):
         (tmp_path / "package" / name).write_text("content")
-    monkeypatch.setattr(made_of, "PACKAGE", tmp_path / "package")
+    monkeypatch.setattr(install_fingerprint, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(program_key, "PACKAGE", tmp_path / "package")
-    monkeypatch.setattr(made_of, "_STARTED", 1e12)
+    monkeypatch.setattr(install_fingerprint, "_STARTED", 1e12)
     return tmp_path / "package"
 
 
 def installation() -> tuple[str | None, str | None]:
     """What this package is made of, for programs and for shortcuts to them."""
-    return program_key.sources.__wrapped__(), made_of.states.__wrapped__()
+    return program_key.sources.__wrapped__(), install_fingerprint.states.__wrapped__()
 
 
 @pytest.mark.parametrize("name", ["a.py", "pgraph/b.lark", "pgraph/new.h"])
@@ -335,7 +335,7 @@ def test_another_version_of_another_package_is_another_name(
     for number in "12":
         (package.parent / number).mkdir()
         (package.parent / number / "below.py").write_text("")
-    for module in (made_of, program_key):
+    for module in (install_fingerprint, program_key):
         monkeypatch.setattr(module, "STANDS_ON", ("below",))
     found = []
     for number in "12":
@@ -345,18 +345,18 @@ def test_another_version_of_another_package_is_another_name(
     assert len(set(found)) == 2
     assert all(one != other for one, other in zip(*found, strict=True))
     (package.parent / "2/below.py").write_text("again")
-    assert made_of.states.__wrapped__() != found[1][1]
-    monkeypatch.setattr(made_of, "STANDS_ON", ("nowhere",))
-    assert made_of.states.__wrapped__() is None
+    assert install_fingerprint.states.__wrapped__() != found[1][1]
+    monkeypatch.setattr(install_fingerprint, "STANDS_ON", ("nowhere",))
+    assert install_fingerprint.states.__wrapped__() is None
 
 
 def test_an_installation_that_is_not_to_be_seen_has_no_name(
     package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made_of, "PACKAGE", package / "archive.zip")
+    monkeypatch.setattr(install_fingerprint, "PACKAGE", package / "archive.zip")
     assert installation() == (None, None)
-    monkeypatch.setattr(made_of, "PACKAGE", package)
-    monkeypatch.setattr(made_of, "_STARTED", 0.0)
+    monkeypatch.setattr(install_fingerprint, "PACKAGE", package)
+    monkeypatch.setattr(install_fingerprint, "_STARTED", 0.0)
     assert installation() == (None, None)
 
 
@@ -453,9 +453,9 @@ def test_systems_without_large_pages_have_memory_too(
 AT_ONCE = """
 import sys
 import numpy as np
-from popgraph.backends.c import made_of
+from popgraph.backends.c.cache import install_fingerprint
 
-made_of.states = lambda: "the same"
+install_fingerprint.states = lambda: "the same"
 import popgraph
 
 run = popgraph.compile(sys.argv[1])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from popgraph.backends.c import host_target
+from popgraph.backends.c.build.target import host_target
 from popgraph.cli import app
 from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp

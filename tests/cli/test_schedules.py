@@ -185,11 +185,11 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
 def test_another_choice_is_another_program(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from popgraph.backends.c.cache import install_fingerprint as made_of
+    from popgraph.backends.c.cache import install_fingerprint
     from popgraph.backends.c.cache import program_cache
 
     monkeypatch.setenv(program_cache.SWITCH, "1")
-    monkeypatch.setattr(made_of, "states", lambda: "the same")
+    monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")
     now = keys(Path(model))
     first = now()
     assert all(first) and first == now()

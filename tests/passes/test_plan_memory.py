@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.backends.c import build
+from popgraph.backends.c.build_program import build
 from popgraph.backends.reference import evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning, random_inputs
 from popgraph.dialects.check import check_ir

@@ -13,7 +13,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Region, SSAValue
 
-from popgraph.builder import pgraph as pgraph
+from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType

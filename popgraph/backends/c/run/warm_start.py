@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c.build.target import host_target
-from popgraph.backends.c.cache import install_fingerprint as made_of
+from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
@@ -82,7 +82,7 @@ def _key(
     path: Path, state: State, options: object, threads: int, indices: str | None = None
 ) -> str:
     """Of all that a file's program depends on; empty when nothing may be taken from the cache."""
-    described, installed = repr(options), made_of.states()
+    described, installed = repr(options), install_fingerprint.states()
     if is_watched() or installed is None or " at 0x" in described or not _own_passes():
         return ""
     environment = sorted(
