@@ -22,7 +22,7 @@ from popgraph.backends.c.run.executable import build_again, check_threads
 from popgraph.backends.c.run.warm_start import remember
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder import pgraph as pgraph
+from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.onnx.containers import input_types

@@ -24,7 +24,7 @@ from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache import program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
-from popgraph.backends.c.run import warm_start as shortcut
+from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx import read as onnx_import
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
@@ -495,7 +495,7 @@ def test_a_known_file_starts_without_the_compiler(cache: Path, file: Path) -> No
 
 
 def remembered(path: Path, **named: object) -> bool:
-    return shortcut.recall(path, named.get("options"), 1) is not None
+    return warm_start.recall(path, named.get("options"), 1) is not None
 
 
 @pytest.mark.usefixtures("settled")

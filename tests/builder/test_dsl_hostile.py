@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from popgraph import Options
-from popgraph.builder import pgraph as pgraph
+from popgraph.builder import pgraph
 from popgraph.builder.pgraph import parse
 from popgraph.builder.pgraph.print.formatter import format_text
 from popgraph.builder.pgraph.syntax.budget import VARIABLE, factor

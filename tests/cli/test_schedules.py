@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.cache.schedule_file import keep_measured, measured, read, text_of
-from popgraph.backends.c.run import warm_start as shortcut
+from popgraph.backends.c.run import warm_start
 from popgraph.cli import app
 from popgraph.compiler import for_this_machine
 from popgraph.measure import timing
@@ -177,7 +177,7 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
     def found() -> tuple[str, str]:
         options = for_this_machine(Options())
         passes = [repr(made) for _, made in planned(options)]
-        return repr(passes), shortcut._key(path, (1, 2), None, 1)
+        return repr(passes), warm_start._key(path, (1, 2), None, 1)
 
     return found
 

@@ -8,7 +8,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.reference.meaning import assert_same_meaning
-from popgraph.builder import pgraph as pgraph
+from popgraph.builder import pgraph
 from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir

@@ -25,9 +25,9 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
 from popgraph.passes.structured.to_loops import TileLoops
-from popgraph.passes.structured.to_loops.contraction import prefetch as ahead
+from popgraph.passes.structured.to_loops.contraction import prefetch
 from popgraph.passes.structured.to_loops.copy import copies
-from popgraph.passes.structured.to_loops.copy import transpose_in_registers as turned_blocks
+from popgraph.passes.structured.to_loops.copy import transpose_in_registers
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.testing.structured import (
     AssembleSpec,
@@ -187,7 +187,7 @@ def test_what_blocks_of_rows_read_next_is_asked_for(
     rows: int, asks: bool, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of rows share the lines of the next panel or chunk; many blocks ask for nothing."""
-    monkeypatch.setattr(ahead, "LONG", 0)
+    monkeypatch.setattr(prefetch, "LONG", 0)
     lines = set(asked_lines(rows, terms, chunk, monkeypatch))
     first = min(chunk, terms) * 2
     wanted = set(range(first, 3 * terms * 2))
@@ -200,9 +200,9 @@ def test_one_block_of_rows_asks_for_what_follows(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each line once, in order, across panels."""
-    monkeypatch.setattr(ahead, "MUCH", 0)
+    monkeypatch.setattr(prefetch, "MUCH", 0)
     lines = asked_lines(14, 24, chunk, monkeypatch)
-    distance = ahead.DISTANCE // ahead.LINE
+    distance = prefetch.DISTANCE // prefetch.LINE
     assert lines == list(range(distance, distance + 3 * 24 * 2))
 
 
@@ -244,4 +244,4 @@ def test_chunks_of_packs_take_whole_neighbours(
     share_all(monkeypatch, 8)
     what = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
     for part in best_parts(what, {}, THREADS):
-        assert part.size % (turned_blocks.NEIGHBOURS * 4) == 0
+        assert part.size % (transpose_in_registers.NEIGHBOURS * 4) == 0

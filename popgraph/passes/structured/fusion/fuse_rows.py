@@ -18,7 +18,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import inputs_of
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
-from popgraph.passes.structured.parallel import parallel_cost as sharing_costs
+from popgraph.passes.structured.parallel import parallel_cost
 from popgraph.support.shapes import Shape, prod
 
 LOCAL_BYTES = 16 * 1024
@@ -136,7 +136,7 @@ class Group:
     def _has_many_rows(self) -> bool:
         row = max(prod(op.sizes[self.shared :]) for op in self.members)
         rows = prod(self.rows)
-        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= sharing_costs.GRAIN)
+        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= parallel_cost.GRAIN)
 
     def _local_bytes(self) -> int:
         results = set(self.results)
