@@ -188,7 +188,7 @@ class Bench:
         race(self._contestants, threads=self._threads, seconds=seconds, rounds=rounds)
 
     def result(self, accuracy: bool) -> Result:
-        from popgraph.dialects.tile.lifetimes import bytes_touched, calls
+        from popgraph.dialects.tile.program.lifetimes import bytes_touched, calls
 
         flops, program = self._lowered()
         peak, *others = self._contestants
@@ -214,7 +214,7 @@ class Bench:
         """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
         from popgraph.backends.c.print.module import find_program
-        from popgraph.dialects.tile.work import contraction_flops
+        from popgraph.dialects.tile.program.work import contraction_flops
         from popgraph.passes.graphcore.to_structured import GraphcoreToTile
 
         module = self._module.clone()

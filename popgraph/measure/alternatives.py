@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.dialects.tile.decisions import Decision
+from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, earlier
 from popgraph.passes.structured.alternatives import Alternatives, alternatives

@@ -10,8 +10,8 @@ from xdsl.ir import Attribute
 from popgraph import compiler
 from popgraph.backends.c.print.module import find_program
 from popgraph.backends.c.run.profile import Profile
-from popgraph.dialects.tile.lifetimes import bytes_in_use, bytes_touched
-from popgraph.dialects.tile.work import Counter
+from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
+from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Call, Report
 from popgraph.measure.timing import made_up
 from popgraph.passes.base import Compilation

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 from popgraph import compiler
 from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
-from popgraph.dialects.tile.decisions import Decision, Way
+from popgraph.dialects.tile.structured.decisions import Decision, Way
 from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.measure.profile import source
 from popgraph.measure.timing import made_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from popgraph.dialects.tile.decisions import Decision
+from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
@@ -69,7 +69,7 @@ class Options:
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
-    """How contractions are to run: `WHICH -> WAY`, as in `popgraph.dialects.tile.decisions`."""
+    """How contractions are to run: `WHICH -> WAY`, as in `popgraph.dialects.tile.structured.decisions`."""
     measured: tuple[str, ...] | None = None
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()

@@ -18,8 +18,7 @@ import pytest
 import popgraph
 from popgraph.backends.c.build import toolchain
 from popgraph.backends.c.cache import folder as cache_folder
-from popgraph.backends.c.cache import install_fingerprint
-from popgraph.backends.c.cache import program_cache, program_key
+from popgraph.backends.c.cache import install_fingerprint, program_cache, program_key
 from popgraph.support import caches, trust, writing
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError

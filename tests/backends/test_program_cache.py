@@ -21,8 +21,7 @@ import popgraph.compiler as compiler
 from popgraph import start
 from popgraph.backends.c.build import toolchain
 from popgraph.backends.c.cache import folder as cache_folder
-from popgraph.backends.c.cache import install_fingerprint
-from popgraph.backends.c.cache import program_cache, program_file, program_key
+from popgraph.backends.c.cache import install_fingerprint, program_cache, program_file, program_key
 from popgraph.backends.c.memory.pages import LARGE_PAGE, aligned
 from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx import read as onnx_import

@@ -16,7 +16,7 @@ from popgraph.backends.c.build.target import host_target
 from popgraph.cli import app
 from popgraph.compiler import load, parse_ir
 from popgraph.dialects.tile import ProgramOp
-from popgraph.dialects.tile.work import Counter
+from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure import peers, timing
 from popgraph.measure.accuracy import error, exact
 from popgraph.measure.peak import TURNS, peak, program

@@ -185,8 +185,7 @@ def keys(path: Path) -> Callable[[], tuple[str, str]]:
 def test_another_choice_is_another_program(
     model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from popgraph.backends.c.cache import install_fingerprint
-    from popgraph.backends.c.cache import program_cache
+    from popgraph.backends.c.cache import install_fingerprint, program_cache
 
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")

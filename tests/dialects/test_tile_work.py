@@ -12,8 +12,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.compiler import load, lower, parse_ir
 from popgraph.dialects.tile import CallOp, ProgramOp
-from popgraph.dialects.tile.lifetimes import bytes_in_use, bytes_touched, calls
-from popgraph.dialects.tile.work import Counter, Work, contraction_flops, written
+from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched, calls
+from popgraph.dialects.tile.program.work import Counter, Work, contraction_flops, written
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.pipeline import Options

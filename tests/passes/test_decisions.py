@@ -13,7 +13,7 @@ from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.decisions import Decision, Way
+from popgraph.dialects.tile.structured.decisions import Decision, Way
 from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned

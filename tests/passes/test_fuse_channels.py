@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.tile.chain import TurnsAttr
+from popgraph.dialects.tile.structured.chain import TurnsAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
 from popgraph.passes.structured.fusion import fuse_channels

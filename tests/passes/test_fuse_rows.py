@@ -19,7 +19,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.dialects.program import GraphOp, IntsAttr, ReturnOp, WeightStore
-from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_structured import GraphcoreToTile

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.tile.chain import Sliding
+from popgraph.dialects.tile.structured.chain import Sliding
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar

@@ -26,8 +26,7 @@ from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
 from popgraph.passes.structured.to_loops import TileLoops
 from popgraph.passes.structured.to_loops.contraction import prefetch
-from popgraph.passes.structured.to_loops.copy import copies
-from popgraph.passes.structured.to_loops.copy import transpose_in_registers
+from popgraph.passes.structured.to_loops.copy import copies, transpose_in_registers
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.testing.structured import (
     AssembleSpec,

@@ -21,7 +21,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.winograd import transforms
+from popgraph.dialects.tile.structured.winograd import transforms
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options
 from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops

@@ -19,7 +19,7 @@ from popgraph.backends.reference.memory import (
 )
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of, layout_of, physical_shape
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape, prod
 

@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.backends.reference.memory import to_logical
 from popgraph.backends.reference.structured import Access, finished, stored
 from popgraph.dialects import tile
-from popgraph.dialects.tile.winograd import Matrix
+from popgraph.dialects.tile.structured.winograd import Matrix
 from popgraph.support.arrays import Array
 
 Transformed: TypeAlias = tile.TransformTilesOp | tile.TransformGradientTilesOp

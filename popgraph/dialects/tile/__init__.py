@@ -5,26 +5,24 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.chain import ChainOp, TurnsAttr
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
-from popgraph.dialects.tile.nest import Nested, NestOp
-from popgraph.dialects.tile.program import BufferOp, CallOp, KernelOp, LaunchOp, ProgramOp
-from popgraph.dialects.tile.structured import (
-    AssembleOp,
+from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.structured.chain import ChainOp, TurnsAttr
+from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
+from popgraph.dialects.tile.structured.nest import Nested, NestOp
+from popgraph.dialects.tile.structured.ops import (
     ContractOp,
     ElementOp,
     IndexOp,
     MapOp,
-    PackOp,
     ReduceOp,
     ScatterOp,
     Structured,
-    UnpackOp,
-    ViewOp,
     YieldOp,
 )
-from popgraph.dialects.tile.winograd import (
+from popgraph.dialects.tile.structured.winograd import (
     TransformGradientTilesOp,
     TransformTilesOp,
     WinogradOp,

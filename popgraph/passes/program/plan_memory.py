@@ -27,7 +27,8 @@ from popgraph.dialects.program import (
 )
 from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import memory_span, physical_shape
-from popgraph.dialects.tile.program import ALIGNMENT, memory_type
+from popgraph.dialects.tile.loops.ops import memory_type
+from popgraph.dialects.tile.program.ops import ALIGNMENT
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack

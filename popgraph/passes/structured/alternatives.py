@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.decisions import Way
+from popgraph.dialects.tile.structured.decisions import Way
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
 from popgraph.passes.structured.schedule.schedule_contractions import (
     FEWEST,

@@ -10,7 +10,7 @@ from typing import Any
 
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.cache.measured import measured_text, place_in
-from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision, Way
+from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Decision, Way
 from popgraph.support.caches import write_sealed
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text

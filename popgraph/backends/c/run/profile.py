@@ -16,7 +16,7 @@ from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, Entry, load
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
-from popgraph.dialects.tile.lifetimes import calls
+from popgraph.dialects.tile.program.lifetimes import calls
 from popgraph.support.arrays import Array
 
 UNKNOWN = 2**62

@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import ConvInputGradOp, ConvOp, ConvWeightGradOp, MatMulOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import body, computing, entered, left
 from popgraph.passes.graphcore.to_structured.elementwise import each
 from popgraph.passes.graphcore.to_structured.movement import viewed

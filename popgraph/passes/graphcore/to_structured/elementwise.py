@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import Elementwise
 from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import Operand, body, left, number
 from popgraph.passes.graphcore.to_structured.scalars import scalar
 from popgraph.support.shapes import prod

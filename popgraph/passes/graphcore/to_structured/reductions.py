@@ -19,7 +19,7 @@ from popgraph.dialects.graphcore import (
     ReduceSumOp,
 )
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
     Kind,
     Operand,

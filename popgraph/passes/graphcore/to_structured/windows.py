@@ -22,7 +22,7 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import flag, shape_of, tensor_of
 from popgraph.dialects.graphcore.geometry import Geometry
 from popgraph.dialects.program import ConstantOp, DataAttr
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,

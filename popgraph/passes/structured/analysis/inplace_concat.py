@@ -11,8 +11,8 @@ from popgraph.dialects.program import ReturnOp, UpdateOp, YieldOp
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
-from popgraph.dialects.tile.program import KernelOp
-from popgraph.dialects.tile.structured import Structured
+from popgraph.dialects.tile.loops.ops import KernelOp
+from popgraph.dialects.tile.structured.ops import Structured
 from popgraph.support.shapes import Shape, prod
 
 COMPUTED = (Structured, KernelOp, LaunchOp)

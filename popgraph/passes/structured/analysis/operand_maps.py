@@ -14,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.shapes import Shape
 

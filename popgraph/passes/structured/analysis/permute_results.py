@@ -8,7 +8,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified
-from popgraph.dialects.tile.structured import element, maps_attribute
+from popgraph.dialects.tile.structured.ops import element, maps_attribute
 from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.support.shapes import Shape

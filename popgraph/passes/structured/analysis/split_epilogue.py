@@ -7,7 +7,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.structured.analysis.loops import keeps_sums, tensor
 from popgraph.passes.structured.analysis.operand_maps import retype

@@ -14,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.chain import Sliding, TurnsAttr, follows
+from popgraph.dialects.tile.structured.chain import Sliding, TurnsAttr, follows
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (

@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import located, put_in_place
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor

@@ -13,7 +13,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import inputs_of

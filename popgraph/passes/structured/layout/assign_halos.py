@@ -17,7 +17,7 @@ from popgraph.dialects.program import GraphOp
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
-from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.inplace_concat import is_given, is_run_of, moves_into
 from popgraph.passes.structured.analysis.loops import tensor

@@ -13,8 +13,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
 from popgraph.dialects.program.shared import tensor_type, whole
-from popgraph.dialects.tile.nest import readings
-from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor

@@ -15,7 +15,7 @@ from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.program.shared import tensor_type, whole
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import retype
 from popgraph.support.shapes import Shape

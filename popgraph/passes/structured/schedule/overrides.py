@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.decisions import BY_NAME, FORMS, Decision
+from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Decision
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import ErrorGroup, PassError, PopgraphError
 

@@ -15,7 +15,7 @@ from popgraph.dialects.program import ConstantOp, IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured import maps_attribute
+from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor

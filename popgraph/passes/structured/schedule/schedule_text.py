@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.decisions import Way
+from popgraph.dialects.tile.structured.decisions import Way
 from popgraph.passes.structured.schedule.cost import TERMS, Choice
 from popgraph.passes.structured.schedule.reduction_order import orders
 

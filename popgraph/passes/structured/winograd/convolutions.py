@@ -17,9 +17,9 @@ from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
-from popgraph.dialects.tile.decisions import Way
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.winograd import TAPS, transforms
+from popgraph.dialects.tile.structured.decisions import Way
+from popgraph.dialects.tile.structured.winograd import TAPS, transforms
 from popgraph.passes.analysis.caches import SECOND, THIRD
 from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.base import Compilation

@@ -11,7 +11,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import (
     Group,
     element_bytes,

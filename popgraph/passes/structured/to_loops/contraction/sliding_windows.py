@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.chain import Sliding
+from popgraph.dialects.tile.structured.chain import Sliding
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.cut import chunks_of, cut_of
-from popgraph.dialects.tile.nest import keeps_shared, readings
+from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Shareable, loops_in_steps
 from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart

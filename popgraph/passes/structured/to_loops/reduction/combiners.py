@@ -23,7 +23,7 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.cut import CutAttr, cut_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.shapes import Shape
 
 Combiner = type[FloatingPointLikeBinaryOperation | SignlessIntegerBinaryOperation]

@@ -15,7 +15,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable

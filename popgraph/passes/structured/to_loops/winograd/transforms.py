@@ -8,7 +8,7 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, VectorType
 from xdsl.ir import SSAValue
 
-from popgraph.dialects.tile.winograd import Matrix
+from popgraph.dialects.tile.structured.winograd import Matrix
 from popgraph.passes.structured.to_loops.emit.create import alike
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import Writer

@@ -13,7 +13,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
-from popgraph.dialects.tile.structured import element
+from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, has_gaps, tensor
 from popgraph.passes.structured.analysis.panels import (
     Column,

@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured import ContractOp, MapOp, ReduceOp, YieldOp
+from popgraph.dialects.tile.structured.ops import ContractOp, MapOp, ReduceOp, YieldOp
 from popgraph.support.shapes import Shape
 
 Nested = MapOp | ReduceOp | ContractOp

@@ -27,8 +27,8 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import NamedNumbers
-from popgraph.dialects.tile.nest import readings
-from popgraph.dialects.tile.structured import ContractOp, YieldOp
+from popgraph.dialects.tile.structured.nest import readings
+from popgraph.dialects.tile.structured.ops import ContractOp, YieldOp
 from popgraph.support.shapes import Shape
 
 

@@ -29,7 +29,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.program.shared import operand_groups, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured import Structured, check_block, element, maps_attribute
+from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
 from popgraph.support.shapes import prod
 
 Matrix = tuple[tuple[float, ...], ...]

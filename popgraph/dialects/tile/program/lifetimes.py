@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Operation
 
-from popgraph.dialects.tile.program import ALIGNMENT, BufferOp, CallOp, ProgramOp
-from popgraph.dialects.tile.work import Counter, size, written
+from popgraph.dialects.tile.program.ops import ALIGNMENT, BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile.program.work import Counter, size, written
 
 
 def calls(program: ProgramOp) -> list[CallOp]:

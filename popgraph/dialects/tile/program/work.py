@@ -11,8 +11,8 @@ from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from popgraph.dialects.tile.program import CallOp
-from popgraph.dialects.tile.structured import ContractOp
+from popgraph.dialects.tile.program.ops import CallOp
+from popgraph.dialects.tile.structured.ops import ContractOp
 from popgraph.support.shapes import prod
 
 Numbers: TypeAlias = dict[SSAValue, int]

@@ -1,0 +1,169 @@
+"""Structured operations that move elements: assembly, views, packing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    TensorType,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    operand_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.attributes import IntsAttr
+from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.structured.ops import element
+from popgraph.support.shapes import Shape, prod
+
+
+@irdl_op_definition
+class AssembleOp(IRDLOperation):
+    """
+    A tensor put together from pieces: concatenation, padding, spreading with gaps.
+
+    Piece `i` stands at `offsets[i]`, its neighbours `steps[i]` apart along each dimension; both
+    attributes hold one number per dimension and piece, piece after piece. Everything that no piece
+    covers is `fill`. Pieces do not overlap.
+    """
+
+    name = "tile.assemble"
+    pieces = var_operand_def(base(TensorType))
+    offsets = prop_def(IntsAttr)
+    steps = prop_def(IntsAttr)
+    fill = prop_def()
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "`(` $pieces `:` type($pieces) `)` `offsets` $offsets `steps` $steps `fill` $fill "
+        "attr-dict `->` type($output)"
+    )
+
+    def __init__(
+        self,
+        pieces: Sequence[SSAValue],
+        offsets: Sequence[Sequence[int]],
+        steps: Sequence[Sequence[int]],
+        fill: Attribute,
+        result_type: TensorType[Attribute],
+    ) -> None:
+        Operation.__init__(
+            self,
+            operands=pieces,
+            properties={
+                "offsets": IntsAttr.of([offset for piece in offsets for offset in piece]),
+                "steps": IntsAttr.of([step for piece in steps for step in piece]),
+                "fill": fill,
+            },
+            result_types=[result_type],
+        )
+
+    def placements(self) -> list[tuple[SSAValue, Shape, Shape]]:
+        """(piece, its offsets, its steps), one per piece."""
+        assert isinstance(self.output.type, TensorType)
+        rank = self.output.type.get_num_dims()
+        offsets, steps = self.offsets.data, self.steps.data
+        return [
+            (
+                piece,
+                tuple(offsets[number * rank : (number + 1) * rank]),
+                tuple(steps[number * rank : (number + 1) * rank]),
+            )
+            for number, piece in enumerate(self.pieces)
+        ]
+
+    def verify_(self) -> None:
+        assert isinstance(self.output.type, TensorType)
+        shape = self.output.type.get_shape()
+        if not len(self.offsets) == len(self.steps) == len(shape) * len(self.pieces):
+            raise VerifyException("one offset and one step per piece and dimension")
+        for piece, offsets, steps in self.placements():
+            assert isinstance(piece.type, TensorType)
+            for size, offset, step, limit in zip(
+                piece.type.get_shape(), offsets, steps, shape, strict=True
+            ):
+                if offset < 0 or step < 1 or (size and offset + (size - 1) * step >= limit):
+                    raise VerifyException(f"a piece of {piece.type} leaves the result")
+            self._check_ends(piece.type)
+
+    def _check_ends(self, piece: TensorType[Attribute]) -> None:
+        """Beyond the pieces of a shared memory nobody would zero a halo."""
+        assert isinstance(self.output.type, TensorType)
+        own, halo = halo_of(piece), halo_of(self.output.type)
+        if own is None or halo is None or own.part in (-1, halo.part):
+            return
+        if halo.low[own.part] or halo.high[own.part]:
+            raise VerifyException(f"nobody zeroes the halo along dimension {own.part}")
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """
+    The same memory under another shape, row-major on both sides.
+
+    A halo stays where it is: only dimensions without one are put together or taken apart.
+    """
+
+    name = "tile.view"
+    source = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
+
+    def __init__(self, source: SSAValue | Operation, shape: Sequence[int]) -> None:
+        value = SSAValue.get(source)
+        assert isinstance(value.type, TensorType)
+        assert prod(value.type.get_shape()) == prod(shape), "a view keeps the number of elements"
+        Operation.__init__(
+            self, operands=[value], result_types=[tensor_type(element(value), shape)]
+        )
+
+    def verify_(self) -> None:
+        source, output = self.source.type, self.output.type
+        assert isinstance(source, TensorType) and isinstance(output, TensorType)
+        for sizes in (TensorType.get_shape, physical_shape):
+            if prod(sizes(source)) != prod(sizes(output)):
+                raise VerifyException("a view keeps the number of elements")
+
+
+class _Relayout(IRDLOperation):
+    """Shared by pack and unpack: the value stays, the memory order changes."""
+
+    source = operand_def(TensorType)
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$source `:` type($source) `->` type($output) attr-dict"
+
+    def __init__(self, source: SSAValue | Operation, result_type: TensorType[Attribute]) -> None:
+        Operation.__init__(self, operands=[SSAValue.get(source)], result_types=[result_type])
+
+    def verify_(self) -> None:
+        source, output = self.source.type, self.output.type
+        assert isinstance(source, TensorType) and isinstance(output, TensorType)
+        if source.get_shape() != output.get_shape() or source.element_type != output.element_type:
+            raise VerifyException("packing changes the layout only")
+
+
+@irdl_op_definition
+class PackOp(_Relayout):
+    """From dense row-major to the layout of the result; unreached elements become zero."""
+
+    name = "tile.pack"
+
+
+@irdl_op_definition
+class UnpackOp(_Relayout):
+    """From the layout of the source to dense row-major."""
+
+    name = "tile.unpack"
