@@ -25,13 +25,14 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
+from popgraph.dialects.levels import LEVELS, PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.pipeline import LEVELS, Options, planned
+from popgraph.passes.pipeline import Options, current, planned
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
@@ -141,21 +142,12 @@ def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightS
         assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
 
 
-def level_of(module: ModuleOp) -> str:
-    """The level of a module: that of the first operation in it that belongs to one."""
-    for op in module.walk():
-        level = op.name.split(".")[0].split("_")[0]
-        if level in LEVELS:
-            return level
-    return "graphcore"
-
-
 def lower(
     module: ModuleOp,
     compilation: Compilation,
     options: Options | None = None,
     *,
-    level: str = "tile",
+    level: str = PROGRAM,
     until: str | None = None,
     observer: Observer | None = None,
 ) -> ModuleOp:
@@ -168,17 +160,20 @@ def lower(
     verify(module)
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
+    until = None if until is None else current(until)
     first, last = LEVELS.index(level_of(module)), LEVELS.index(level)
     steps = [
-        made
+        (step, made)
         for step, made in planned(options or Options())
         if first <= LEVELS.index(step.level) and LEVELS.index(step.result) <= last
     ]
-    if until is not None and until not in {made.name for made in steps}:
+    if until is not None and until not in {made.name for _, made in steps}:
         raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
-    for made in steps:
+    for step, made in steps:
         with observer.watching(made, module, compilation.weights):
             made.run(compilation, module)
+        if step.to is not None:
+            check_level(module, step.to)
         if made.name == until:
             break
     return module

@@ -36,6 +36,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "tile": "element_types program",
         "registry": "onnx graphcore tile program",
         "check": "registry",
+        "levels": "program tile",
     },
     "builder": {
         "opset": "",

@@ -14,9 +14,10 @@ from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import evaluate, signature
 from popgraph.builder.pgraph import parse
 from popgraph.compiler import compile, lower
+from popgraph.dialects.levels import LEVELS
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import LEVELS, PASSES, PIPELINE, Options, Training
+from popgraph.passes.pipeline import PASSES, PIPELINE, Options, Training
 from popgraph.support.errors import PassError
 from popgraph.testing import (
     Network,
@@ -93,7 +94,7 @@ def test_stopping_after_an_unknown_pass_is_an_error() -> None:
 def test_stopping_after_a_pass_leaves_its_level() -> None:
     compilation = Compilation()
     module = build_network(Network(((2,),), (Node("Relu", (0,)),)), compilation.weights)
-    lower(module, compilation, until="graphcore-to-tile")
+    lower(module, compilation, until="graphcore-to-structured")
     assert "tile.map" in str(module)
     np.testing.assert_array_equal(
         evaluate(module, {"x0": np.array([-1, 2], np.float32)}, compilation.weights)[0]["v0"],

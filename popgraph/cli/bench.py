@@ -134,6 +134,7 @@ class Bench:
         from popgraph.backends.reference import signature
         from popgraph.builder.onnx.write import export_model
         from popgraph.dialects import element_types
+        from popgraph.dialects.levels import level_of
         from popgraph.measure.peak import peak
         from popgraph.measure.timing import Contestant, made_up
         from popgraph.passes.pipeline import Options
@@ -143,7 +144,7 @@ class Bench:
         self._module, self._compilation = module, compilation
         self._proto: Any = None
         self._run: Callable[[Mapping[str, Array]], dict[str, Array]]
-        if compiler.level_of(module) == "onnx":
+        if level_of(module) == "onnx":
             self._proto = export_model(module, compilation.weights)
             self._run = compiler.compile(self._proto, threads=threads, options=self._options)
         else:
@@ -214,12 +215,15 @@ class Bench:
         """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
         from popgraph.backends.c.print.module import find_program
+        from popgraph.dialects.levels import level_of
         from popgraph.dialects.tile.program.work import contraction_flops
-        from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+        from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 
         module = self._module.clone()
-        if compiler.level_of(module) != "tile":
-            compiler.lower(module, self._compilation, self._options, until=GraphcoreToTile.name)
+        if level_of(module) in ("onnx", "graphcore"):
+            compiler.lower(
+                module, self._compilation, self._options, until=GraphcoreToStructured.name
+            )
         flops = contraction_flops(module)
         compiler.lower(module, self._compilation, self._options)
         return flops, find_program(module, "main")

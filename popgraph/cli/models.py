@@ -108,7 +108,7 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
     """Gives symbolic dimensions their sizes; each must be one that the model has."""
     if not given:
         return
-    from popgraph.compiler import level_of
+    from popgraph.dialects.levels import level_of
 
     if level_of(module) != "onnx":
         raise ModelError(
@@ -132,7 +132,7 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
 
 def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
     """The sizes that arrays give to symbolic dimensions."""
-    from popgraph.compiler import level_of
+    from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import dims
 
@@ -155,7 +155,7 @@ def symbols(types: Iterable[Attribute]) -> set[str]:
 
 def check_static(module: ModuleOp) -> None:
     """ModelError unless every input has a known shape (only those of onnx modules may not)."""
-    from popgraph.compiler import level_of
+    from popgraph.dialects.levels import level_of
     from popgraph.dialects.onnx.graphs import input_types
     from popgraph.dialects.onnx.types import describe, static_shape
 
@@ -271,7 +271,7 @@ def save(path: Path, module: ModuleOp, compilation: Compilation) -> None:
         raise typer.BadParameter(
             f"{path.name!r} must end in {', '.join(SAVERS)}", param_hint="output"
         )
-    from popgraph.compiler import level_of
+    from popgraph.dialects.levels import level_of
 
     if level_of(module) != "onnx" and path.suffix != ".mlir":
         raise PopgraphError(

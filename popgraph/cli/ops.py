@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from popgraph.cli.options import LEVELS, Level
+from popgraph.cli.options import level as ir_level
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
-
-
-class Level(StrEnum):
-    """Whose operators."""
-
-    ONNX = "onnx"
-    GRAPHCORE = "graphcore"
-    TILE = "tile"
-
 
 ABOUT = {
     Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
     "too, where ONNX defines them by a function of these.",
     Level.GRAPHCORE: "What a network computes.",
-    Level.TILE: "How it is computed.",
+    Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
+    Level.LOOPS: "How it is computed: loops written out.",
+    Level.PROGRAM: "How it is computed: calls on buffers.",
 }
 
 
 def command(
     pattern: Annotated[str, typer.Argument(help="Only those with this in their name.")] = "",
-    level: Annotated[Level, typer.Option(help="Whose operators.")] = Level.ONNX,
+    level: Annotated[
+        Level, typer.Option(parser=ir_level, metavar=LEVELS, help="Whose operators.")
+    ] = Level.ONNX,
     markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
 ) -> None:
     """
@@ -42,7 +38,7 @@ def command(
     """
     from popgraph.cli.report import markdown_page, table
 
-    rows = _onnx() if level == Level.ONNX else _own(level.value)
+    rows = _onnx() if level == Level.ONNX else _own(level)
     found = [row for row in rows if pattern.lower() in row[0].lower()]
     if not found:
         raise _none(pattern, rows)
@@ -71,10 +67,17 @@ def _onnx() -> list[tuple[str, ...]]:
     ]
 
 
-def _own(level: str) -> list[tuple[str, ...]]:
-    from popgraph.dialects.registry import OWN
+def _own(level: Level) -> list[tuple[str, ...]]:
+    from popgraph.dialects import tile
+    from popgraph.dialects.graphcore import GRAPHCORE
 
+    operations = {
+        Level.GRAPHCORE: GRAPHCORE.operations,
+        Level.STRUCTURED: tile.STRUCTURED,
+        Level.LOOPS: (*tile.LOOPS, *tile.LANES),
+        Level.PROGRAM: tile.PROGRAM,
+    }[level]
     return [
         (operation.name, (inspect.getdoc(operation) or "").strip().split("\n")[0])
-        for operation in sorted(OWN[level]().operations, key=lambda operation: operation.name)
+        for operation in sorted(operations, key=lambda operation: operation.name)
     ]

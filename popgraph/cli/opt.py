@@ -38,11 +38,11 @@ def command(
 
     \b
     popgraph opt in.mlir -p cse,dce
-    popgraph opt in.mlir -p 'tile-loops{vector-bytes=32}'
+    popgraph opt in.mlir -p 'structured-to-loops{vector-bytes=32}'
     popgraph print model.onnx --at graphcore | popgraph opt -p canonicalize --check
 
-    IR text of the tile level is code: --check runs its loops on plain memory. Run only what you
-    trust.
+    IR text below the graphcore level is code: --check runs its loops on plain memory. Run only
+    what you trust.
     """
     from dataclasses import replace
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,36 @@ from popgraph.support.names import closest
 
 if TYPE_CHECKING:
     from popgraph.passes.pipeline import Options
+
+
+class Level(StrEnum):
+    """The levels of the IR, downwards, and C; as `popgraph.dialects.levels` has them."""
+
+    ONNX = "onnx"
+    GRAPHCORE = "graphcore"
+    STRUCTURED = "structured"
+    LOOPS = "loops"
+    PROGRAM = "program"
+    C = "c"
+
+
+LEVELS = "[" + "|".join(level for level in Level if level != Level.C) + "]"
+LEVELS_AND_C = "[" + "|".join(Level) + "]"
+
+
+def level(text: str) -> Level:
+    """The level of a name; `tile`, which was one level, is understood for one version."""
+    if text == "tile":
+        warnings.warn("the level tile is now program", FutureWarning, stacklevel=2)
+        return Level.PROGRAM
+    try:
+        return Level(text)
+    except ValueError:
+        close = closest(text, list(Level))
+        raise typer.BadParameter(
+            f"{text!r} is none of {', '.join(Level)}"
+            + (f"; did you mean {close!r}?" if close else "")
+        ) from None
 
 
 class Switch(StrEnum):
@@ -61,8 +92,9 @@ Tuned = Annotated[
 
 def pass_name(name: str, option: str | None = None) -> str:
     """The name of a pass; whoever wrote the command learns it if there is none."""
-    from popgraph.passes.pipeline import PASSES
+    from popgraph.passes.pipeline import PASSES, current
 
+    name = current(name)
     if name not in PASSES:
         close = closest(name, PASSES)
         hint = f"did you mean {close!r}?" if close else "`popgraph passes` lists them"

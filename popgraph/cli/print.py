@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from popgraph.cli.options import (
+    LEVELS_AND_C,
     IndicesChoice,
+    Level,
     ScheduleFile,
     Switch,
     Threads,
     Train,
     Tuned,
     Winograd,
+    level,
     options_here,
     pass_name,
 )
 
 
-class Level(StrEnum):
-    """Where to look."""
-
-    ONNX = "onnx"
-    GRAPHCORE = "graphcore"
-    TILE = "tile"
-    C = "c"
-
-
 def command(
     model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
-    at: Annotated[Level, typer.Option(help="The level to print.")] = Level.ONNX,
+    at: Annotated[
+        Level, typer.Option(parser=level, metavar=LEVELS_AND_C, help="The level to print.")
+    ] = Level.ONNX,
     stop_after: Annotated[
         str | None,
         typer.Option(parser=pass_name, metavar="PASS", help="Print what this pass leaves instead."),
@@ -63,7 +58,8 @@ def command(
     \b
     popgraph print model.onnx                           as it was written
     popgraph print model.onnx --at graphcore --dim N=4  what is computed
-    popgraph print model.onnx --at tile --dim N=4       how: kernels, buffers
+    popgraph print model.onnx --at structured --dim N=4 how: layouts, schedules
+    popgraph print model.onnx --at program --dim N=4    how: kernels, buffers
     popgraph print model.onnx --at c --dim N=4          the C
     popgraph print model.onnx --stop-after normalize    in the middle
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
@@ -74,8 +70,8 @@ def command(
     from popgraph.passes.observer import Observer
     from popgraph.support.debug import Settings
 
-    level = "tile" if at == Level.C or stop_after else at.value
-    lowered = level != "onnx" or bool(stop_after)
+    deepest = Level.PROGRAM if at == Level.C or stop_after else at
+    lowered = deepest != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices)
     made = replace(made, training=training)
@@ -83,7 +79,9 @@ def command(
         observer = Observer(
             Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
         )
-        compiler.lower(module, compilation, made, level=level, until=stop_after, observer=observer)
+        compiler.lower(
+            module, compilation, made, level=deepest.value, until=stop_after, observer=observer
+        )
     if at == Level.C and not stop_after:
         typer.echo("\n".join(c_files(module).values()))
     else:

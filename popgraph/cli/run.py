@@ -71,8 +71,8 @@ def command(
 
     An index out of range is an error, but for --random, where it is the nearest that is in range.
 
-    .onnx and .pgraph files are data. IR text of the tile level (.mlir) is code, loops on plain
-    memory: run only what you trust.
+    .onnx and .pgraph files are data. IR text below the graphcore level (.mlir) is code,
+    loops on plain memory: run only what you trust.
     """
     from popgraph import compiler
     from popgraph.cli import models

@@ -11,6 +11,7 @@ from xdsl.rewriter import Rewriter
 
 from popgraph import compiler
 from popgraph.backends.reference import evaluate
+from popgraph.dialects.levels import level_of
 from popgraph.dialects.program import BlobAttr, DataAttr, WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
@@ -29,7 +30,7 @@ def exact(
     the reference backend runs that: no kernel, no schedule and no compiler have a part in it.
     """
     wide = module.clone()
-    if compiler.level_of(wide) == "onnx":
+    if level_of(wide) == "onnx":
         compiler.lower(wide, compilation, until=OnnxToGraphcore.name)
     widen(wide, compilation.weights)
     wide_inputs = {name: as_wide(array) for name, array in inputs.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.dialects.levels import level_of
 from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, earlier
@@ -14,7 +15,7 @@ from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
     """Lowers a module, in place, as far as nothing is decided about its contractions."""
-    if compiler.level_of(module) != "tile":
+    if level_of(module) in ("onnx", "graphcore"):
         names = [step.pass_class.name for step in earlier(UseWinograd)]
         last = [name for name in names if name not in options.disabled][-1]
         compiler.lower(module, compilation, options, until=last)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from popgraph.dialects.tile.structured.decisions import Decision
@@ -14,7 +15,7 @@ from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
-from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
 from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
@@ -32,9 +33,9 @@ from popgraph.passes.structured.hoist_constants import HoistConstants
 from popgraph.passes.structured.layout.assign_halos import AssignHalos
 from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
-from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES, ERROR, NEAREST
@@ -69,7 +70,7 @@ class Options:
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
-    """How contractions are to run: `WHICH -> WAY`, as in `popgraph.dialects.tile.structured.decisions`."""
+    """How contractions run: `WHICH -> WAY`, as in `dialects/tile/structured/decisions.py`."""
     measured: tuple[str, ...] | None = None
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()
@@ -159,7 +160,7 @@ def schedule_contractions(options: Options) -> Pass:
 
 
 def share_loops(options: Options) -> Pass:
-    return ShareLoops(options.threads, options.vector_bytes)
+    return ParallelizeLoops(options.threads, options.vector_bytes)
 
 
 def fuse_channels(options: Options) -> Pass:
@@ -167,7 +168,7 @@ def fuse_channels(options: Options) -> Pass:
 
 
 def tile_loops(options: Options) -> Pass:
-    return TileLoops(options.vector_bytes)
+    return StructuredToLoops(options.vector_bytes)
 
 
 MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
@@ -177,14 +178,11 @@ MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
     AddOptimizer: add_optimizer,
     UseWinograd: use_winograd,
     ScheduleContractions: schedule_contractions,
-    ShareLoops: share_loops,
+    ParallelizeLoops: share_loops,
     FuseChannels: fuse_channels,
-    TileLoops: tile_loops,
+    StructuredToLoops: tile_loops,
 }
 """How passes that depend on options are made from them; the others take none."""
-
-LEVELS = ("onnx", "graphcore", "tile")
-"""The levels, downwards."""
 
 PIPELINE: tuple[Step, ...] = (
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),
@@ -195,7 +193,7 @@ PIPELINE: tuple[Step, ...] = (
     Step("graphcore", FuseSoftmaxLoss, "while both gradients are still whole", optional=True),
     Step("graphcore", FoldConstants, "so that the algebra sees numbers", optional=True),
     Step("graphcore", Canonicalize, "before expand hides batch norms in arithmetic", optional=True),
-    Step("graphcore", Expand, "every composite becomes kinds that the tile level knows"),
+    Step("graphcore", Expand, "every composite becomes kinds that structured operations know"),
     Step("graphcore", FoldConstants, "expansion leaves foldable ends", optional=True),
     Step("graphcore", Canonicalize, "and algebra to do", optional=True),
     Step(
@@ -206,47 +204,83 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("graphcore", EliminateDeadCode, "what nobody reads needs no kernel", optional=True),
     Step("graphcore", CheckIndices, "what is not computed in the end needs no check"),
-    Step("graphcore", GraphcoreToTile, "from what to how: kinds become index maps", to="tile"),
-    Step("tile", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
-    Step("tile", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True),
-    Step("tile", AssignLayouts, "a schedule depends on what stands side by side", optional=True),
-    Step("tile", AssignHalos, "once axes have their order, rows have their ends", optional=True),
-    Step("tile", UseWinograd, "a convolution is one as long as nothing is packed", optional=True),
-    Step("tile", FuseRows, "layouts are known, and maps as long as they get", optional=True),
-    Step("tile", ScheduleContractions, "last decision about contractions", optional=True),
-    Step("tile", FuseAttention, "which rows run together depends on schedules", optional=True),
-    Step("tile", FuseChannels, "panels of channels are what schedules decide", optional=True),
-    Step("tile", HoistConstants, "packing weights is work for load time", optional=True),
-    Step("tile", MoveUpdates, "when nothing is taken apart or joined any more", optional=True),
     Step(
-        "tile",
-        ShareLoops,
+        "graphcore",
+        GraphcoreToStructured,
+        "from what to how: kinds become index maps",
+        to="structured",
+    ),
+    Step("structured", FuseElementwise, "fuse-epilogue wants one map, not a chain", optional=True),
+    Step(
+        "structured", FuseEpilogue, "a schedule depends on what is done to the sums", optional=True
+    ),
+    Step(
+        "structured", AssignLayouts, "a schedule depends on what stands side by side", optional=True
+    ),
+    Step(
+        "structured", AssignHalos, "once axes have their order, rows have their ends", optional=True
+    ),
+    Step(
+        "structured",
+        UseWinograd,
+        "a convolution is one as long as nothing is packed",
+        optional=True,
+    ),
+    Step("structured", FuseRows, "layouts are known, and maps as long as they get", optional=True),
+    Step("structured", ScheduleContractions, "last decision about contractions", optional=True),
+    Step(
+        "structured", FuseAttention, "which rows run together depends on schedules", optional=True
+    ),
+    Step("structured", FuseChannels, "panels of channels are what schedules decide", optional=True),
+    Step("structured", HoistConstants, "packing weights is work for load time", optional=True),
+    Step(
+        "structured", MoveUpdates, "when nothing is taken apart or joined any more", optional=True
+    ),
+    Step(
+        "structured",
+        ParallelizeLoops,
         "when all kernels are decided: each is to find what it reads near",
         optional=True,
     ),
-    Step("tile", TileLoops, "from here on a kernel is loops; nothing looks into one again"),
-    Step("tile", OutlineKernels, "before memory makes every call of a kernel different"),
-    Step("tile", PlanMemory, "last: it needs to know everything that is alive"),
+    Step("structured", StructuredToLoops, "from here on nothing looks into a kernel", to="loops"),
+    Step("loops", OutlineKernels, "before memory makes every call of a kernel different"),
+    Step("loops", PlanMemory, "last: it needs to know everything that is alive", to="program"),
 )
 """The whole compiler between import and C; the third column is why a pass stands where it does."""
+
+RENAMED: Mapping[str, str] = {
+    "graphcore-to-tile": "graphcore-to-structured",
+    "share-loops": "parallelize-loops",
+    "tile-loops": "structured-to-loops",
+}
+"""Names that passes had before: they are understood for one version, with a warning."""
 
 PASSES: dict[str, type[Pass]] = {step.pass_class.name: step.pass_class for step in PIPELINE}
 """Every pass by name."""
 
 
+def current(name: str) -> str:
+    """The name of a pass as it is now."""
+    if name not in RENAMED:
+        return name
+    warnings.warn(f"the pass {name} is now {RENAMED[name]}", FutureWarning, stacklevel=2)
+    return RENAMED[name]
+
+
 def factories() -> dict[str, Callable[[], type[Pass]]]:
     """As xDSL's pipeline parser and universe want them."""
 
-    def factory(pass_class: type[Pass]) -> Callable[[], type[Pass]]:
-        return lambda: pass_class
+    def factory(name: str) -> Callable[[], type[Pass]]:
+        return lambda: PASSES[current(name)]
 
-    return {name: factory(pass_class) for name, pass_class in PASSES.items()}
+    return {name: factory(name) for name in (*PASSES, *RENAMED)}
 
 
 def planned(options: Options) -> Iterator[tuple[Step, Pass]]:
     """The passes that these options ask for, in order."""
+    disabled = set(map(current, options.disabled))
     for step in PIPELINE:
-        if step.optional and step.pass_class.name in options.disabled:
+        if step.optional and step.pass_class.name in disabled:
             continue
         made = step.make(options)
         if made is not None:

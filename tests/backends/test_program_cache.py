@@ -668,7 +668,7 @@ def test_who_wants_to_see_passes_takes_no_shortcut(
     monkeypatch.setenv("POPGRAPH_DEBUG", "1")
     assert not remembered(file)
     monkeypatch.delenv("POPGRAPH_DEBUG")
-    step = Step("tile", Foreign, "not this package's")
+    step = Step("program", Foreign, "not this package's")
     monkeypatch.setattr(pipeline, "PIPELINE", (*pipeline.PIPELINE, step))
     assert not remembered(file)
 

@@ -94,7 +94,7 @@ def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
     tile.write_text(call("print", model, *DIM, "--stop-after", "assign-halos"))
     commands = [
         ("run", model, "--random", *DIM),
-        ("print", model, "--at", "tile", *DIM),
+        ("print", model, "--at", "program", *DIM),
         ("bench", model, "--seconds", "0", *DIM),
         ("profile", model, *DIM),
         ("emit", model, "-o", str(tmp_path / "c"), *DIM),

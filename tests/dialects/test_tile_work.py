@@ -113,7 +113,7 @@ def test_the_fullest_moment_is_what_the_plan_calls_its_bound(network: Network) -
 def test_a_network_does_what_its_products_ask_for() -> None:
     module, compilation = load(EXAMPLES / "mlp.pgraph")
     specialise(module, {"x": (1, 64)}, compilation.weights)
-    lower(module, compilation, Options(), until="graphcore-to-tile")
+    lower(module, compilation, Options(), until="graphcore-to-structured")
     assert contraction_flops(module) == 2 * (64 * 32 + 32 * 10)
     module, program = planned(module, compilation)
     work = Counter(module).calls(program.body.block.ops)

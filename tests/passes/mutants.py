@@ -282,7 +282,7 @@ def gradient_for_pooled(original: Any) -> Any:
     return lambda gradient, before: gradient.dy
 
 
-# graphcore-to-tile
+# graphcore-to-structured
 
 
 def one_window_less(original: Any) -> Any:
@@ -733,19 +733,19 @@ MUTANTS: tuple[Mutant, ...] = (
         first_output_only,
     ),
     Mutant(
-        "graphcore-to-tile",
+        "graphcore-to-structured",
         "maxima and minima begin with zero",
         f"{PASSES}.graphcore.to_structured.reductions:INITIAL",
         extremes_from_zero,
     ),
     Mutant(
-        "graphcore-to-tile",
+        "graphcore-to-structured",
         "windows without holes",
         f"{PASSES}.graphcore.to_structured.contractions:read_at",
         undilated,
     ),
     Mutant(
-        "graphcore-to-tile",
+        "graphcore-to-structured",
         "elements ask one window too few",
         f"{PASSES}.graphcore.to_structured.windows:covering",
         one_window_less,
@@ -753,7 +753,7 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"MaxPool"}),
     ),
     Mutant(
-        "graphcore-to-tile",
+        "graphcore-to-structured",
         "a reduction of equal axes takes the last ones",
         f"{PASSES}.graphcore.to_structured.reductions:axes_last",
         axes_as_given,
@@ -803,13 +803,13 @@ MUTANTS: tuple[Mutant, ...] = (
         unturned,
     ),
     Mutant(
-        "share-loops",
+        "parallelize-loops",
         "nobody has the last part of a loop",
         f"{PASSES}.structured.parallel.parallelize_loops:best_parts",
         without_last_part,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "chunks zero the first part of a halo only",
         f"{PASSES}.structured.to_loops.emit.zero_padding:_part_of",
         first_half,
@@ -867,7 +867,7 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "the halo of a tensor without elements is not cleared",
         f"{PASSES}.structured.to_loops.emit.zero_padding:halo_boxes",
         nothing_around_nothing,
@@ -921,103 +921,103 @@ MUTANTS: tuple[Mutant, ...] = (
         training=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "local memory begins where the first row would",
         f"{PASSES}.structured.to_loops.fused.nest:NestLoops._start",
         unshifted,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "every iteration of a chain works on the first channels",
         f"{PASSES}.structured.to_loops.fused.chain:apart",
         no_distance,
         separable=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "the halo of a local image is not cleared",
         f"{PASSES}.structured.to_loops.fused.chain:halo_boxes",
         none_of_them,
         separable=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "turns do not keep the rows that they share",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._keep",
         nothing,
         separable=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "a part of the turns begins with the rows of another",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._catch_up",
         nothing,
         separable=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "turns find old rows where the image has ended",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._clear",
         nothing,
         separable=True,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "the last panel is one lane short",
         f"{PASSES}.structured.to_loops.contraction.tile_nest:last_panel",
         one_lane_less,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "sweeps keep the last chunk only",
         f"{PASSES}.structured.to_loops.contraction.sweeps:sum_of_two",
         chunk_for_total,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "sweeps add to what is there",
         f"{PASSES}.structured.to_loops.contraction.contract:ContractLoops._sweeps",
         from_anything,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "long sums forget all chunks of chunks",
         f"{PASSES}.structured.to_loops.contraction.tiles:Grid.carry",
         nothing,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "long sums keep their last chunk only",
         f"{PASSES}.structured.to_loops.contraction.tiles:alike",
         newest_twice,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
         f"{PASSES}.structured.to_loops.contraction.chunk_by_chunk:Saved",
         the_first_rows,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "squares of two by two are not turned",
         f"{PASSES}.structured.to_loops.copy.transpose_in_registers:_from",
         pairs_unturned,
         needs=frozenset({"Gemm"}),
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "the remainder begins one late",
         f"{PASSES}.structured.to_loops.emit.vectors:_after",
         rest_too_late,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "in place though read elsewhere",
         f"{PASSES}.structured.to_loops.emit.access:reads_whole",
         always,
     ),
     Mutant(
-        "tile-loops",
+        "structured-to-loops",
         "what two tiles of a gradient have counts twice",
         f"{PASSES}.structured.to_loops.winograd.tile_transforms:Tiling.is_own",
         nothing,

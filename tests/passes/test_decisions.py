@@ -18,7 +18,7 @@ from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options, planned
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import ErrorGroup, PassError
 
@@ -84,7 +84,7 @@ def test_every_way_gives_the_same(text: str) -> None:
             each(16, 16, (decision,)).run(compilation, after)
         wanted = way.schedule or ("tile.winograd" if way.size else "")
         assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
-        TileLoops(16).run(compilation, after)
+        StructuredToLoops(16).run(compilation, after)
         check_ir(after)
         assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 

@@ -11,7 +11,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.expand import Expand
-from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
 from popgraph.support.errors import PassError
 from tests.dialects.graphcore_run import Sample, build
@@ -33,7 +33,7 @@ def test_composite_means_what_it_is_made_of(sample: Sample) -> None:
     expected = built.op.evaluate(*built.arrays)
     module, compilation = built.module(), Compilation()
     inputs = {f"x{at}": array for at, array in enumerate(built.arrays)}
-    for lowering in (Expand(), GraphcoreToTile()):
+    for lowering in (Expand(), GraphcoreToStructured()):
         lowering.run(compilation, module)
         check_ir(module)
         assert not composites(module)

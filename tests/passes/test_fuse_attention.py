@@ -65,7 +65,7 @@ def test_products_join(
     (nest,) = joined(lowered(network, "fuse-attention"))
     assert nest.step.value.data == step
     assert isinstance(nest.nested[-1], tile.ContractOp)
-    assert not joined(lowered(network, "tile-loops"))
+    assert not joined(lowered(network, "structured-to-loops"))
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def chains(module: ModuleOp) -> list[tile.ChainOp]:
 def test_channels_go_together(network: Network) -> None:
     (chain,) = chains(lowered(network))
     assert len(chain.chained) == 2
-    assert not chains(lowered(network, "tile-loops"))
+    assert not chains(lowered(network, "structured-to-loops"))
 
 
 @pytest.mark.parametrize(

@@ -22,13 +22,13 @@ from popgraph.dialects.program import GraphOp, IntsAttr, ReturnOp, WeightStore
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.expand import Expand
-from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.structured.fusion import fuse_rows
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
-from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.shapes import prod
 from tests.passes.sharing import THREADS, share_all
 
@@ -42,7 +42,7 @@ def fused(build: Build, *shape: int) -> tuple[ModuleOp, ModuleOp]:
         result = SSAValue.get(build(graph.block.args[0]))
         ReturnOp([result], ["y"])
     module = ModuleOp([graph])
-    for made in (Expand(), GraphcoreToTile(), FuseElementwise(), FuseEpilogue()):
+    for made in (Expand(), GraphcoreToStructured(), FuseElementwise(), FuseEpilogue()):
         made.run(Compilation(), module)
     before = module.clone()
     FuseRows().run(Compilation(), module)
@@ -179,8 +179,8 @@ def test_loops(
     nest.properties["step"] = IntegerAttr(step, i64)
     check_ir(module)
     share_all(monkeypatch, 64 if threads else 10**9)
-    ShareLoops(THREADS, 32).run(Compilation(), module)
-    TileLoops(32).run(Compilation(), module)
+    ParallelizeLoops(THREADS, 32).run(Compilation(), module)
+    StructuredToLoops(32).run(Compilation(), module)
     check_ir(module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert (kernel.chunks.value.data > 1) == (threads and step < prod(sizes))
@@ -190,18 +190,18 @@ def test_loops(
 def test_rows_may_give_way_to_results() -> None:
     """A softmax reads a row for the last time before it writes it: they may share memory."""
     _, module = fused(softmax, 16, 12)
-    TileLoops(32).run(Compilation(), module)
+    StructuredToLoops(32).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == (0, 0)
 
 
 def test_rows_that_are_read_again_do_not_give_way() -> None:
     _, module = fused(lambda x: gc.MulOp(centred(softmax(x)), x), 16, 12)
-    TileLoops(32).run(Compilation(), module)
+    StructuredToLoops(32).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == (0, 0)
     _, module = fused(lambda x: gc.MulOp(centred(x), gc.SliceOp(x, **FIRST_ROWS)), 16, 12)
-    TileLoops(32).run(Compilation(), module)
+    StructuredToLoops(32).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == ()
 

@@ -73,7 +73,7 @@ TRAINED = {
     "canonicalize",
     "expand",
     "dce",
-    "graphcore-to-tile",
+    "graphcore-to-structured",
     "fuse-epilogue",
     "assign-layouts",
     "assign-halos",
@@ -81,7 +81,7 @@ TRAINED = {
     "fuse-rows",
     "hoist-constants",
     "move-updates",
-    "tile-loops",
+    "structured-to-loops",
     "plan-memory",
 }
 """Passes that meet something new in training; the others would only repeat themselves."""
@@ -91,8 +91,8 @@ TRUSTED = {
     "fuse-attention",
     "fuse-channels",
     "schedule-contractions",
-    "share-loops",
-    "tile-loops",
+    "parallelize-loops",
+    "structured-to-loops",
 }
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
@@ -155,7 +155,7 @@ class Place:
             return separable_convolutions(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
-        if self.name == "tile-loops" and not self.training:
+        if self.name == "structured-to-loops" and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if separable else drawn
         if self.training:

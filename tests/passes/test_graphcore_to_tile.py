@@ -28,7 +28,7 @@ from popgraph.dialects.graphcore.base import Array, GraphcoreOp
 from popgraph.dialects.graphcore.logic import PREDICATES
 from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.to_structured import GraphcoreToTile
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
 from popgraph.support.errors import UnsupportedError
 from tests.dialects.graphcore_run import Sample, build
@@ -145,7 +145,7 @@ ALL = [
 
 def lowered(module: ModuleOp) -> ModuleOp:
     compilation = Compilation()
-    GraphcoreToTile().run(compilation, module)
+    GraphcoreToStructured().run(compilation, module)
     check_ir(module)
     left = [op.name for op in module.walk() if isinstance(op, GraphcoreOp)]
     assert not left, f"still there: {left}"
@@ -275,7 +275,7 @@ def test_complex_numbers_are_refused_with_their_place() -> None:
         moved.location = NameLoc(StringAttr("fold"), NoneAttr())
         ReturnOp([moved.result], ["y"])
     with pytest.raises(UnsupportedError, match="reshape of complex") as caught:
-        GraphcoreToTile().run(Compilation(), ModuleOp([graph]))
+        GraphcoreToStructured().run(Compilation(), ModuleOp([graph]))
     assert caught.value.where == "node 'fold'"
 
 
@@ -283,5 +283,5 @@ def test_composites_are_left_to_expand() -> None:
     sample = next(each for each in SAMPLES if each.op is gc.SoftmaxOp)
     module = build(sample).module()
     before = str(module)
-    GraphcoreToTile().run(Compilation(), module)
+    GraphcoreToStructured().run(Compilation(), module)
     assert str(module) == before

@@ -22,7 +22,7 @@ from popgraph.passes.program import plan_memory
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.hoist_constants import HoistConstants
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.support.errors import PassError
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
 
@@ -32,7 +32,7 @@ def outlined(plan: Plan, hoist: bool = False) -> tuple[Compilation, ModuleOp]:
     module = module_of(plan, compilation.weights)
     if hoist:
         HoistConstants().run(compilation, module)
-    TileLoops().run(compilation, module)
+    StructuredToLoops().run(compilation, module)
     OutlineKernels().run(compilation, module)
     return compilation, module
 

@@ -18,11 +18,11 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ContractOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule import schedule_contractions as scheduling
 from popgraph.passes.structured.schedule.cost import Choice, Estimate
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction import sweeps
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.emit import chunks
@@ -42,8 +42,8 @@ def check_kernels(before: ModuleOp, scheduled: ModuleOp, vector_bytes: int) -> N
     check_ir(scheduled)
     assert_same_meaning(before, scheduled, WeightStore(), tolerance=1e-6, steps=1)
     after = scheduled.clone()
-    ShareLoops(THREADS, vector_bytes).run(Compilation(), after)
-    TileLoops(vector_bytes).run(Compilation(), after)
+    ParallelizeLoops(THREADS, vector_bytes).run(Compilation(), after)
+    StructuredToLoops(vector_bytes).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
 

@@ -85,7 +85,9 @@ def test_each_stream_asks_for_what_follows() -> None:
     model = dense(results=STREAMS * 288)
     schedule = product(model).schedule
     assert schedule is not None and schedule.lanes in (8, 16, 24, 32)
-    asked = [op for op in lowered(model, "tile-loops").walk() if isinstance(op, PrefetchOp)]
+    asked = [
+        op for op in lowered(model, "structured-to-loops").walk() if isinstance(op, PrefetchOp)
+    ]
     assert len(asked) == STREAMS * -(-schedule.lanes // 16)
 
 

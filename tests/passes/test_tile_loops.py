@@ -23,8 +23,8 @@ from popgraph.dialects.tile import ContractOp, KernelOp, PackOp, PrefetchOp
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
-from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction import prefetch
 from popgraph.passes.structured.to_loops.copy import copies, transpose_in_registers
 from popgraph.passes.structured.to_loops.emit import chunks
@@ -59,8 +59,8 @@ def check(spec: Spec, vector_bytes: int, tolerance: float) -> KernelOp:
     before = spec.module()
     check_ir(before)
     after = before.clone()
-    ShareLoops(THREADS, vector_bytes).run(Compilation(), after)
-    TileLoops(vector_bytes).run(Compilation(), after)
+    ParallelizeLoops(THREADS, vector_bytes).run(Compilation(), after)
+    StructuredToLoops(vector_bytes).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=tolerance, steps=1)
     (kernel, *_) = (op for op in after.walk() if isinstance(op, KernelOp))
@@ -175,7 +175,7 @@ def asked_lines(rows: int, terms: int, chunk: int, monkeypatch: pytest.MonkeyPat
     product.properties["schedule"] = ScheduleAttr.of(
         vector=1, vectors=2, rows=0, block=14, chunk=chunk, width=16
     )
-    TileLoops(64).run(Compilation(), after)
+    StructuredToLoops(64).run(Compilation(), after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
     return asked
 
@@ -219,7 +219,7 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
     """Adding 100000 equal numbers goes astray in one chain of float32, not in chunks."""
     module = ReduceSpec("f32", (100_003,), 0, (Operand(((1, 0),)),), (), "sum", ("sum",)).module()
     with settings(16384, terms):
-        TileLoops(16).run(Compilation(), module)
+        StructuredToLoops(16).run(Compilation(), module)
     inputs = {"x0": np.full(100_003, 0.1, np.float32)}
     (found,) = evaluate(module, inputs, WeightStore(), None)[0].values()
     element = float(np.float32(0.1) * np.float32(3) + np.float32(2))

@@ -24,9 +24,9 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.structured.winograd import transforms
 from popgraph.passes.base import Compilation
 from popgraph.passes.pipeline import Options
-from popgraph.passes.structured.parallel.parallelize_loops import ShareLoops
+from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.overrides import contraction_text
-from popgraph.passes.structured.to_loops import TileLoops
+from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.arrays import Array
 from popgraph.testing.structured import finish, graph_of
@@ -144,8 +144,8 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
     loops = module.clone()
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
-        ShareLoops(THREADS, 8 * WIDTH).run(Compilation(), loops)
-        TileLoops(8 * WIDTH).run(Compilation(), loops)
+        ParallelizeLoops(THREADS, 8 * WIDTH).run(Compilation(), loops)
+        StructuredToLoops(8 * WIDTH).run(Compilation(), loops)
     check_ir(loops)
     rng = np.random.default_rng(0)
     count, height, width = spec.image
@@ -188,8 +188,8 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     loops = module.clone()
     with pytest.MonkeyPatch.context() as patch:
         share_all(patch, grain)
-        ShareLoops(THREADS, 8 * WIDTH).run(compilation, loops)
-        TileLoops(8 * WIDTH).run(compilation, loops)
+        ParallelizeLoops(THREADS, 8 * WIDTH).run(compilation, loops)
+        StructuredToLoops(8 * WIDTH).run(compilation, loops)
     check_ir(loops)
     rng = np.random.default_rng(0)
     image, slope = (rng.standard_normal(shape) for shape in shapes)
@@ -210,7 +210,7 @@ def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
         return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, type_)]
 
     module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
-    TileLoops(8 * WIDTH).run(Compilation(), module)
+    StructuredToLoops(8 * WIDTH).run(Compilation(), module)
     asked = [op for op in module.walk() if isinstance(op, tile.PrefetchOp)]
     assert len(asked) == (36 if asks else 0) and all(op.written for op in asked)
 

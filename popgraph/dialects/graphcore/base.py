@@ -217,7 +217,7 @@ class Elementwise(GraphcoreOp):
     """
     Kind: one scalar function for every element, operands broadcast by NumPy's rule.
 
-    `SCALAR` names the scalar function; the tile level and the C printer know it by that name.
+    `SCALAR` names the scalar function; structured bodies and the C printer know it by that name.
     """
 
     SCALAR: ClassVar[str]
@@ -254,7 +254,7 @@ class Binary(Elementwise):
 
 
 class Reduction(GraphcoreOp):
-    """Kind: many elements become one along `axes`; the tile level has a pattern per operation."""
+    """Kind: many elements become one along `axes`; with a pattern per operation below."""
 
 
 class Contraction(GraphcoreOp):

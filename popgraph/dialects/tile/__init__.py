@@ -28,40 +28,46 @@ from popgraph.dialects.tile.structured.winograd import (
     WinogradOp,
 )
 
+STRUCTURED = (
+    AssembleOp,
+    ChainOp,
+    ContractOp,
+    ElementOp,
+    IndexOp,
+    MapOp,
+    NestOp,
+    PackOp,
+    ReduceOp,
+    ScatterOp,
+    TransformGradientTilesOp,
+    TransformTilesOp,
+    UnpackOp,
+    ViewOp,
+    WinogradOp,
+    YieldOp,
+)
+"""Operations on tensors, with index maps for what they read."""
+
+LOOPS = (KernelOp, LaunchOp)
+"""Kernels whose loops are written out, and launches of functions, on tensors."""
+
+PROGRAM = (BufferOp, CallOp, ProgramOp)
+"""Calls of functions on buffers."""
+
+LANES = (CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp)
+"""What bodies and loops need beside the stock dialects, for vectors."""
+
 TILE = Dialect(
     "tile",
-    [
-        AssembleOp,
-        BufferOp,
-        CallOp,
-        ChainOp,
-        CompareOp,
-        PrefetchOp,
-        ContractOp,
-        ConvertOp,
-        ElementOp,
-        IndexOp,
-        KernelOp,
-        LaunchOp,
-        MapOp,
-        NestOp,
-        PackOp,
-        ProgramOp,
-        ReduceOp,
-        RemainderOp,
-        ScatterOp,
-        SelectOp,
-        TransformGradientTilesOp,
-        TransformTilesOp,
-        UnpackOp,
-        ViewOp,
-        WinogradOp,
-        YieldOp,
-    ],
+    [*STRUCTURED, *LOOPS, *PROGRAM, *LANES],
     [CutAttr, LayoutAttr, ScheduleAttr, TurnsAttr],
 )
 
 __all__ = [
+    "LANES",
+    "LOOPS",
+    "PROGRAM",
+    "STRUCTURED",
     "TILE",
     "AssembleOp",
     "BufferOp",

@@ -265,7 +265,7 @@ def contraction_flops(module: ModuleOp) -> int:
     """
     What the sums of products of a model cost as they are written: 2 for every term.
 
-    Asked of the module as `graphcore-to-tile` leaves it, this is the number by which all
+    Asked of the module as `graphcore-to-structured` leaves it, this is the number by which all
     implementations are compared, whatever they save.
     """
     return sum(2 * prod(op.sizes) for op in module.walk() if isinstance(op, ContractOp))

@@ -101,7 +101,7 @@ class Structured(IRDLOperation):
     An operation over a `domain` (the sizes of its loops, parallel dimensions first).
 
     Every input has a map from the domain to its own (logical) index. The reference backend runs
-    these operations as they stand; `tile-loops` writes their loops out.
+    these operations as they stand; `structured-to-loops` writes their loops out.
     """
 
     @property

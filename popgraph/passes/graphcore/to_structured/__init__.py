@@ -26,7 +26,7 @@ from popgraph.passes.graphcore.to_structured import (
 )
 from popgraph.support.errors import UnsupportedError
 
-__all__ = ["GraphcoreToTile"]
+__all__ = ["GraphcoreToStructured"]
 
 RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.Elementwise: elementwise.lower_elementwise,
@@ -60,7 +60,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
 
 
 @dataclass(frozen=True)
-class GraphcoreToTile(Pass):
+class GraphcoreToStructured(Pass):
     """
     Turn every graphcore operation but composites into structured tile operations.
 
@@ -68,7 +68,7 @@ class GraphcoreToTile(Pass):
     tile.assemble, tile.view
     """
 
-    name = "graphcore-to-tile"
+    name = "graphcore-to-structured"
     TOLERANCE = 1e-5
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:

@@ -18,7 +18,7 @@ from popgraph.passes.structured.to_loops import kernels_of, loops_of
 
 
 @dataclass(frozen=True)
-class ShareLoops(Pass):
+class ParallelizeLoops(Pass):
     """
     Cut loops into chunks for threads: a `cut` says which loops of an operation, and where.
 
@@ -27,7 +27,7 @@ class ShareLoops(Pass):
     what it wrote itself, as far as that goes. `vector_bytes` is the size of the target's vectors.
     """
 
-    name = "share-loops"
+    name = "parallelize-loops"
     threads: int = 1
     vector_bytes: int = 64
 

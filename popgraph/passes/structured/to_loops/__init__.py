@@ -38,7 +38,7 @@ from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
 )
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
 
-__all__ = ["TileLoops"]
+__all__ = ["StructuredToLoops"]
 
 STRUCTURED = {
     tile.MapOp,
@@ -144,7 +144,7 @@ def positions(kernel: tile.KernelOp, op: Operation) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class TileLoops(Pass):
+class StructuredToLoops(Pass):
     """
     Write out the loops of every structured operation: each becomes a `tile.kernel`.
 
@@ -154,7 +154,7 @@ class TileLoops(Pass):
     the size of the target's vectors.
     """
 
-    name = "tile-loops"
+    name = "structured-to-loops"
     TOLERANCE = 1e-5
     vector_bytes: int = 64
 

@@ -1,4 +1,4 @@
-// -p share-loops{threads=2}
+// -p parallelize-loops{threads=2}
 // Three panels are no even work for two threads: they share the rows.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {

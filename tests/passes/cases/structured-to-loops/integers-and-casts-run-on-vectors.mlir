@@ -1,5 +1,5 @@
 // A comparison of bytes chooses among floats: both have as many lanes as floats fill a register.
-// -p tile-loops{vector_bytes=16}
+// -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xi8>):

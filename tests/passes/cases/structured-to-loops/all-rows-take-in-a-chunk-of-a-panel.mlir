@@ -1,5 +1,5 @@
 // All rows take in one chunk of a panel before the next one comes, also those that stand apart.
-// -p tile-loops{vector-bytes=16}
+// -p structured-to-loops{vector-bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):

@@ -1,5 +1,5 @@
 // A pack that puts side by side what is not: squares of vectors change rows for columns in registers, edges go one by one.
-// -p tile-loops{vector-bytes=16}
+// -p structured-to-loops{vector-bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<5x8xf32>):

@@ -1,5 +1,5 @@
 // Sums of chunks are added in local memory: there they begin, and are finished, in a loop over rows.
-// -p tile-loops{vector-bytes=16}
+// -p structured-to-loops{vector-bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">, #pg.bytes<"x2">] {
   ^bb0(%0: tensor<3x8xf32>, %1: tensor<8x8xf32>, %2: tensor<8xf32>):

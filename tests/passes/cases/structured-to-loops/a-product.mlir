@@ -1,5 +1,5 @@
 // Without a schedule a product is plain loops, with vectors along its rows.
-// -p tile-loops{vector-bytes=16}
+// -p structured-to-loops{vector-bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4x3xf32>):

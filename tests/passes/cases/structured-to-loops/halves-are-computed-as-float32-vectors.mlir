@@ -1,5 +1,5 @@
 // As many lanes as the widest type in the body has in a register: here four, of f32.
-// -p tile-loops{vector_bytes=16}
+// -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xf16>):

@@ -1,5 +1,5 @@
 // Sums of integers may be regrouped freely: lanes hold parts of one sum.
-// -p tile-loops{vector_bytes=16}
+// -p structured-to-loops{vector_bytes=16}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xi32>):

@@ -1,4 +1,4 @@
-// -p share-loops{threads=2}
+// -p parallelize-loops{threads=2}
 // All rows go by each panel: chunks of rows would read more than 1 MB of panels again, every one.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {

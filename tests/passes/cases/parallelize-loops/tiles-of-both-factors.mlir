@@ -1,4 +1,4 @@
-// -p share-loops{threads=2}
+// -p parallelize-loops{threads=2}
 // A gradient of weights is computed of tiles of both its factors: threads share both transforms.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {

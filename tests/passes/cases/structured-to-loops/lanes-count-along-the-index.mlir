@@ -1,5 +1,5 @@
 // What depends on its own index runs on vectors, too: each lane has the index of its element.
-// -p tile-loops{vector_bytes=32}
+// -p structured-to-loops{vector_bytes=32}
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xf64>):

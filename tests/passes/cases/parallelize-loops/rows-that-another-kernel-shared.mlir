@@ -1,4 +1,4 @@
-// -p share-loops{threads=2}
+// -p parallelize-loops{threads=2}
 // Both kernels fall into parts along the rows: each thread finds what it wrote before in its own
 // cache. A map of few elements is not worth sharing.
 builtin.module {

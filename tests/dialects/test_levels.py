@@ -1,0 +1,52 @@
+"""Is the level of a module recognised, and is what does not belong there refused?"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder import pgraph
+from popgraph.compiler import lower
+from popgraph.dialects.levels import LEVELS, MEANINGS, check_level, level_of, operations
+from popgraph.passes.base import Compilation
+from popgraph.support.errors import PassError
+
+TEXT = """opset 21
+graph g(x: f32[2, 4, 8, 8]) -> y {
+    weight w: f32[4, 4, 3, 3] = normal(seed=1)
+    y = Concat(Relu(Conv(x, w, pads=[1, 1, 1, 1])), x, axis=1)
+}
+"""
+
+
+def at(level: str) -> ModuleOp:
+    document = pgraph.parse(TEXT)
+    return lower(document.module, Compilation(document.weights), level=level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_module_that_was_lowered_to_a_level_is_at_it(level: str) -> None:
+    module = at(level)
+    assert level_of(module) == level
+    check_level(module, level)
+    assert MEANINGS[level]
+
+
+@pytest.mark.parametrize(("own", "other"), list(itertools.permutations(LEVELS, 2)))
+def test_a_module_is_not_at_another_level(own: str, other: str) -> None:
+    module = at(own)
+    with pytest.raises(PassError, match="level"):
+        check_level(module, other)
+
+
+def test_one_operation_that_was_left_behind_is_named() -> None:
+    structured, loops = at("structured"), at("loops")
+    (left,) = (op for op in operations(structured) if op.name == "tile.contract")
+    (graph,) = (op for op in loops.ops if op.name == "pg.graph")
+    clone = left.clone(dict.fromkeys(left.operands, graph.body.block.args[0]))
+    graph.body.block.insert_op_before(clone, graph.body.block.first_op)  # type: ignore[arg-type]
+    with pytest.raises(PassError, match=r"tile\.contract belongs to the structured level"):
+        check_level(loops, "loops")
+    assert level_of(loops) == "structured"
