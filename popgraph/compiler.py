@@ -25,7 +25,7 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
-from popgraph.dialects.levels import LEVELS, PROGRAM, check_level, level_of
+from popgraph.dialects.levels import PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
@@ -33,6 +33,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.passes.pipeline import Options, current, planned
+from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import (
@@ -161,21 +162,22 @@ def lower(
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)
-    first, last = LEVELS.index(level_of(module)), LEVELS.index(level)
-    steps = [
-        (step, made)
-        for step, made in planned(options or Options())
-        if first <= LEVELS.index(step.level) and LEVELS.index(step.result) <= last
-    ]
+    steps = list(planned(options or Options(), level_of(module), level))
     if until is not None and until not in {made.name for _, made in steps}:
         raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
-    for step, made in steps:
-        with observer.watching(made, module, compilation.weights):
-            made.run(compilation, module)
-        if step.to is not None:
-            check_level(module, step.to)
-        if made.name == until:
-            break
+    original = module.clone()
+    try:
+        for step, made in steps:
+            with observer.watching(made, module, compilation.weights):
+                made.run(compilation, module)
+            if step.to is not None:
+                check_level(module, step.to)
+            if made.name == until:
+                break
+    except Exception as error:
+        passes = [made for _, made in steps]
+        note_failure(error, original, passes, compilation, observer.checks)
+        raise
     return module
 
 

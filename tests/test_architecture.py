@@ -54,6 +54,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes": {
         "base": "",
         "observer": "base",
+        "reproducer": "base observer",
         "analysis": "",
         "loops": "base analysis",
         "structured": "base analysis loops",

@@ -32,6 +32,7 @@ COMMANDS = (
     "tune",
     "emit",
     "opt",
+    "bisect",
     "passes",
     "ops",
     "doctor",
@@ -57,7 +58,7 @@ First steps:
   popgraph doctor                              is a C compiler there?
 
 \b
-Models are .onnx files, .pgraph texts and .mlir files (IR of any level; that of tile is code).
+Models are .onnx files, .pgraph texts and .mlir files (IR of any level; below graphcore it is code).
 POPGRAPH_DEBUG=1 shows every pass and its time; 2 the IR, 3 kernels, 4 the C.
 POPGRAPH_PATH=lib:more (or -I lib) is where texts look for what they import.
 POPGRAPH_TARGET=avx2 (avx512, sse2, neon, native) makes code for such a machine.
@@ -89,7 +90,13 @@ class Commands(TyperGroup):
             show_error(
                 PopgraphError(
                     f"PopGraph broke a promise of its own: {type(error).__name__}: {error}",
-                    hint="please report this; POPGRAPH_DEBUG=1 shows where it happened",
+                    hint="; ".join(
+                        [
+                            "please report this",
+                            *getattr(error, "__notes__", ()),
+                            "POPGRAPH_DEBUG=1 shows where it happened",
+                        ]
+                    ),
                 )
             )
         raise typer.Exit(1)

@@ -40,6 +40,7 @@ def command(
     popgraph opt in.mlir -p cse,dce
     popgraph opt in.mlir -p 'structured-to-loops{vector-bytes=32}'
     popgraph print model.onnx --at graphcore | popgraph opt -p canonicalize --check
+    popgraph opt popgraph-1a2b3c.mlir      a reproducer: its first line names the passes
 
     IR text below the graphcore level is code: --check runs its loops on plain memory. Run only
     what you trust.
@@ -56,10 +57,13 @@ def command(
     from popgraph.passes.base import Compilation, Pass
     from popgraph.passes.observer import Observer
     from popgraph.passes.pipeline import factories
+    from popgraph.passes.reproducer import passes_in
     from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
     from popgraph.passes.structured.winograd.use_winograd import UseWinograd
     from popgraph.support.debug import Settings
 
+    text = _text(file)
+    passes = passes or passes_in(text)
     try:
         for spec in parse_pipeline(passes):
             pass_name(spec.name, "--passes")
@@ -71,7 +75,7 @@ def command(
         raise typer.BadParameter(f"{passes!r}: {spelled}", param_hint="--passes") from error
 
     compilation = Compilation()
-    module = compiler.parse_ir(_text(file), compilation, str(file))
+    module = compiler.parse_ir(text, compilation, str(file))
     settings = Settings.from_environment()
     observer = Observer(replace(settings, check=check or settings.check), (), _same_meaning)
     schedules = () if schedule is None else read(schedule)

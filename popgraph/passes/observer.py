@@ -41,6 +41,11 @@ class Observer:
     def stop_after(self) -> str | None:
         return self.settings.stop_after
 
+    @property
+    def checks(self) -> SameMeaning | None:
+        """What compares the meaning before and after each pass, if the settings ask for it."""
+        return self.same_meaning if self.settings.check else None
+
     @contextmanager
     def watching(self, step: Pass, module: ModuleOp, weights: WeightStore) -> Iterator[None]:
         """Around the run of one pass over `module`."""
@@ -77,8 +82,8 @@ class Observer:
         if not self.settings.check:
             return
         module.verify()
-        if self.same_meaning is not None:
-            self.same_meaning(step, before, module, weights)
+        if self.checks is not None:
+            self.checks(step, before, module, weights)
 
     def _show(self, step: Pass, text: str) -> None:
         self._say(f"// after {step.name}\n{text}")

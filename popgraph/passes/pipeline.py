@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
 from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
@@ -276,12 +277,18 @@ def factories() -> dict[str, Callable[[], type[Pass]]]:
     return {name: factory(name) for name in (*PASSES, *RENAMED)}
 
 
-def planned(options: Options) -> Iterator[tuple[Step, Pass]]:
-    """The passes that these options ask for, in order."""
+def planned(
+    options: Options, first: str = ONNX, last: str = PROGRAM
+) -> Iterator[tuple[Step, Pass]]:
+    """The passes that these options ask for, in order, from one level down to another."""
     disabled = set(map(current, options.disabled))
     for step in PIPELINE:
         if step.optional and step.pass_class.name in disabled:
             continue
+        if LEVELS.index(step.level) < LEVELS.index(first):
+            continue
+        if LEVELS.index(step.result) > LEVELS.index(last):
+            return
         made = step.make(options)
         if made is not None:
             yield step, made

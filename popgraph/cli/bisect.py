@@ -1,0 +1,55 @@
+"""`popgraph bisect`: which pass breaks a model?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from popgraph.cli.options import ScheduleFile, Switch, Threads, Train, Winograd, options
+from popgraph.support.writing import write_text
+
+
+def command(
+    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    dim: Annotated[
+        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Where the reproducer is written.")
+    ] = Path("reproducer.mlir"),
+    seed: Annotated[int, typer.Option(help="The seed of the random inputs.")] = 0,
+    winograd: Winograd = Switch.ON,
+    schedule: ScheduleFile = None,
+    threads: Threads = 1,
+    train: Train = False,
+) -> None:
+    """
+    Find the pass after which a model fails, or gives other results.
+
+    \b
+    popgraph bisect model.onnx --dim N=1
+    popgraph bisect net.pgraph --train --dim N=4
+    popgraph opt reproducer.mlir --check
+
+    The reference backend runs the model on random inputs between passes, and compares; last, the
+    generated C is run, too. Large models take long in the reference: give small dimensions. Ends
+    with status 1 when a culprit is found.
+    """
+    from popgraph.cli import models
+    from popgraph.measure.bisect import bisect, here
+
+    models.check_place(output, "--output")
+    module, compilation, training = models.opened(model, dim, train=train)
+    wanted = replace(options(winograd, schedule, Switch.OFF), training=training)
+    compilation.weights.own()
+    found = bisect(module, compilation, here(wanted, threads), seed=seed)
+    if found is None:
+        typer.echo("no pass breaks this model, nor does the generated C")
+        return
+    typer.echo(f"{found.name} breaks it: {found.what}")
+    write_text(output, found.reproducer)
+    typer.echo(f"`popgraph opt {output} --check` shows it again")
+    raise typer.Exit(1)

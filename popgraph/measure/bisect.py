@@ -1,0 +1,152 @@
+"""Bisection over passes: the first one after which a model fails, or means something else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph import compiler
+from popgraph.backends.c.build_program import build as build_c
+from popgraph.backends.reference import can_evaluate, evaluate, signature
+from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
+from popgraph.dialects.levels import PROGRAM, level_of
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.reproducer import text_of
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError
+from popgraph.support.index_checks import NEAREST
+
+GENERATED_CODE = "the generated C"
+C_TOLERANCE = 1e-4
+"""How far results in C may be from the reference's, relative to the largest value."""
+
+
+@dataclass(frozen=True)
+class State:
+    """The module after a pass; None stands for the model as it was read."""
+
+    step: Pass | None
+    module: ModuleOp
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """What breaks a model: the pass (or the generated C), how, and how to see it again."""
+
+    name: str
+    what: str
+    reproducer: str = ""
+    """The module before the pass, and the pass: a file for `popgraph opt`."""
+
+
+def bisect(
+    module: ModuleOp, compilation: Compilation, options: Options, *, seed: int = 0
+) -> Culprit | None:
+    """
+    What breaks a model whose shapes are known; None when nothing does.
+
+    Results are those of random inputs. The reference backend is the judge: it runs modules of
+    every level.
+    """
+    compiler.verify(module)
+    states = [State(None, module.clone())]
+    for _, step in planned(options, level_of(module)):
+        try:
+            step.run(compilation, module)
+            module.verify()
+        except PopgraphError:
+            raise
+        except Exception as error:
+            return _failed(states[-1], step, error)
+        states.append(State(step, module.clone()))
+    for stretch in _stretches(states):
+        found = _search(stretch, compilation.weights, seed)
+        if found is not None:
+            return found
+    inputs = random_inputs(signature(states[0].module), seed)
+    return _generated_code(states[-1].module, compilation.weights, inputs)
+
+
+def _failed(last: State, step: Pass, error: Exception) -> Culprit:
+    what = f"it fails: {type(error).__name__}: {error}"
+    return Culprit(step.name, what, text_of(last.module, [step]))
+
+
+def _stretches(states: Sequence[State]) -> list[list[State]]:
+    """Parts of the pipeline in which every pass keeps the meaning, from one that can be run on."""
+    made: list[list[State]] = []
+    for state in states:
+        if (
+            state.step is None
+            or not state.step.KEEPS_MEANING
+            or not can_evaluate(made[-1][0].module)
+        ):
+            made.append([state])
+        else:
+            made[-1].append(state)
+    return [stretch for stretch in made if can_evaluate(stretch[0].module)]
+
+
+def _search(stretch: Sequence[State], weights: WeightStore, seed: int) -> Culprit | None:
+    """The first pass of a stretch behind which results differ from those before it."""
+    if _difference(stretch, len(stretch) - 1, weights, seed) is None:
+        return None
+    same, differs = 0, len(stretch) - 1
+    while differs - same > 1:
+        middle = (same + differs) // 2
+        if _difference(stretch, middle, weights, seed) is None:
+            same = middle
+        else:
+            differs = middle
+    step = stretch[differs].step
+    what = _difference(stretch, differs, weights, seed)
+    assert step is not None and what is not None
+    return Culprit(step.name, what, text_of(stretch[same].module, [step]))
+
+
+def _difference(
+    stretch: Sequence[State], place: int, weights: WeightStore, seed: int
+) -> str | None:
+    """How results differ there from those at the beginning, beyond what the passes allow."""
+    tolerance = sum(state.step.TOLERANCE for state in stretch[1 : place + 1] if state.step)
+    try:
+        assert_same_meaning(
+            stretch[0].module, stretch[place].module, weights, tolerance=tolerance, seed=seed
+        )
+    except AssertionError as error:
+        return _said(error)
+    return None
+
+
+def _generated_code(
+    module: ModuleOp, weights: WeightStore, inputs: Mapping[str, Array]
+) -> Culprit | None:
+    if level_of(module) != PROGRAM:
+        return None
+    expected, _ = evaluate(module, inputs, weights)
+    found = build_c(module.clone(), weights).run(inputs)
+    try:
+        for name, wanted in expected.items():
+            assert_close(found[name], wanted, C_TOLERANCE, name)
+    except AssertionError as error:
+        return Culprit(GENERATED_CODE, _said(error), text_of(module, ()))
+    return None
+
+
+def _said(error: AssertionError) -> str:
+    """NumPy's report in one line: which result differs, and by how much at most."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    most = next((line for line in lines if line.startswith("Max absolute difference")), "")
+    if not most or len(lines) < 2:
+        return " ".join(lines) or "results differ"
+    return f"{lines[1]} differs by up to {most.rpartition(':')[2].strip()}"
+
+
+def here(options: Options, threads: int) -> Options:
+    """Options for this machine, with nothing measured; random indices are not out of range."""
+    wanted = compiler.for_this_machine(options, threads)
+    return replace(wanted, measured=(), indices=wanted.indices or NEAREST)

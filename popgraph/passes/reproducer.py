@@ -1,0 +1,76 @@
+"""Reproducers: the module before a failing pass and the passes to run, as one file of IR text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.observer import SameMeaning
+from popgraph.support.errors import PassError, PopgraphError
+from popgraph.support.writing import put
+
+MARK = "// popgraph opt --passes "
+"""How a reproducer's first line begins; the passes follow."""
+
+
+def text_of(module: ModuleOp, passes: Sequence[Pass]) -> str:
+    """A module and the passes that are to run over it, as `popgraph opt` reads them."""
+    pipeline = ",".join(str(one.pipeline_pass_spec()) for one in passes)
+    return f"{MARK}{pipeline}\n{module!s}\n"
+
+
+def passes_in(text: str) -> str:
+    """The passes that a reproducer names; empty for other IR text."""
+    first = text.partition("\n")[0]
+    return first.removeprefix(MARK).strip() if first.startswith(MARK) else ""
+
+
+def reproducer(
+    original: ModuleOp,
+    passes: Sequence[Pass],
+    compilation: Compilation,
+    check: SameMeaning | None = None,
+) -> str:
+    """
+    The smallest reproducer of a failure of one of these passes; `original` is spent.
+
+    A pass also fails if `check` is given and says that it changed the meaning. Elements of large
+    weights are not in the text: `popgraph opt` makes some up.
+    """
+    for one in passes:
+        before = original.clone()
+        try:
+            one.run(compilation, original)
+            original.verify()
+            if check is not None:
+                check(one, before, original, compilation.weights)
+        except Exception:
+            return text_of(before, [one])
+    raise PassError("the failure did not repeat")
+
+
+def note_failure(
+    error: Exception,
+    original: ModuleOp,
+    passes: Sequence[Pass],
+    compilation: Compilation,
+    check: SameMeaning | None = None,
+) -> None:
+    """Writes a reproducer and names it in a note of an error that is PopGraph's own."""
+    if isinstance(error, PopgraphError):
+        return
+    try:
+        text = reproducer(original, passes, compilation, check)
+        name = f"popgraph-{sha256(text.encode()).hexdigest()[:12]}.mlir"
+        path = Path(tempfile.gettempdir()) / name
+        put(path, [text.encode()], mode=0o600)
+    except Exception as failed:
+        error.add_note(f"no reproducer could be written: {failed}")
+    else:
+        option = " --check" if check is not None else ""
+        error.add_note(f"`popgraph opt{option} {path}` shows it again")
