@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,6 +12,15 @@ from popgraph.cli.options import LEVELS, Level
 from popgraph.cli.options import level as ir_level
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
+
+
+class Dialect(StrEnum):
+    """Dialects of the IR that are PopGraph's own."""
+
+    PG = "pg"
+    GRAPHCORE = "graphcore"
+    TILE = "tile"
+
 
 ABOUT = {
     Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
@@ -27,6 +37,9 @@ def command(
     level: Annotated[
         Level, typer.Option(parser=ir_level, metavar=LEVELS, help="Whose operators.")
     ] = Level.ONNX,
+    dialect: Annotated[
+        Dialect | None, typer.Option(help="The reference of a whole dialect, in Markdown.")
+    ] = None,
     markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
 ) -> None:
     """
@@ -35,7 +48,14 @@ def command(
     \b
     popgraph ops conv
     popgraph ops --level graphcore
+    popgraph ops --dialect tile
     """
+    if dialect is not None:
+        from popgraph.cli.dialect_page import page
+        from popgraph.dialects.registry import OWN
+
+        typer.echo(page(OWN[dialect]()), nl=False)
+        return
     from popgraph.cli.report import markdown_page, table
 
     rows = _onnx() if level == Level.ONNX else _own(level)
