@@ -38,6 +38,15 @@ graph losses(x: f32[3, 4], i: i32[3], j: i64[3]) -> (a, b, c) {
     c = SoftmaxCrossEntropyLoss(x, j, ignore_index=-7)
 }
 """
+MANY = """
+opset 24
+
+graph many(x: f32[5, 7], i: i64[70001], e: i32[999, 7], n: i64[20003, 2]) -> (a, b, c) {
+    a = Gather(Reshape(x, [35]), i)
+    b = GatherElements(x, e, axis=0)
+    c = GatherND(x, n)
+}
+"""
 ROTARY = """
 opset 24
 
@@ -153,6 +162,40 @@ def test_what_is_out_of_range_is_named(
     assert what in raised.value.what and where in raised.value.where and raised.value.hint
     run(legal)
     runner(name, backend, "nearest")(wrong)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_one_wrong_index_is_found_wherever_it_stands(threads: int, tmp_path: Path) -> None:
+    """In vectors, in what they leave over, and in the part of every thread."""
+    path = tmp_path / "many.pgraph"
+    path.write_text(MANY)
+    run = popgraph.compile(path, indices="error", threads=threads)
+    generator = np.random.default_rng(0)
+    sizes = {"i": (35, 70001), "e": (5, (999, 7)), "n": ((5, 7), (20003, 2))}
+    inputs = {"x": numbers(5, 7)}
+    for name, (size, shape) in sizes.items():
+        drawn = generator.integers(np.negative(size), size, shape)
+        inputs[name] = drawn.astype(np.int32) if name == "e" else drawn
+    found = run(inputs)
+    assert np.array_equal(found["a"], inputs["x"].ravel()[inputs["i"]])
+    assert np.array_equal(found["b"], np.take_along_axis(inputs["x"], inputs["e"] % 5, 0))
+    assert np.array_equal(found["c"], inputs["x"][inputs["n"][:, 0], inputs["n"][:, 1]])
+    for name, (size, _) in sizes.items():
+        flat = inputs[name].reshape(-1)
+        columns = np.atleast_1d(size).tolist()
+        places = {
+            *range(34),
+            *range(flat.size - 34, flat.size),
+            *range(0, flat.size, flat.size // 29),
+        }
+        for place in places:
+            kept, last = flat[place], columns[place % len(columns)] - 1
+            for wrong in (last + 1, -last - 2):
+                flat[place] = wrong
+                with pytest.raises(IndicesError, match=f"index {wrong} is out of range"):
+                    run(inputs)
+            flat[place] = kept
+    run(inputs)
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
