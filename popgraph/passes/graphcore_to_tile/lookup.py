@@ -31,11 +31,13 @@ from popgraph.passes.graphcore_to_tile.scalars import cast
 def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
     """The place that an index means: negative ones count from the end, all are kept in range."""
     place = SSAValue.get(cast(index, source, i64))
-    zero, last = number(0, i64), number(max(0, size - 1), i64)
     if kind_of(source) is Kind.UNSIGNED:
+        last = number(max(0, size - 1), i64)
         return arith.IndexCastOp(arith.MinUIOp(place, last), IndexType())
+    zero = number(0, i64)
     from_end = arith.AddiOp(place, number(size, i64))
     place = arith.SelectOp(arith.CmpiOp(place, zero, "slt"), from_end, place).result
+    last = number(max(0, size - 1), i64)
     return arith.IndexCastOp(arith.MinSIOp(arith.MaxSIOp(place, zero), last), IndexType())
 
 
