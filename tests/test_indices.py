@@ -9,9 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from xdsl.dialects import arith
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Block
 
 import popgraph
 from popgraph.cli import app
+from popgraph.compiler import load, lower
+from popgraph.dialects import tile
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.runner import Runner
@@ -196,6 +202,53 @@ def test_one_wrong_index_is_found_wherever_it_stands(threads: int, tmp_path: Pat
                     run(inputs)
             flat[place] = kept
     run(inputs)
+
+
+LONG = {
+    "Gather": "x: f32[4096], i: i64[16000]) -> (y) {\n    y = Gather(x, i)",
+    "Gather of rows": "x: f32[256, 16], i: i64[4000]) -> (y) {\n    y = Gather(x, i)",
+    "GatherElements": "x: f32[64, 64], i: i64[250, 64]) -> (y) {\n    y = GatherElements(x, i)",
+    "GatherND": "x: f32[64, 64], i: i64[16000, 2]) -> (y) {\n    y = GatherND(x, i)",
+    "labels": (
+        "x: f32[1024, 100], i: i64[1024]) -> (y) {\n    y = ai.graphcore.Nll(Softmax(x), i)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_check_costs_less_than_a_fiftieth_of_what_it_checks(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.pgraph"
+    path.write_text(f"opset 24\n\ngraph long({LONG[name]}\n}}\n")
+    counts = {}
+    for indices in ("nearest", "error"):
+        module, compilation = load(path)
+        lower(module, compilation, Options(indices=indices))
+        kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, FuncOp)}
+        calls = [op for op in module.walk() if isinstance(op, tile.CallOp)]
+        counts[indices] = sum(
+            call.chunks.value.data * operations(kernels[call.callee.string_value()].body.block)
+            for call in calls
+        )
+    assert counts["error"] <= 1.02 * counts["nearest"], counts
+
+
+def operations(block: Block) -> int:
+    """How often a kernel computes, loads or stores something."""
+    return sum(
+        trip_count(op) * operations(op.body.block)
+        if isinstance(op, ForOp)
+        else not isinstance(op, arith.ConstantOp | arith.BitcastOp | arith.IndexCastOp)
+        for op in block.ops
+    )
+
+
+def trip_count(loop: ForOp) -> int:
+    first, last, step = (
+        bound.owner.value.value.data
+        for bound in (loop.lb, loop.ub, loop.step)
+        if isinstance(bound.owner, arith.ConstantOp)
+    )
+    return len(range(first, last, step))
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])
