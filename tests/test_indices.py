@@ -9,9 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from typer.testing import CliRunner
+from xdsl.dialects import arith
+from xdsl.dialects.func import FuncOp
+from xdsl.dialects.scf import ForOp
+from xdsl.ir import Block
 
 import popgraph
 from popgraph.cli import app
+from popgraph.compiler import load, lower
+from popgraph.dialects import tile
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.runner import Runner
@@ -36,6 +42,15 @@ graph losses(x: f32[3, 4], i: i32[3], j: i64[3]) -> (a, b, c) {
     a = ai.graphcore.Nll(Softmax(x), i, ignoreIndex=-1)
     b = NegativeLogLikelihoodLoss(x, j)
     c = SoftmaxCrossEntropyLoss(x, j, ignore_index=-7)
+}
+"""
+MANY = """
+opset 24
+
+graph many(x: f32[5, 7], i: i64[70001], e: i32[999, 7], n: i64[20003, 2]) -> (a, b, c) {
+    a = Gather(Reshape(x, [35]), i)
+    b = GatherElements(x, e, axis=0)
+    c = GatherND(x, n)
 }
 """
 ROTARY = """
@@ -153,6 +168,87 @@ def test_what_is_out_of_range_is_named(
     assert what in raised.value.what and where in raised.value.where and raised.value.hint
     run(legal)
     runner(name, backend, "nearest")(wrong)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_one_wrong_index_is_found_wherever_it_stands(threads: int, tmp_path: Path) -> None:
+    """In vectors, in what they leave over, and in the part of every thread."""
+    path = tmp_path / "many.pgraph"
+    path.write_text(MANY)
+    run = popgraph.compile(path, indices="error", threads=threads)
+    generator = np.random.default_rng(0)
+    sizes = {"i": (35, 70001), "e": (5, (999, 7)), "n": ((5, 7), (20003, 2))}
+    inputs = {"x": numbers(5, 7)}
+    for name, (size, shape) in sizes.items():
+        drawn = generator.integers(np.negative(size), size, shape)
+        inputs[name] = drawn.astype(np.int32) if name == "e" else drawn
+    found = run(inputs)
+    assert np.array_equal(found["a"], inputs["x"].ravel()[inputs["i"]])
+    assert np.array_equal(found["b"], np.take_along_axis(inputs["x"], inputs["e"] % 5, 0))
+    assert np.array_equal(found["c"], inputs["x"][inputs["n"][:, 0], inputs["n"][:, 1]])
+    for name, (size, _) in sizes.items():
+        flat = inputs[name].reshape(-1)
+        columns = np.atleast_1d(size).tolist()
+        places = {
+            *range(34),
+            *range(flat.size - 34, flat.size),
+            *range(0, flat.size, flat.size // 29),
+        }
+        for place in places:
+            kept, last = flat[place], columns[place % len(columns)] - 1
+            for wrong in (last + 1, -last - 2):
+                flat[place] = wrong
+                with pytest.raises(IndicesError, match=f"index {wrong} is out of range"):
+                    run(inputs)
+            flat[place] = kept
+    run(inputs)
+
+
+LONG = {
+    "Gather": "x: f32[4096], i: i64[16000]) -> (y) {\n    y = Gather(x, i)",
+    "Gather of rows": "x: f32[256, 16], i: i64[4000]) -> (y) {\n    y = Gather(x, i)",
+    "GatherElements": "x: f32[64, 64], i: i64[250, 64]) -> (y) {\n    y = GatherElements(x, i)",
+    "GatherND": "x: f32[64, 64], i: i64[16000, 2]) -> (y) {\n    y = GatherND(x, i)",
+    "labels": (
+        "x: f32[1024, 100], i: i64[1024]) -> (y) {\n    y = ai.graphcore.Nll(Softmax(x), i)"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_check_costs_less_than_a_fiftieth_of_what_it_checks(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "long.pgraph"
+    path.write_text(f"opset 24\n\ngraph long({LONG[name]}\n}}\n")
+    counts = {}
+    for indices in ("nearest", "error"):
+        module, compilation = load(path)
+        lower(module, compilation, Options(indices=indices))
+        kernels = {op.sym_name.data: op for op in module.walk() if isinstance(op, FuncOp)}
+        calls = [op for op in module.walk() if isinstance(op, tile.CallOp)]
+        counts[indices] = sum(
+            call.chunks.value.data * operations(kernels[call.callee.string_value()].body.block)
+            for call in calls
+        )
+    assert counts["error"] <= 1.02 * counts["nearest"], counts
+
+
+def operations(block: Block) -> int:
+    """How often a kernel computes, loads or stores something."""
+    return sum(
+        trip_count(op) * operations(op.body.block)
+        if isinstance(op, ForOp)
+        else not isinstance(op, arith.ConstantOp | arith.BitcastOp | arith.IndexCastOp)
+        for op in block.ops
+    )
+
+
+def trip_count(loop: ForOp) -> int:
+    first, last, step = (
+        bound.owner.value.value.data
+        for bound in (loop.lb, loop.ub, loop.step)
+        if isinstance(bound.owner, arith.ConstantOp)
+    )
+    return len(range(first, last, step))
 
 
 @pytest.mark.parametrize("backend", ["c", "reference"])

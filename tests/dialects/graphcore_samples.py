@@ -316,6 +316,7 @@ def gather() -> Iterator[Sample]:
         (1, np.array(2)),
         (0, np.array([7, -9, 1])),
         (1, np.zeros((0, 2), np.int64)),
+        (0, np.array([2, 3, 2**63, 2**64 - 1], np.uint64)),
     ):
         yield Sample(gc.GatherOp, [normal(3, 4), indices], {"axis": axis})
         yield Sample(gc.GatherOp, [whole(3, 4, 2), indices], {"axis": axis})
@@ -336,6 +337,7 @@ def gather_grad() -> Iterator[Sample]:
         (1, (3, 2, 2, 2), np.array([[1, -4], [3, 0]], np.int32)),
         (1, (3,), np.array(2)),
         (0, (3, 2), np.array([7, -9, 1])),
+        (0, (3, 2), np.array([7, 2**64 - 1, 1], np.uint64)),
     ):
         yield Sample(gc.GatherGradOp, [normal(*shape), indices], {"axis": axis, "size": 4})
 

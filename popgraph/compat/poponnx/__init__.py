@@ -8,8 +8,9 @@ from popgraph.builder.opset.exceptions import popart_exception as poponnx_except
 from popgraph.compat import popart as _popart
 from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow
-from popgraph.compat.poponnx.session import InferenceSession, Session, TrainingSession
+from popgraph.compat.poponnx.session import Session
 from popgraph.session.dataflow import InputShapeInfo as EarlyInfo
+from popgraph.session.session import InferenceSession, TrainingSession
 
 __version__ = _popart.__version__
 _OWN = [

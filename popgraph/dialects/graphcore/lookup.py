@@ -33,8 +33,11 @@ from popgraph.support.shapes import Shape
 
 def positions(indices: Array, size: int) -> Array:
     """Indices counted from 0: negative ones count from the end, all are kept within the axis."""
+    last = max(0, size - 1)
+    if indices.dtype.kind == "u":
+        return np.minimum(indices, np.uint64(last), dtype=np.uint64).astype(np.int64)
     places = indices.astype(np.int64)
-    return np.clip(np.where(places < 0, places + size, places), 0, max(0, size - 1))
+    return np.clip(np.where(places < 0, places + size, places), 0, last)
 
 
 def gathered_shape(op: GraphcoreOp, data: Shape, indices: Shape, axis: int) -> Shape:

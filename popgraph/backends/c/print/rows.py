@@ -130,10 +130,11 @@ INT: Mapping[str, Row] = {
         "({T})({a} >> (({W}){b} < {bits} ? ({W}){b} : {bits} - 1))",
         "{a} >> ({T})((({M}){b} | ({M})(({M}){b} >= {bits})) & {bits} - 1)",
     ),
-    "arith.maxsi": _choice("{a} > {b}", "({M})({a} > {b})"),
-    "arith.minsi": _choice("{a} < {b}", "({M})({a} < {b})"),
-    "arith.maxui": _choice("({W}){a} > ({W}){b}", "({M})(({W}){a} > ({W}){b})"),
-    "arith.minui": _choice("({W}){a} < ({W}){b}", "({M})(({W}){a} < ({W}){b})"),
+    # Lane by lane GCC finds the instruction, in place of four for a mask and a blend.
+    "arith.maxsi": Row("{a} > {b} ? {a} : {b}"),
+    "arith.minsi": Row("{a} < {b} ? {a} : {b}"),
+    "arith.maxui": Row("({W}){a} > ({W}){b} ? {a} : {b}"),
+    "arith.minui": Row("({W}){a} < ({W}){b} ? {a} : {b}"),
     "math.absi": Row(
         "{a} < 0 ? ({T})(0 - ({U}){a}) : {a}",
         "({T})((({M}){a} ^ ({M})({a} < 0)) - ({M})({a} < 0))",

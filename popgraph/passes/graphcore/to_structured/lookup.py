@@ -15,10 +15,12 @@ from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
+    Kind,
     Operand,
     body,
     computing,
     entered,
+    kind_of,
     left,
     number,
 )
@@ -29,6 +31,9 @@ from popgraph.passes.graphcore.to_structured.scalars import cast
 def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
     """The place that an index means: negative ones count from the end, all are kept in range."""
     place = SSAValue.get(cast(index, source, i64))
+    if kind_of(source) is Kind.UNSIGNED:
+        last = number(max(0, size - 1), i64)
+        return arith.IndexCastOp(arith.MinUIOp(place, last), IndexType())
     zero = number(0, i64)
     from_end = arith.AddiOp(place, number(size, i64))
     place = arith.SelectOp(arith.CmpiOp(place, zero, "slt"), from_end, place).result

@@ -43,6 +43,11 @@ def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> O
     return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
 
 
+def _from_start_on(place: Operand) -> SSAValue:
+    """Places that are never negative, as numbers of which a gather knows that."""
+    return cast(place, dtypes.BY_NAME["u64"])
+
+
 def _is_checked(indices: SSAValue) -> bool:
     return isinstance(indices.owner, gc.CheckIndicesOp)
 
@@ -75,7 +80,7 @@ def gather_elements(node: Node) -> Lowered:
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
             place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
-    return gc.GatherOp(reshaped(node[0], (prod(data),)), place, axis=0)
+    return gc.GatherOp(reshaped(node[0], (prod(data),)), _from_start_on(place), axis=0)
 
 
 @lowers("GatherND")
@@ -94,7 +99,7 @@ def gather_nd(node: Node) -> Lowered:
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
         start = _from_start(node, index.result, data[batch + column], is_checked)
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
-    place = reduce(gc.AddOp, terms)
+    place = _from_start_on(reduce(gc.AddOp, terms))
     return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), place, axis=0)
 
 
