@@ -29,13 +29,13 @@ from popgraph.dialects.graphcore.broadcasting import (
     scalar,
 )
 from popgraph.dialects.graphcore.functions import AbsOp, SignOp
-from popgraph.dialects.graphcore.reductions import ReduceMeanOp
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp, share_of
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
 
 class Loss(Composite):
-    """A value per sample, reduced by `reduction`: "mean", "sum" or "none"."""
+    """A value per sample, reduced by `reduction`: "mean" (of none: NaN), "sum" or "none"."""
 
     reduction = prop_def(StringAttr)
 
@@ -44,8 +44,6 @@ class Loss(Composite):
             raise self.fail(
                 f"knows no reduction {self.reduction.data!r}", 'one of "mean", "sum", "none"'
             )
-        if self.reduction.data == "mean" and 0 in samples:
-            raise self.fail("has no mean of no elements")
         return samples if self.reduction.data == "none" else ()
 
     def reduce(self, value: Operand) -> Operand:
@@ -61,7 +59,7 @@ class Loss(Composite):
         """As `reduce`, of an array."""
         match self.reduction.data:
             case "mean":
-                return np.asarray(value.mean())
+                return np.asarray(value.sum() / value.size)
             case "sum":
                 return np.asarray(value.sum())
         return value
@@ -69,7 +67,7 @@ class Loss(Composite):
     def shared(self, dloss: Operand, samples: Shape) -> Operand:
         """The gradient of every sample's own loss, of which there is one per sample."""
         if self.reduction.data == "mean":
-            dloss = MulOp(dloss, scalar(1 / shapes.prod(samples), dloss))
+            dloss = MulOp(dloss, scalar(share_of(shapes.prod(samples)), dloss))
         return dloss
 
 
