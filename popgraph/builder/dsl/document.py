@@ -8,7 +8,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.dsl.budget import Spent
+from popgraph.builder.budget import Spent
 from popgraph.builder.dsl.definitions import settle
 from popgraph.builder.dsl.graph_notes import ModelNotes
 from popgraph.builder.dsl.imports import folders

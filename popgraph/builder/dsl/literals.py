@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from popgraph.builder.dsl.budget import LEAF
+from popgraph.builder.budget import LEAF
 from popgraph.builder.dsl.scope import Failed
 from popgraph.builder.dsl.source import Source
 from popgraph.builder.dsl.tree import (

@@ -10,7 +10,7 @@ from itertools import count
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.dsl.budget import TURN
+from popgraph.builder.budget import TURN
 from popgraph.builder.dsl.first_values import path_beside
 from popgraph.builder.dsl.graph_notes import GraphNotes, ModelNotes, graph_notes, model_notes
 from popgraph.builder.dsl.lower_statements import StatementLowering

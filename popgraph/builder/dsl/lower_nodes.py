@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.budget import NODE
 from popgraph.builder.dsl.annotations import Notes
-from popgraph.builder.dsl.budget import NODE
 from popgraph.builder.dsl.node_names import NodeNames
 from popgraph.builder.dsl.operators import (
     newest,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.budget import TURN
 from popgraph.builder.dsl.annotations import Notes, ValueNotes, notes_of, value_notes
-from popgraph.builder.dsl.budget import TURN
 from popgraph.builder.dsl.declared_types import check_declared, declared_type, type_of
 from popgraph.builder.dsl.first_values import first_value
 from popgraph.builder.dsl.graph_notes import GraphNotes
