@@ -11,9 +11,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import (
-    MulOp,
-)
+from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -29,7 +27,7 @@ from popgraph.dialects.graphcore.broadcasting import (
     scalar,
 )
 from popgraph.dialects.graphcore.functions import AbsOp, SignOp
-from popgraph.dialects.graphcore.reductions import ReduceMeanOp, share_of
+from popgraph.dialects.graphcore.reductions import ReduceMeanOp
 from popgraph.support import shapes
 from popgraph.support.shapes import Shape
 
@@ -67,7 +65,7 @@ class Loss(Composite):
     def shared(self, dloss: Operand, samples: Shape) -> Operand:
         """The gradient of every sample's own loss, of which there is one per sample."""
         if self.reduction.data == "mean":
-            dloss = MulOp(dloss, scalar(share_of(shapes.prod(samples)), dloss))
+            dloss = DivOp(dloss, scalar(shapes.prod(samples), dloss))
         return dloss
 
 

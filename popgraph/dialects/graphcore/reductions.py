@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import numpy as np
@@ -135,7 +134,7 @@ class ReduceMeanOp(AxesReduction, Composite):
         return (np.asarray(whole).astype(x.dtype),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = MulOp(self.kept(dy), scalar(share_of(self.count), dy))
+        share = DivOp(self.kept(dy), scalar(self.count, dy))
         return (BroadcastOp(share, shape=shape_of(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:
@@ -144,16 +143,10 @@ class ReduceMeanOp(AxesReduction, Composite):
         narrow = element_types.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
         x = CastOp(self.x, to=f32) if narrow else self.x
         total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
-        if narrow:
-            return (CastOp(MulOp(total, scalar(share_of(self.count), total)), to=element),)
-        if is_float(self.x):
-            return (MulOp(total, scalar(share_of(self.count), total)),)
-        return (DivOp(total, scalar(max(1, self.count), total)),)
-
-
-def share_of(count: int) -> float:
-    """What each of so many has in their mean; infinite for none, whose sum of 0 becomes NaN."""
-    return 1 / count if count else math.inf
+        # A quotient is rounded once, the product with 1 / count twice, and alike for all results.
+        count = self.count if is_float(self.x) else max(1, self.count)
+        mean = DivOp(total, scalar(count, total))
+        return (CastOp(mean, to=element) if narrow else mean,)
 
 
 class _Position(Reduction):

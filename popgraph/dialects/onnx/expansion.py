@@ -45,8 +45,7 @@ def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore)
     if not data:
         return None
     proto = _completed(FunctionProto.FromString(data), opsets)
-    scores = static_shape(op.input_values()[0].type) if op.op_type == CROSS_ENTROPY else None
-    if scores is not None and 0 in scores:
+    if op.op_type == CROSS_ENTROPY and 0 in (static_shape(op.operands[0].type) or ()):
         _keep_the_shape(proto)
     return read_function(proto, store, (), _captures(op, name_of))
 
