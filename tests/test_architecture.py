@@ -39,10 +39,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "levels": "program tile",
     },
     "builder": {
+        "budget": "",
         "opset": "",
-        "onnx": "",
-        "pgraph": "opset onnx",
-        "popart": "opset onnx pgraph",
+        "onnx": "budget",
+        "pgraph": "budget opset onnx",
+        "popart": "budget opset onnx pgraph",
     },
     "builder/pgraph": {
         "syntax": "",

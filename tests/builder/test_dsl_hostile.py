@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from popgraph import Options
 from popgraph.builder import pgraph
+from popgraph.builder.budget import TEXTS, factor
 from popgraph.builder.pgraph import parse
 from popgraph.builder.pgraph.print.formatter import format_text
-from popgraph.builder.pgraph.syntax.budget import VARIABLE, factor
 from popgraph.builder.pgraph.tools.language_service import Assistant
 from popgraph.compiler import lower
 from popgraph.passes.base import Compilation
@@ -72,7 +72,7 @@ UNFOLDING = {
 def test_what_unfolds_without_measure_is_refused(
     text: str, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "0.01")
+    monkeypatch.setenv(TEXTS, "0.01")
     with pytest.raises(PopgraphError, match=f"unfolds into too much: {line}.* took .* of the"):
         parse(text)
 
@@ -81,7 +81,7 @@ def test_what_unfolds_without_measure_is_refused(
 def test_first_values_have_a_budget_too(initialiser: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = in_graph(f"for i in 0..9 {{ weight w: f32[300, 200] = {initialiser} }}")
     assert parse(text)
-    monkeypatch.setenv(VARIABLE, "0.001")
+    monkeypatch.setenv(TEXTS, "0.001")
     with pytest.raises(PopgraphError, match=r"fills [0-9,]+ elements .* more than 536,870"):
         parse(text)
 
@@ -90,17 +90,17 @@ def test_the_budget_grows_with_the_text_and_with_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = in_graph("for i in 0..150 { x = Relu(x) }")
-    monkeypatch.setenv(VARIABLE, "0.001")
+    monkeypatch.setenv(TEXTS, "0.001")
     with pytest.raises(ParseError, match="unfolds into too much"):
         parse(text)
     assert parse(in_graph(*[f"v{i} = Relu(x)" for i in range(150)]))
-    monkeypatch.setenv(VARIABLE, "0.1")
+    monkeypatch.setenv(TEXTS, "0.1")
     assert parse(text)
 
 
 @pytest.mark.parametrize("given", ["much", "-1", "0", "nan", "inf"])
 def test_a_budget_is_a_number_above_zero(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, given)
+    monkeypatch.setenv(TEXTS, given)
     with pytest.raises(ParseError, match="not a number above 0"):
         factor()
 

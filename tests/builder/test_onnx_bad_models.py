@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
+import popgraph
+from popgraph.builder.budget import MODELS
 from popgraph.builder.onnx.read import import_model
 from popgraph.dialects.program import WeightStore
 from popgraph.support.errors import ModelError, PopgraphError, TypeMismatchError
@@ -160,8 +162,24 @@ def test_functions_that_unfold_without_measure() -> None:
     head = '<ir_version: 8, opset_import: ["" : 17, "l" : 1]> main (float[2] x) => (y)'
     bad = parser.parse_model("\n".join([f"{head} {{ y = l.F25(x) }}", *functions]))
     error = error_of(bad)
-    assert "unfold into 33,554,432 nodes" in error.what
+    assert "unfold into 33,554,432 nodes, where 100,000 are the limit" in error.what
     assert error.where == "function l::F25"
+    assert f"{MODELS}=10 in the environment" in error.hint
+
+
+def test_what_functions_unfold_into_is_adjustable(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = parser.parse_model(
+        """
+        <ir_version: 8, opset_import: ["" : 17, "l" : 1]> main (float[2] x) => (y) { y = l.F(x) }
+        <domain: "l", opset_import: ["" : 17]> F (a) => (b) { c = Neg(a) b = Neg(c) }
+        """
+    )
+    monkeypatch.setenv(MODELS, "0.00001")
+    assert "unfold into 2 nodes, where 1 are the limit" in error_of(model).what
+    monkeypatch.setenv(MODELS, "0.00002")
+    assert popgraph.compile(model)
+    monkeypatch.setenv(MODELS, "none")
+    assert error_of(model).hint == f"`{MODELS}=10`"
 
 
 def test_a_function_that_is_defined_twice() -> None:

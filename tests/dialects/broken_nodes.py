@@ -230,6 +230,7 @@ NODES: dict[str, tuple[Broken, ...]] = {
             row(f"{_BATCH} i64{{3}}"),
             row(f"{_BATCH} i64{{-4}}"),
             row(f"{_BATCH} i64{{1, 1}}"),
+            row(f"{_BATCH} i64[1, 1]"),
             row(f"{_BATCH} i64{{1}}", keepdims=2),
             row(f"{_BATCH} i64{{1}}", keepdims=-1),
             row(_BATCH, axes=[3], opset=11),
@@ -280,6 +281,7 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "Split": (
         row("f32[6] i64{2, 2, 2}", outputs=2),
         row("f32[6] i64{3, 3}", outputs=3),
+        row("f32[6] i64[2, 1]", outputs=2),
         row("f32[6] i64{2, 3}", outputs=2),
         row("f32[6] i64{7, -1}", outputs=2),
         row("f32[6]", outputs=2, num_outputs=3),
@@ -294,6 +296,10 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[6] i64{0, 1} i64{2}"),
         row("f32[6] i64{0, 0} i64{2, 2} i64{0, 0}"),
         row("f32[6] i64{0, 0} i64{2, 2}"),
+        row("f32[6] i64[1, 1] i64[1]"),
+        row("f32[6] i64[1] i64[1, 1]"),
+        row("f32[6] i64[1] i64[1] i64[1, 1]"),
+        row("f32[6] i64[1] i64[1] i64[1] i64[1, 1]"),
     ),
     "Pad": (
         row("f32[2, 3] i64{1, 1}"),
@@ -307,8 +313,18 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 3] i64{1, 1, 1, 1} _ i64{0, 0}"),
         row("f32[2, 3] i64{4611686018427387904, 0, 0, 0}"),
     ),
-    "Squeeze": (row("f32[2, 1] i64{0}"), row("f32[2, 1] i64{2}"), row("f32[2, 1] i64{1, 1}")),
-    "Unsqueeze": (row("f32[2] i64{3}"), row("f32[2] i64{0, 0}"), row("f32[2] i64{-3}")),
+    "Squeeze": (
+        row("f32[2, 1] i64{0}"),
+        row("f32[2, 1] i64{2}"),
+        row("f32[2, 1] i64{1, 1}"),
+        row("f32[2, 1] i64[1, 1]"),
+    ),
+    "Unsqueeze": (
+        row("f32[2] i64{3}"),
+        row("f32[2] i64{0, 0}"),
+        row("f32[2] i64{-3}"),
+        row("f32[2] i64[1, 1]"),
+    ),
     "Expand": (row("f32[2] i64{3}"), row("f32[2] i64{-1, 2}"), row("f32[2] i64=2")),
     "Tile": (row("f32[2, 3] i64{2}"), row("f32[2, 3] i64{2, -1}"), row("f32[2] i64{1, 1}")),
     **dict(

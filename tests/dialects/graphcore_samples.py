@@ -427,6 +427,10 @@ def nll_loss() -> Iterator[Sample]:
     options = {"reduction": "mean", "ignore_index": 1, "log_probabilities": False}
     yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([1, 1])], options)
     yield Sample(gc.NllLossOp, [probabilities(2, 3), np.array([7, 2])], options)
+    for ignored in ({}, {"ignore_index": 1}):
+        for reduction in ("mean", "sum", "none"):
+            options = {"reduction": reduction, "log_probabilities": False, **ignored}
+            yield Sample(gc.NllLossOp, [probabilities(0, 3), np.zeros(0, np.int64)], options)
 
 
 def nll_loss_grad() -> Iterator[Sample]:
@@ -438,7 +442,7 @@ def nll_loss_grad() -> Iterator[Sample]:
 
 def simple_losses(op: type[GraphcoreOp], **more: Any) -> Iterator[Sample]:
     for reduction in ("mean", "sum", "none"):
-        for shape in ((2, 3), (4,), ()):
+        for shape in ((2, 3), (4,), (), (0, 3)):
             yield Sample(op, [apart(*shape)], {**more, "reduction": reduction})
 
 
@@ -501,7 +505,7 @@ def table() -> Iterator[Sample]:
     yield from unary(gc.DetachOp, whole_too=True)
     yield from reductions(gc.ReduceSumOp, empty=True, make=normal)
     yield from reductions(gc.ReduceProdOp, empty=True, make=normal)
-    yield from reductions(gc.ReduceMeanOp, empty=False, make=normal)
+    yield from reductions(gc.ReduceMeanOp, empty=True, make=normal)
     for op in (gc.ReduceMaxOp, gc.ReduceMinOp):
         yield from reductions(op, empty=False, make=apart)
         yield Sample(op, [SPECIAL], {"axes": (0,), "keepdims": False}, smooth=False)

@@ -12,7 +12,7 @@ from xdsl.ir import Attribute
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import FLOATS, Array
+from popgraph.dialects.graphcore.base import FLOATS, INTEGERS, Array
 from popgraph.support import dtypes
 from popgraph.support.casts import cast
 from popgraph.support.errors import TypeMismatchError
@@ -39,6 +39,14 @@ def random_elements(dtype: dtypes.DType, shape: Sequence[int]) -> Array:
     return np.asarray(np.where(random.integers(0, 2, shape) == 0, array, small))
 
 
+def indices(low: int, last: int, dtype: dtypes.DType, shape: Sequence[int]) -> Array:
+    """Random indices, the bounds among them, as far as a type has them."""
+    drawn = default_rng(7).integers(low, last, shape, endpoint=True)
+    drawn.flat[0], drawn.flat[-1] = low, last
+    signed = dtype.name not in INTEGERS.names or np.iinfo(dtype.numpy).min < 0
+    return cast(drawn if signed else np.maximum(drawn, 0), dtype.numpy)
+
+
 def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Sample:
     """`sample` with other operands in place of those that hold elements of type `first`."""
     truth = np.dtype(np.bool_)
@@ -49,7 +57,10 @@ def with_type(sample: Sample, first: np.dtype[Any], dtype: dtypes.DType) -> Samp
             return operand and [other(each) for each in operand]
         if operand.dtype != first:
             return operand
-        if first == main and sample.op is not gc.CheckIndicesOp:
+        if sample.op is gc.CheckIndicesOp:
+            (low,), (last,) = sample.properties["low"], sample.properties["last"]
+            return indices(low, last, dtype, operand.shape)
+        if first == main:
             return random_elements(dtype, operand.shape)
         places = np.asarray(np.clip(operand, 0, 1))  # or labels: every type has these two
         return cast(places, dtype.numpy)

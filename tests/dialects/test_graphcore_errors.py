@@ -111,6 +111,13 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         "  try: there must be at least one element to reduce",
     ),
     (
+        gc.ReduceMeanOp,
+        [zeros(0, 3).astype(np.int32)],
+        {"axes": (0,), "keepdims": True},
+        "reduce_mean has no value along axes [0] of a tensor of shape 0x3\n"
+        "  try: there must be at least one element to reduce",
+    ),
+    (
         gc.ArgMaxOp,
         [zeros(3, 0)],
         {"axis": 1, "keepdims": False},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import warnings
 from collections.abc import Sequence
@@ -12,10 +13,10 @@ import pytest
 from popgraph.compiler import build as build_program
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore import GRAPHCORE
-from popgraph.dialects.graphcore.base import Array, GraphcoreOp
+from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp
 from popgraph.passes.base import Compilation
 from popgraph.support import dtypes
-from popgraph.support.errors import UnsupportedError
+from popgraph.support.errors import IndicesError, UnsupportedError
 from tests.dialects.graphcore_run import Sample, assert_close, build, is_float, type_of
 from tests.dialects.graphcore_samples import SAMPLES
 from tests.dialects.graphcore_types import REAL, casts, each_type, is_admitted
@@ -88,6 +89,28 @@ GROUPS = 6
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_c_equals_evaluate_in_every_type_fuzz(group: int) -> None:
     check([each for each in some(EACH) if not is_complex(each)][group::GROUPS])
+
+
+@pytest.mark.parametrize("name", sorted(INTEGERS.names))
+def test_c_finds_what_is_out_of_range_in_every_width(name: str) -> None:
+    """Just beyond either bound, at the ends of the type, and among those that are ignored."""
+    dtype = dtypes.BY_NAME[name].numpy
+    ends = np.iinfo(dtype)
+    for low, last, ignored in ((-4, 3, None), (0, 99, None), (0, 3, 100), (-100, 100, -101)):
+        words = {} if ignored is None else {"ignored": ignored}
+        properties = {"low": [low], "last": [last], **words}
+        sample = Sample(gc.CheckIndicesOp, [np.zeros(3, dtype)], properties)
+        program = build_program(build(sample).module(), Compilation())
+        near = (low - 1, low, 0, last, last + 1, -101, 100, ends.min, ends.max)
+        for index in (each for each in near if ends.min <= each <= ends.max):
+            given = np.array([0, index, 0], dtype)
+            legal = low <= int(given[1].astype(np.int64)) <= last or index == ignored
+            found = contextlib.nullcontext() if legal else pytest.raises(IndicesError)
+            with found as raised:
+                (result,) = program.run({"x0": given}).values()
+                np.testing.assert_array_equal(result, given)
+            if raised is not None:
+                assert f"index {given[1].astype(np.int64)} is out of range" in raised.value.what
 
 
 def is_complex(sample: Sample) -> bool:

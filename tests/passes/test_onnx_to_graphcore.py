@@ -691,3 +691,37 @@ def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> Non
     case = next(case for case in collect_testcases("Sub") if case.name == "test_sub")
     inputs, outputs = case.data_sets[0]
     assert compare(case, run_case(case.model, inputs), outputs)
+
+
+# Numbers of attributes that halves cannot hold.
+
+UNITS = [
+    ("Elu", {"alpha": 1e30}),
+    ("Celu", {"alpha": 2.0}),
+    ("Celu", {"alpha": 1e30}),
+    ("Celu", {"alpha": 3e38}),
+    ("Celu", {"alpha": 1e-30}),
+    ("Selu", {"alpha": 1e30, "gamma": 1e-30}),
+]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32], ids=["f16", "f32"])
+@pytest.mark.parametrize(("op", "attributes"), UNITS)
+def test_units_whose_numbers_are_large(op: str, attributes: dict[str, float], kind: type) -> None:
+    """Finite where their formula is, to the digits of the type."""
+    x = np.array([0, -0.0, 6e-8, -6e-8, 1e-3, -1e-3, 1, -1, 100, -100, 6e4, -6e4]).astype(kind)
+    given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+    result = helper.make_empty_tensor_value_info("y")
+    node = helper.make_node(op, ["x"], ["y"], **attributes)
+    graph = helper.make_graph([node], "g", [given], [result])
+    opset = helper.make_opsetid("", 17)
+    module, compilation = lowered(helper.make_model(graph, opset_imports=[opset], ir_version=8))
+    alpha, wide = attributes["alpha"], x.astype(np.float64)
+    pace = alpha if op == "Celu" else 1.0
+    bent = alpha * np.expm1(np.minimum(wide, 0) / pace)
+    exact = attributes.get("gamma", 1.0) * np.where(wide > 0, wide, bent)
+    with np.errstate(over="ignore"):
+        wanted = exact.astype(kind)
+    found = evaluate(module, {"x": x}, compilation.weights)[0]["y"]
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, wanted, rtol=4 * np.finfo(kind).eps)

@@ -9,6 +9,7 @@ import pytest
 
 import popgraph.session as popart
 from popgraph.support.arrays import Array
+from tests.session.stepping import one_step
 
 AGAIN: dict[str, Callable[[popart.Builder, str], str]] = {
     "identity": lambda b, x: b.aiOnnx.identity([x]),
@@ -36,17 +37,7 @@ def anchored(
     total = builder.aiOnnx.add([x, tripled])
     loss = builder.aiGraphcore.identityloss([total], popart.ReductionType.Sum)
     wanted = names(x, y)
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, wanted),
-        loss,
-        popart.ConstSGD(0.5),
-        popart.DeviceManager().createCpuDevice(backend="reference"),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({}, anchors))
+    anchors = one_step(builder, loss, wanted, {})
     return [anchors[name] for name in wanted]
 
 

@@ -13,6 +13,7 @@ from hypothesis.strategies import DrawFn
 import popgraph.session as popart
 from popgraph.session.losses import IdentityLoss, L1Loss, Loss, NllLoss
 from popgraph.support.arrays import Array
+from tests.session.stepping import one_step
 
 REDUCTIONS = (popart.ReductionType.Mean, popart.ReductionType.Sum)
 Reduction = popart.ReductionType
@@ -29,17 +30,7 @@ def trained(
     loss = add(builder, out, given_labels)
     name = loss.output() if isinstance(loss, Loss) else loss
     wanted = [popart.reservedGradientPrefix() + weight, name]
-    session = popart.TrainingSession(
-        builder.getModelProto(),
-        popart.DataFlow(1, wanted),
-        loss,
-        popart.ConstSGD(0.5),
-        popart.DeviceManager().createCpuDevice(backend="reference"),
-    )
-    session.prepareDevice()
-    session.weightsFromHost()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({given_labels: labels}, anchors))
+    anchors = one_step(builder, loss, wanted, {given_labels: labels})
     return float(anchors[name].sum()), anchors[wanted[0]]
 
 

@@ -12,6 +12,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
 from xdsl.ir import Attribute
 
+from popgraph.builder.budget import MODELS, most_function_nodes
 from popgraph.builder.onnx.external import ExternalData, graphs_of
 from popgraph.builder.onnx.wire import without_weights
 from popgraph.dialects.onnx.attributes import MetadataAttr
@@ -179,21 +180,19 @@ def _spelled(key: FunctionKey) -> str:
     return "::".join(part for part in key if part)
 
 
-UNFOLDED = 100_000
-"""Nodes that the calls of a model may unfold into, as functions call others again and again."""
-
-
 def _check_calls(proto: ModelProto) -> None:
     """`ModelError` when functions call each other without an end, or nearly so."""
     called = {_key(one): [_key(node) for node in _nodes(one)] for one in proto.functions}
     sizes = _sizes(called)
     total = sum(sizes.get(_key(node), 0) for node in _nodes(proto.graph))
-    if total > UNFOLDED:
+    most = most_function_nodes()
+    if total > most:
         count = f"{total:,}" if total < 10**12 else "more than 10^12"
         raise ModelError(
-            f"its functions unfold into {count} nodes, where {UNFOLDED:,} are the limit",
+            f"its functions unfold into {count} nodes, where {most:,} are the limit",
             f"function {_spelled(max(sizes, key=lambda key: sizes[key]))}",
-            "functions that call others several times each multiply: write loops as Loop",
+            "functions that call others several times each multiply: write loops as Loop; "
+            f"{MODELS}=10 in the environment allows ten times as much",
         )
 
 

@@ -179,9 +179,13 @@ class BatchNormTrainOp(_BatchNorm):
         return (stretched(total(terms), shape_of(self.x)), dscale, dbias)
 
     def expand(self) -> tuple[Operand, ...]:
-        mean = self.average(self.x)
+        # Rounding leaves some of the mean, which the slope of the scale adds up over the batch.
+        near = self.average(self.x)
+        left = SubOp(self.x, self.spread(near))
+        rest = self.average(left)
+        mean = AddOp(near, rest)
+        variance = SubOp(self.average(MulOp(left, left)), MulOp(rest, rest))
         centred = SubOp(self.x, self.spread(mean))
-        variance = self.average(MulOp(centred, centred))
         factor = MulOp(self.scale, inverse_deviation(variance, self.epsilon.value.data))
         y = AddOp(MulOp(centred, self.spread(factor)), self.spread(self.bias))
         return (y, mean, variance)

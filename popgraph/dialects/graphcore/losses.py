@@ -11,9 +11,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
 
-from popgraph.dialects.graphcore.arithmetic import (
-    MulOp,
-)
+from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     Array,
@@ -35,7 +33,7 @@ from popgraph.support.shapes import Shape
 
 
 class Loss(Composite):
-    """A value per sample, reduced by `reduction`: "mean", "sum" or "none"."""
+    """A value per sample, reduced by `reduction`: "mean" (of none: NaN), "sum" or "none"."""
 
     reduction = prop_def(StringAttr)
 
@@ -44,8 +42,6 @@ class Loss(Composite):
             raise self.fail(
                 f"knows no reduction {self.reduction.data!r}", 'one of "mean", "sum", "none"'
             )
-        if self.reduction.data == "mean" and 0 in samples:
-            raise self.fail("has no mean of no elements")
         return samples if self.reduction.data == "none" else ()
 
     def reduce(self, value: Operand) -> Operand:
@@ -61,7 +57,7 @@ class Loss(Composite):
         """As `reduce`, of an array."""
         match self.reduction.data:
             case "mean":
-                return np.asarray(value.mean())
+                return np.asarray(value.sum() / value.size)
             case "sum":
                 return np.asarray(value.sum())
         return value
@@ -69,7 +65,7 @@ class Loss(Composite):
     def shared(self, dloss: Operand, samples: Shape) -> Operand:
         """The gradient of every sample's own loss, of which there is one per sample."""
         if self.reduction.data == "mean":
-            dloss = MulOp(dloss, scalar(1 / shapes.prod(samples), dloss))
+            dloss = DivOp(dloss, scalar(shapes.prod(samples), dloss))
         return dloss
 
 

@@ -86,13 +86,17 @@ class _Nll(Loss):
         return chosen if counted is None else AndOp(chosen, reshaped(counted, (*samples, 1)))
 
     def divisor(self) -> Operand:
-        """How many samples a mean divides by: those that count, at least 1."""
+        """How many samples a mean divides by: of those that may be ignored what is left, or 1."""
         counted, one = self.counted(), scalar(1, self.probabilities)
         samples = shape_of(self.labels)
         if counted is None:
             return scalar(shapes.prod(samples), one)
         ones = CastOp(counted, to=tensor_of(one).element_type)
         return MaxOp(ReduceSumOp(ones, axes=range(len(samples)), keepdims=False), one)
+
+    def number(self, counted: Array) -> int:
+        """As `divisor`, of an array."""
+        return counted.size if self.ignore_index is None else max(int(counted.sum()), 1)
 
     def masks(self, labels: Array) -> tuple[Array, Array]:
         """As `counted` and `chosen`, of arrays."""
@@ -116,7 +120,8 @@ class NllLossOp(_Nll):
 
     `probabilities` is [samples..., classes], `labels` [samples...]. Probabilities count as 1e-7
     at least (f16: 6.104e-5). A sample whose label is `ignore_index` neither adds to the loss nor
-    to the number that a mean divides by. A label that is no class has probability 0. With
+    to the number that a mean divides by, which is then 1 at least; without `ignore_index`, the mean
+    of no samples is NaN. A label that is no class has probability 0. With
     `log_probabilities` the first operand holds logarithms and nothing is clamped.
     """
 
@@ -159,7 +164,7 @@ class NllLossOp(_Nll):
             logs = picked if self.is_log else np.log(np.maximum(picked, self.least_probability))
             losses = np.where(counted, -logs, 0)
             if self.reduction.data == "mean":
-                return np.asarray(losses.sum() / max(counted.sum(), 1))
+                return np.asarray(losses.sum() / self.number(counted))
             return self.reduced(losses)
 
         return (precisely(loss, probabilities),)
@@ -246,7 +251,7 @@ class NllLossGradOp(_Nll):
         def slope(probabilities: Array, dloss: Array) -> Array:
             share = dloss[..., None] if self.reduction.data == "none" else dloss
             if self.reduction.data == "mean":
-                share = share / max(counted.sum(), 1)
+                share = share / self.number(counted)
             clamped = np.maximum(probabilities, self.least_divisor)
             slopes = -share if self.is_log else -share / clamped
             return np.where(chosen, slopes, 0)

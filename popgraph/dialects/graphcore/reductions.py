@@ -105,32 +105,36 @@ class ReduceProdOp(AxesReduction):
 
 @irdl_op_definition
 class ReduceMeanOp(AxesReduction, Composite):
-    """The mean along `axes`; integers truncate toward zero. ONNX ReduceMean."""
+    """
+    The mean along `axes`; integers truncate toward zero. ONNX ReduceMean.
+
+    Of no elements it is NaN, the quotient of two zeros; integers have none.
+    """
 
     name = "graphcore.reduce_mean"
     SCALAR: ClassVar[str] = "mean"
 
     def infer(self) -> tuple[Tensor, ...]:
         types = super().infer()
-        if self.reduces_nothing():
+        if self.reduces_nothing() and not is_float(self.x):
             raise self.nothing()
         return types
 
     @property
     def count(self) -> int:
-        """How many elements one result is made of; 1 where there are no results."""
-        return max(1, shapes.prod(shape_of(self.x)[axis] for axis in self.axes))
+        """How many elements one result is made of."""
+        return shapes.prod(shape_of(self.x)[axis] for axis in self.axes)
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         keep = flag(self.keepdims)
         if is_float(self.x):
             return (precisely(lambda a: np.sum(a, self.axes.data, keepdims=keep) / self.count, x),)
         total = np.sum(x, self.axes.data, keepdims=keep).astype(x.dtype)
-        whole = np.sign(total) * (np.abs(total) // np.asarray(self.count, x.dtype))
+        whole = np.sign(total) * (np.abs(total) // np.asarray(max(1, self.count), x.dtype))
         return (np.asarray(whole).astype(x.dtype),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = MulOp(self.kept(dy), scalar(1 / self.count, dy))
+        share = DivOp(self.kept(dy), scalar(self.count, dy))
         return (BroadcastOp(share, shape=shape_of(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:
@@ -139,11 +143,10 @@ class ReduceMeanOp(AxesReduction, Composite):
         narrow = element_types.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
         x = CastOp(self.x, to=f32) if narrow else self.x
         total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
-        if narrow:
-            return (CastOp(MulOp(total, scalar(1 / self.count, total)), to=element),)
-        if is_float(self.x):
-            return (MulOp(total, scalar(1 / self.count, total)),)
-        return (DivOp(total, scalar(self.count, total)),)
+        # A quotient is rounded once, the product with 1 / count twice, and alike for all results.
+        count = self.count if is_float(self.x) else max(1, self.count)
+        mean = DivOp(total, scalar(count, total))
+        return (CastOp(mean, to=element) if narrow else mean,)
 
 
 class _Position(Reduction):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from onnx import FunctionProto
+from onnx import FunctionProto, helper
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
@@ -21,7 +21,7 @@ from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.typeproto import write_type
-from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr
+from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, static_shape
 from popgraph.dialects.onnx.writer import check_arity, hint
 from popgraph.dialects.program import BytesAttr, WeightStore
 
@@ -47,7 +47,25 @@ def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore)
     if not data:
         return None
     proto = _completed(FunctionProto.FromString(data), opsets)
+    if op.op_type == CROSS_ENTROPY and 0 in (static_shape(op.operands[0].type) or ()):
+        _keep_the_shape(proto)
     return read_function(proto, store, (), _captures(op, name_of))
+
+
+CROSS_ENTROPY = "SoftmaxCrossEntropyLoss"
+
+
+def _keep_the_shape(proto: FunctionProto) -> None:
+    """
+    LogSoftmax of scores as [N, C, -1], in their own shape again  ->  LogSoftmax along axis 1
+
+    Only where there are no elements: what -1 is then, nobody can say.
+    """
+    (last,) = (at for at, node in enumerate(proto.node) if "X_Log" in node.output)
+    rest = list(proto.node)[last + 1 :]
+    del proto.node[:]
+    proto.node.append(helper.make_node("LogSoftmax", ["scores"], ["X_Log"], axis=1))
+    proto.node.extend(rest)
 
 
 class _Identifiers:

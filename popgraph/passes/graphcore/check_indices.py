@@ -64,13 +64,15 @@ class CheckIndices(Pass):
 
 def _move_to_outputs(graph: GraphOp, op: CheckIndicesOp) -> None:
     before, outputs = graph.return_op, graph.outputs
-    check = op.check(_free_name(op, outputs.keys()))
-    with ImplicitBuilder(Builder(InsertPoint.before(op))):
-        outputs[check.output] = largest(op)
-    _use_places(op)
+    checks: list[IndexCheck] = [*before.index_checks]
+    if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
+        check = op.check(_free_name(op, outputs.keys()))
+        with ImplicitBuilder(Builder(InsertPoint.before(op))):
+            outputs[check.output] = largest(op)
+        checks.append(check)
+        _use_places(op)
     op.result.replace_all_uses_with(op.indices)
     outputs = {name: op.indices if value is op.result else value for name, value in outputs.items()}
-    checks: list[IndexCheck] = [*before.index_checks, check]
     Rewriter.erase_op(before)
     graph.block.add_op(ReturnOp(list(outputs.values()), list(outputs), checks))
     Rewriter.erase_op(op)

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from popgraph.builder.pgraph.syntax.budget import PART
+from popgraph.builder.budget import PART
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import (
     Binary,

@@ -12,7 +12,8 @@ from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import Import
 from popgraph.support.errors import ParseError
-from popgraph.support.files import resolved, seen
+from popgraph.support.files import seen
+from popgraph.support.reading import Outside, Unreadable, beside, reading
 
 PATH = "POPGRAPH_PATH"
 """The environment variable with folders to look in, separated as in PATH."""
@@ -29,17 +30,9 @@ def found(setting: Setting, item: Import) -> Path:
     places = (setting.folder, *setting.search)
     for folder in places:
         path = folder / item.file.value
-        with _reading(setting, item):
-            inside = resolved(path).is_relative_to(resolved(folder))
-            state = seen(path)
-            is_there = path.is_file()
-        if not inside:
-            setting.source.parse_error(
-                item.file.span,
-                f"{item.file.value!r} does not stand below the folder of this text",
-                f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
-            )
-            raise Failed
+        with _readable(setting, item):
+            beside(folder, item.file.value)
+            is_there, state = path.is_file(), seen(path)
         # As it is named, since a link may lead elsewhere one day; also where there is none yet.
         setting.store.files.setdefault(path.absolute(), state)
         if is_there:
@@ -53,14 +46,20 @@ def found(setting: Setting, item: Import) -> Path:
 
 
 @contextmanager
-def _reading(setting: Setting, item: Import) -> Iterator[None]:
-    """Fails where a path cannot be one."""
+def _readable(setting: Setting, item: Import) -> Iterator[None]:
+    """Fails where a name cannot be that of a file to import."""
     try:
-        yield
-    except OSError as error:
+        with reading():
+            yield
+    except Outside as error:
         setting.source.parse_error(
-            item.file.span, f"{item.file.value!r} cannot be read: {error.strerror or error}"
+            item.file.span,
+            f"{item.file.value!r} does not stand below the folder of this text",
+            f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
         )
+        raise Failed from error
+    except Unreadable as error:
+        setting.source.parse_error(item.file.span, f"{item.file.value!r} cannot be read: {error}")
         raise Failed from error
 
 

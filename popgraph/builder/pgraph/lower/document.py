@@ -8,6 +8,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.builder.budget import Spent
 from popgraph.builder.pgraph.check.file_context import Setting
 from popgraph.builder.pgraph.check.graph_notes import ModelNotes
 from popgraph.builder.pgraph.check.imports import folders
@@ -22,7 +23,6 @@ from popgraph.builder.pgraph.lower.training import (
     lower_training,
     optimizer_call,
 )
-from popgraph.builder.pgraph.syntax.budget import Spent
 from popgraph.builder.pgraph.syntax.parser import parse_expression, parse_file
 from popgraph.builder.pgraph.syntax.source import TOO_DEEP, Failed, Source
 from popgraph.builder.pgraph.syntax.text_files import read_text

@@ -10,6 +10,7 @@ from itertools import count
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.budget import TURN
 from popgraph.builder.pgraph.check.file_context import Definition, Setting
 from popgraph.builder.pgraph.check.graph_notes import (
     GraphNotes,
@@ -22,7 +23,6 @@ from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.initial_values import path_beside
 from popgraph.builder.pgraph.lower.lower_statements import StatementLowering
 from popgraph.builder.pgraph.lower.templates import bind
-from popgraph.builder.pgraph.syntax.budget import TURN
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import (
     Block,

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import FileLineColLoc, IntAttr, NameLoc, StringAttr
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.budget import NODE
 from popgraph.builder.pgraph.check.annotations import Notes
 from popgraph.builder.pgraph.check.file_context import Setting
 from popgraph.builder.pgraph.check.node_names import NodeNames
@@ -18,7 +19,6 @@ from popgraph.builder.pgraph.check.operators import (
     operator_of,
 )
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.syntax.budget import NODE
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import (
     Expression,

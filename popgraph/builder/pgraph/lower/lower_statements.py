@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.builder.budget import TURN
 from popgraph.builder.pgraph.check.annotations import Notes, ValueNotes, notes_of, value_notes
 from popgraph.builder.pgraph.check.declared_types import check_declared, declared_type, type_of
 from popgraph.builder.pgraph.check.file_context import Setting
@@ -14,7 +15,6 @@ from popgraph.builder.pgraph.check.graph_notes import GraphNotes
 from popgraph.builder.pgraph.check.scope import Scope, defined_by
 from popgraph.builder.pgraph.lower.initial_values import first_value
 from popgraph.builder.pgraph.lower.lower_expressions import ExpressionLowering
-from popgraph.builder.pgraph.syntax.budget import TURN
 from popgraph.builder.pgraph.syntax.literals import is_known
 from popgraph.builder.pgraph.syntax.source import TOO_DEEP, Failed
 from popgraph.builder.pgraph.syntax.tree import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from popgraph.builder.pgraph.syntax.budget import LEAF
+from popgraph.builder.budget import LEAF
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import (
     Bytes,

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from popgraph.builder.pgraph.syntax.budget import VARIABLE, Budget, Spent
+from popgraph.builder.budget import TEXTS, Budget, Spent
 from popgraph.builder.pgraph.syntax.tree import (
     Span,
 )
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
-_MORE = f"{VARIABLE}=10 in the environment allows ten times as much"
+_MORE = f"{TEXTS}=10 in the environment allows ten times as much"
 
 TOO_DEEP = "this is nested too deeply", "give parts of it a name"
 """What is said, and what to do, where Python itself has no room for more."""

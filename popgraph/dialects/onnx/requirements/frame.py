@@ -203,8 +203,15 @@ def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaint
         yield Disagreement(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
 
 
+def listed(node: Seen, *indices: int) -> Complaints:
+    """Operands that are lists are vectors, or one number."""
+    for index in indices:
+        yield from of_rank(node, index, 0, 1)
+
+
 def axes_of(node: Seen, name: str, index: int, rank: int | None) -> Complaints:
     """A list of axes, as an attribute or an operand."""
+    yield from listed(node, index)
     axes = node.list_of(name, index)
     if axes is not None:
         yield from in_range("axis", axes, rank)

@@ -13,6 +13,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     asks,
     axes_of,
     in_range,
+    listed,
     of_rank,
     one_element,
     shown,
@@ -43,6 +44,7 @@ def transpose(node: Seen) -> Complaints:
 def split(node: Seen) -> Complaints:
     axis, shape = node.integer("axis"), node.shape(0)
     yield from in_range("axis", [axis], node.rank(0))
+    yield from listed(node, 1)
     size = shape[axis] if shape else None
     parts, outputs = node.list_of("split", 1), len(node.op.output_names)
     count = node.integer("num_outputs", outputs)
@@ -61,6 +63,7 @@ def split(node: Seen) -> Complaints:
 @asks("Slice")
 def slice_(node: Seen) -> Complaints:
     lists = [node.list_of(name, i) for i, name in enumerate(("starts", "ends", "axes", "steps"), 1)]
+    yield from listed(node, 1, 2, 4)
     lengths = {len(one) for one in lists if one is not None and one != []}
     if len(lengths) > 1:
         yield Disagreement(f"lists of {sorted(lengths)} numbers", "one number for each axis")
@@ -76,6 +79,7 @@ def slice_(node: Seen) -> Complaints:
 def pad(node: Seen) -> Complaints:
     """Versions differ in where the numbers stand, not in what they mean."""
     yield from one_element(node, 2)
+    yield from listed(node, 1)
     yield from axes_of(node, "axes", 3, node.rank(0))
     name = "paddings" if node.version == 1 else "pads"
     pads, shape = node.list_of(name, 1), node.shape(0)
@@ -119,6 +123,7 @@ def squeeze(node: Seen) -> Complaints:
 @asks("Unsqueeze")
 def unsqueeze(node: Seen) -> Complaints:
     rank, axes = node.rank(0), node.list_of("axes", 1)
+    yield from listed(node, 1)
     if rank is not None and axes is not None:
         yield from in_range("axis", axes, rank + len(axes))
         yield from all_different("`axes`", axes, rank + len(axes))

@@ -79,13 +79,9 @@ def global_pools(node: Seen) -> Complaints:
 @asks("Conv")
 def conv(node: Seen) -> Complaints:
     image, weight = node.shape(0), node.shape(1)
-    yield from at_least(node, 0, 2)
-    yield from positive(node, "group")
+    yield from _convolution(node)
     if weight is None:
         return
-    yield from of_rank(node, 1, node.rank(0) or len(weight))
-    yield from _lists(node, len(weight) - 2)
-    yield from _kernel(node, weight)
     yield from _divides(node, weight[0], "outputs")
     yield from of_shape(node, 2, weight[0])
     if image is not None:
@@ -93,7 +89,15 @@ def conv(node: Seen) -> Complaints:
         yield from _fits(node, image[2:], weight[2:])
 
 
-def _kernel(node: Seen, weight: Sequence[Dim]) -> Complaints:
+def _convolution(node: Seen) -> Complaints:
+    """What a convolution asks in either direction."""
+    weight = node.shape(1)
+    yield from at_least(node, 0, 2)
+    yield from positive(node, "group")
+    if weight is None:
+        return
+    yield from of_rank(node, 1, node.rank(0) or len(weight))
+    yield from _lists(node, len(weight) - 2)
     given = node.integers("kernel_shape")
     if given and any(map(differ, given, weight[2:])):
         yield Disagreement(
@@ -111,14 +115,10 @@ def _divides(node: Seen, size: Dim, what: str) -> Complaints:
 @asks("ConvTranspose")
 def conv_transpose(node: Seen) -> Complaints:
     image, weight = node.shape(0), node.shape(1)
-    yield from at_least(node, 0, 2)
-    yield from positive(node, "group")
+    yield from _convolution(node)
     if weight is None:
         return
-    yield from of_rank(node, 1, node.rank(0) or len(weight))
     spatial = len(weight) - 2
-    yield from _lists(node, spatial)
-    yield from _kernel(node, weight)
     yield from _added(node, spatial)
     outputs = weight[1] * node.integer("group", 1) if isinstance(weight[1], int) else None
     yield from of_shape(node, 2, outputs)

@@ -206,31 +206,41 @@ def softplus(node: Node) -> Lowered:
     return gc.AddOp(gc.MaxOp(node[0], node.scalar(0.0)), tail)
 
 
-def _exponential_unit(node: Node, alpha: float, pace: float) -> Operand:
-    """x above 0, alpha * (e^(x/pace) - 1) below; neither counts where the other is chosen."""
-    above = gc.CompareOp(node[0], node.scalar(0.0), predicate="gt")
+def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float = 1.0) -> Operand:
+    """
+    gamma * x above 0, gamma * alpha * (e^(x/pace) - 1) below; neither counts where the other does.
+
+    Of halves in single precision, which holds whatever number an attribute can be.
+    """
+    wide = computing(node)
+    x, zero = cast(node[0], wide), node.scalar(0.0, wide)
+    above = gc.CompareOp(x, zero, predicate="gt")
     # Chosen twice, so that the exponential cannot overflow, nor its gradient.
-    below = gc.WhereOp(above, node.scalar(0.0), node[0])
-    bent = gc.MulOp(gc.Expm1Op(gc.DivOp(below, node.scalar(pace))), node.scalar(alpha))
-    return gc.WhereOp(above, node[0], bent)
+    below = gc.WhereOp(above, zero, x)
+    exponent: Operand = below if pace == 1 else gc.DivOp(below, node.scalar(pace, wide))
+    bent: Operand = gc.MulOp(gc.Expm1Op(exponent), node.scalar(alpha, wide))
+    if pace > 1:  # So small an exponent loses digits where it underflows, and bends nothing.
+        least = node.scalar(ml_dtypes.finfo(wide.numpy).eps / 2, wide)
+        bent = gc.WhereOp(gc.CompareOp(gc.AbsOp(exponent), least, predicate="lt"), below, bent)
+    unit: Operand = gc.WhereOp(above, x, bent)
+    return cast(unit if gamma == 1 else gc.MulOp(unit, node.scalar(gamma, wide)), node.dtype)
 
 
 @lowers("Elu")
 def exponential_unit(node: Node) -> Lowered:
-    return _exponential_unit(node, node.real("alpha", 1.0), 1.0)
+    return _exponential_unit(node, node.real("alpha", 1.0))
 
 
 @lowers("Celu")
 def smooth_exponential_unit(node: Node) -> Lowered:
     alpha = node.real("alpha", 1.0)
-    return _exponential_unit(node, alpha, alpha)
+    return _exponential_unit(node, alpha, pace=alpha)
 
 
 @lowers("Selu")
 def scaled_exponential_unit(node: Node) -> Lowered:
     alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
-    unit = _exponential_unit(node, node.real("alpha", alpha), 1.0)
-    return gc.MulOp(unit, node.scalar(node.real("gamma", gamma)))
+    return _exponential_unit(node, node.real("alpha", alpha), gamma=node.real("gamma", gamma))
 
 
 @lowers("Mean")

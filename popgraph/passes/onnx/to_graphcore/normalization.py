@@ -117,10 +117,17 @@ def _centred(x: Operand, axes: Sequence[int]) -> tuple[Operand, Operand]:
     """
     What is left of `x` without its mean, and the variance.
 
-    E[(x - mean)^2], not E[x^2] - mean^2, which loses all digits where the mean is large.
+    E[(x - mean)^2], not E[x^2] - mean^2, which loses all digits where the mean is large. What
+    rounding the mean has left is subtracted, too: the slope of the scale adds it up.
     """
-    centred = gc.SubOp(x, gc.ReduceMeanOp(x, axes=axes, keepdims=True))
-    return centred, gc.ReduceMeanOp(gc.MulOp(centred, centred), axes=axes, keepdims=True)
+
+    def average(value: Operand) -> Operand:
+        return gc.ReduceMeanOp(value, axes=axes, keepdims=True)
+
+    centred = gc.SubOp(x, average(x))
+    rest = gc.DetachOp(average(centred))
+    variance = gc.SubOp(average(gc.MulOp(centred, centred)), gc.MulOp(rest, rest))
+    return gc.SubOp(centred, rest), variance
 
 
 @lowers("InstanceNormalization")

@@ -1,4 +1,4 @@
-"""Into how much may a text unfold: its calls, its loops, its first values?"""
+"""Into how much may a model unfold: a text's calls, loops and first values, ONNX's functions?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import os
 from collections import Counter
 from dataclasses import dataclass, field
 
-from popgraph.support.errors import ParseError
+from popgraph.support.errors import ModelError, ParseError, PopgraphError
 
-VARIABLE = "POPGRAPH_TEXT_BUDGET"
+TEXTS = "POPGRAPH_TEXT_BUDGET"
 """The environment variable that says how many times as much texts may unfold into."""
+
+MODELS = "POPGRAPH_MODEL_BUDGET"
+"""The environment variable that says how many times as much ONNX models may unfold into."""
 
 STEPS = 2_000_000
 STEPS_PER_CHARACTER = 100
@@ -18,6 +21,9 @@ STEPS_PER_CHARACTER = 100
 
 ELEMENTS = 1 << 29
 """So many elements initialisers may fill; what is drawn at random counts more than once."""
+
+FUNCTION_NODES = 100_000
+"""Nodes that the calls of a model may unfold into, as functions call others again and again."""
 
 NODE, TURN, PART, LEAF = 100, 20, 2, 10
 """
@@ -33,16 +39,21 @@ class Spent(Exception):
     """The budget of a text is spent: `Source` knows where, and nothing more is made of the text."""
 
 
-def factor() -> float:
-    """How many times the usual budget the environment grants."""
-    given = os.environ.get(VARIABLE) or "1"
+def factor(variable: str = TEXTS, error: type[PopgraphError] = ParseError) -> float:
+    """How many times the usual budget an environment variable grants."""
+    given = os.environ.get(variable) or "1"
     try:
         found = float(given)
     except ValueError:
         found = math.nan
     if not 0 < found < math.inf:
-        raise ParseError(f"{VARIABLE} is {given!r}, not a number above 0", hint=f"`{VARIABLE}=10`")
+        raise error(f"{variable} is {given!r}, not a number above 0", hint=f"`{variable}=10`")
     return found
+
+
+def most_function_nodes() -> int:
+    """How many nodes the calls of an ONNX model may unfold into."""
+    return int(factor(MODELS, ModelError) * FUNCTION_NODES)
 
 
 @dataclass
