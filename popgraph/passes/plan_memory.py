@@ -30,7 +30,7 @@ from popgraph.dialects.tile.attributes import memory_span, physical_shape
 from popgraph.dialects.tile.program import ALIGNMENT, memory_type
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.copies import Copies
-from popgraph.passes.joins import is_join, places
+from popgraph.passes.joins import Joins, places
 from popgraph.passes.pack_intervals import Interval, lower_bound, pack
 from popgraph.support.errors import PassError
 
@@ -170,6 +170,7 @@ class _Planner:
         self._graph = graph
         self._copies = copies
         self._storage: dict[SSAValue, Storage] = {}
+        self._joins = Joins()
         self._prepare, self._body = _Section(), _Section()
         self._variables: dict[str, Storage] = {}
         self._declared: list[tuple[Storage, Attribute]] = []
@@ -220,7 +221,7 @@ class _Planner:
                 for operand in op.operands:
                     self._storage[operand].read(section.end)
                 self._storage.update(section.results(op))
-            case AssembleOp() if is_join(op):
+            case AssembleOp() if op in self._joins:
                 self._storage[op.output] = self._join(op, section)
             case PrepareOp():
                 self._place_prepared(op)

@@ -14,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.joins import is_join
+from popgraph.passes.joins import Joins
 from popgraph.passes.outline_kernels import Functions, put_in_place_of
 from popgraph.passes.structures import Structures
 from popgraph.passes.tile_loops.assemble import assemble_kernel, assemble_shareable
@@ -66,12 +66,13 @@ class Shared:
 
 def kernels_of(module: ModuleOp) -> list[Operation]:
     """The operations that become kernels, in their order; joins are work for plan-memory."""
+    joins = Joins()
     return [
         op
         for op in module.walk()
         if type(op) in STRUCTURED
         and not is_nested(op)
-        and not (isinstance(op, tile.AssembleOp) and is_join(op))
+        and not (isinstance(op, tile.AssembleOp) and op in joins)
     ]
 
 
