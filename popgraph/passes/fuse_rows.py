@@ -59,7 +59,7 @@ def fuse(block: Block) -> None:
     for reader in list(block.ops):
         if isinstance(reader, Fusable):
             look_through_views(reader)
-    members = {
+    members: dict[Operation, Member] = {
         op: Member(op, position)
         for position, op in enumerate(block.ops)
         if isinstance(op, Fusable) and is_dense(op)
