@@ -46,6 +46,7 @@ from popgraph.support.errors import (
 )
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
+from popgraph.support.nesting import deepest
 from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
 from popgraph.support.turns import Lock
@@ -57,6 +58,10 @@ Signature: TypeAlias = tuple[tuple[str, Shape], ...]
 
 SPECIALISATIONS = 8
 """How many shape signatures of one model are kept compiled (the least recently used goes)."""
+
+
+DEEPEST = 80
+"""Levels of IR text: who reads, verifies and prints it recurses over them."""
 
 
 def load(
@@ -100,12 +105,25 @@ def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
 
 def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
     """IR text of any level, verified."""
+    depth, line = deepest(text)
+    if depth > DEEPEST:
+        raise _too_deep(f"{name}, line {line}")
     try:
         module = Parser(compilation, text, name).parse_module()
         module.verify()
+    except RecursionError as error:
+        raise _too_deep(name) from error
     except (IRParseError, VerifyException, ValueError) as error:
         raise ParseError(f"not valid IR: {error}", name) from error
     return module
+
+
+def _too_deep(where: str) -> ParseError:
+    return ParseError(
+        f"this IR is nested more than {DEEPEST} levels deep",
+        where,
+        "regions, attributes, types and affine expressions count together: take them apart",
+    )
 
 
 def verify(module: ModuleOp) -> None:

@@ -110,6 +110,7 @@ LONG = {
     "pipe": "a = x" + " |> Relu" * 1000,
     "differences": "a = x" + " - 1" * 1000,
     "parentheses": "a = " + "(" * 2000 + "x" + ")" * 2000,
+    "calls within calls": "a = " + "Add(x, " * 50 + "x" + ")" * 50,
 }
 
 

@@ -233,6 +233,20 @@ def test_a_piece_that_is_read_past_its_ends(name: str, axis: int, first: int) ->
     assert_compiles_to_the_same(Network((IMAGE,), tuple(nodes), "f64", (4,)))
 
 
+@pytest.mark.parametrize("name", ["Neg", "Sin", "Identity", "Relu", "Tanh"])
+@pytest.mark.parametrize("first", ["MaxPool", "AveragePool", "Conv"])
+def test_what_windows_are_finished_with_may_be_negative(name: str, first: str) -> None:
+    """Zeros around what a rectifier made do for minus infinity until somebody turns the sign."""
+    nodes = [
+        Node("Relu", (0,)),
+        reader(first, 1),
+        Node(name, (2,)),
+        Node("MaxPool", (3,), WINDOW),
+        Node("Tanh", (4,)),
+    ]
+    assert_compiles_to_the_same(Network((IMAGE,), tuple(nodes), "f64", (5,)))
+
+
 def assert_compiles_to_the_same(network: Network) -> None:
     """The program, whose memory begins with rubbish, computes what the network means."""
     compilation = Compilation()

@@ -32,7 +32,7 @@ from popgraph.dialects.tile.program.ops import ALIGNMENT
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
-from popgraph.passes.structured.analysis.inplace_concat import is_join, places
+from popgraph.passes.structured.analysis.inplace_concat import Joins, places
 from popgraph.support.errors import PassError
 
 BEFORE = -1
@@ -171,6 +171,7 @@ class _Planner:
         self._graph = graph
         self._copies = copies
         self._storage: dict[SSAValue, Storage] = {}
+        self._joins = Joins()
         self._prepare, self._body = _Section(), _Section()
         self._variables: dict[str, Storage] = {}
         self._declared: list[tuple[Storage, Attribute]] = []
@@ -221,7 +222,7 @@ class _Planner:
                 for operand in op.operands:
                     self._storage[operand].read(section.end)
                 self._storage.update(section.results(op))
-            case AssembleOp() if is_join(op):
+            case AssembleOp() if op in self._joins:
                 self._storage[op.output] = self._join(op, section)
             case PrepareOp():
                 self._place_prepared(op)

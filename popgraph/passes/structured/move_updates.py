@@ -77,8 +77,10 @@ def _read_by(chain: set[Operation]) -> set[Operation]:
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
     """Operations that read a value, or a view of it; what is returned is kept by itself."""
-    for use in value.uses:
-        if not isinstance(use.operation, ReturnOp):
-            yield use.operation
-        if isinstance(use.operation, ViewOp):
-            yield from _readers(use.operation.output)
+    seen = [value]
+    while seen:
+        for use in seen.pop().uses:
+            if not isinstance(use.operation, ReturnOp):
+                yield use.operation
+            if isinstance(use.operation, ViewOp):
+                seen.append(use.operation.output)

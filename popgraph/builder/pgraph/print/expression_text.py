@@ -96,6 +96,8 @@ class ExpressionText:
 
     def __init__(self, blocks: Written) -> None:
         self.blocks = blocks
+        self._written: dict[tuple[int, int], tuple[Argument, str]] = {}
+        """By the argument, which is kept for as long as its number means it, and the depth."""
 
     def annotation(self, annotation: Annotation, depth: int = 0) -> str:
         path = path_text(annotation.path)
@@ -181,6 +183,17 @@ class ExpressionText:
         return filled("()", [self.argument(one, depth + 1) for one in arguments], WIDTH, depth)
 
     def argument(self, argument: Argument, depth: int) -> str:
+        """
+        Written once at each depth.
+
+        What does not fit is tried one level deeper: calls within calls would double the work.
+        """
+        key = id(argument), depth
+        if key not in self._written:
+            self._written[key] = argument, self._argument(argument, depth)
+        return self._written[key][1]
+
+    def _argument(self, argument: Argument, depth: int) -> str:
         keyword = f"{name_text(argument.keyword.text)}=" if argument.keyword else ""
         if isinstance(argument.value, Missing):
             return keyword + "_"

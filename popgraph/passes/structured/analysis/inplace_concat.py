@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -13,30 +14,44 @@ from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
 from popgraph.dialects.tile.loops.ops import KernelOp
 from popgraph.dialects.tile.structured.ops import Structured
+from popgraph.passes.analysis.induction import holds
 from popgraph.support.shapes import Shape, prod
 
 COMPUTED = (Structured, KernelOp, LaunchOp)
 """What writes its results where plan-memory wants them."""
 
 
-def is_join(op: AssembleOp) -> bool:
+class Joins:
     """
-    Whether the pieces are one memory, and each may be computed there.
+    The concatenations whose pieces are one memory, and each of which may be computed there.
 
     A piece must be computed by the same block for this concatenation alone, and neither a piece
-    nor the whole may be what the caller gets: that has memory of its own.
+    nor the whole may be what the caller gets: that has memory of its own. Answers stay, so nothing
+    may change meanwhile.
     """
-    return (
-        all(piece is not None for piece in places(op))
-        and sum(_count(piece) for piece in op.pieces) == _count(op.output) > 0
-        and not is_given(op.output)
-        and all(_is_made_there(source_of(piece), op) for piece in op.pieces)
-    )
+
+    def __init__(self) -> None:
+        self._known: dict[AssembleOp, bool] = {}
+
+    def __contains__(self, op: AssembleOp) -> bool:
+        return holds(op, self._known, _joined, self._is_join)
+
+    def _is_join(self, op: AssembleOp) -> bool:
+        return (
+            all(piece is not None for piece in places(op))
+            and sum(_count(piece) for piece in op.pieces) == _count(op.output) > 0
+            and not is_given(op.output)
+            and all(moves_into(source_of(piece), op) for piece in op.pieces)
+            and all(self._known[inner] for inner in _joined(op))
+        )
 
 
-def _is_made_there(piece: SSAValue, op: AssembleOp) -> bool:
-    maker = piece.owner
-    return moves_into(piece, op) and (not isinstance(maker, AssembleOp) or is_join(maker))
+def _joined(op: AssembleOp) -> Iterator[AssembleOp]:
+    """The concatenations that are pieces of one."""
+    for piece in op.pieces:
+        maker = source_of(piece).owner
+        if isinstance(maker, AssembleOp):
+            yield maker
 
 
 def is_run_of(op: AssembleOp) -> bool:
@@ -95,11 +110,13 @@ def source_of(value: SSAValue) -> SSAValue:
 
 def _readers(value: SSAValue) -> Iterator[Operation]:
     """Everything that reads a value, also through views; twice what reads it twice."""
-    for use in value.uses:
-        if isinstance(use.operation, ViewOp):
-            yield from _readers(use.operation.output)
-        else:
-            yield use.operation
+    seen = [value]
+    while seen:
+        for use in seen.pop().uses:
+            if isinstance(use.operation, ViewOp):
+                seen.append(use.operation.output)
+            else:
+                yield use.operation
 
 
 def is_given(value: SSAValue) -> bool:
@@ -112,6 +129,8 @@ def moves_into(value: SSAValue, op: AssembleOp) -> bool:
     maker = value.owner
     if not isinstance(maker, (*COMPUTED, AssembleOp)):
         return False
-    if maker.parent is not op.parent or is_given(value):
+    if maker.parent is not op.parent:
         return False
-    return sum(isinstance(reader, AssembleOp) for reader in _readers(value)) == 1
+    wholes = (reader for reader in _readers(value) if isinstance(reader, AssembleOp))
+    # Two are enough to know: many may read a piece, and each of them asks.
+    return len(list(islice(wholes, 2))) == 1 and not is_given(value)

@@ -341,12 +341,16 @@ def erase_unused(op: Operation) -> None:
 
     Nothing happens to what is erased already: two operands may come from one place.
     """
-    if op.parent is None or any(result.uses.get_length() for result in op.results):
-        return
-    operands = list(dict.fromkeys(op.operands))
-    op.detach()
-    op.erase()
-    for operand in operands:
-        owner = operand.owner
-        if isinstance(owner, Operation) and owner.name.startswith("tile."):
-            erase_unused(owner)
+    waiting = [op]
+    while waiting:
+        op = waiting.pop()
+        if op.parent is None or any(result.first_use is not None for result in op.results):
+            continue
+        owners = [operand.owner for operand in dict.fromkeys(op.operands)]
+        op.detach()
+        op.erase()
+        waiting += [
+            owner
+            for owner in owners
+            if isinstance(owner, Operation) and owner.name.startswith("tile.")
+        ]

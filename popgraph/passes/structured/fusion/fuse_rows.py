@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -59,10 +59,14 @@ def fuse(block: Block) -> None:
     for reader in list(block.ops):
         if isinstance(reader, Fusable):
             look_through_views(reader)
-    positions = {op: number for number, op in enumerate(block.ops)}
-    for op in list(positions):
-        if isinstance(op, tile.ReduceOp) and op.parent is block and is_dense(op):
-            group = grown(op, positions)
+    members: dict[Operation, Member] = {
+        op: Member(op, position)
+        for position, op in enumerate(block.ops)
+        if isinstance(op, Fusable) and is_dense(op)
+    }
+    for op, member in members.items():
+        if isinstance(op, tile.ReduceOp) and op.parent is block:
+            group = grown(member, members)
             if len(group.members) > 1:
                 put_into_nest(group)
 
@@ -74,11 +78,58 @@ def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
         changed = next(view_looked_through(changed, inputs_of(changed)), None)
 
 
+class Member:
+    """
+    An operation, and what growing groups ask about it again and again.
+
+    Its maps and sizes stay what they are. Nests that are made meanwhile take the place of operands,
+    which belong to no group any more.
+    """
+
+    def __init__(self, op: Fusable, position: int) -> None:
+        self.op, self.position = op, position
+        self.sizes, self.parallel_rank = op.sizes, op.parallel_rank
+        self._strays: dict[int, list[SSAValue]] = {}
+        self._walks: dict[int, bool] = {}
+
+    def strays(self, shared: int) -> list[SSAValue]:
+        """The operands that are read elsewhere than at the indices of the shared loops."""
+        if shared not in self._strays:
+            self._strays[shared] = [
+                value
+                for value, map_ in readings(self.op)
+                if not keeps_shared(map_, self.sizes, shared)
+            ]
+        return self._strays[shared]
+
+    def walks_along_rows(self, shared: int) -> bool:
+        """Whether rows stand apart in memory, so that vectors run along them, not across."""
+        if shared not in self._walks:
+            self._walks[shared] = all(
+                stand_apart(form, self.sizes, shared) for form in forms(self.op)
+            )
+        return self._walks[shared]
+
+
+def forms(op: Fusable) -> Iterator[Linear]:
+    """Where in memory the operands of an operation stand; tables stand anywhere."""
+    for value, map_ in readings(op):
+        if map_ is not None:
+            yield offset(tensor(value), map_, op.sizes)
+
+
+def stand_apart(form: Linear, sizes: Shape, shared: int) -> bool:
+    """Whether no two rows of an operand overlap."""
+    low, high = form.bounds((*[1] * shared, *sizes[shared:]))
+    strides = [form.stride(dim) for dim in range(shared) if sizes[dim] > 1]
+    return all(stride is not None and abs(stride) > high - low for stride in strides if stride != 0)
+
+
 @dataclass(frozen=True)
 class Group:
     """Operations that begin with the same `shared` loops, in the order of the program."""
 
-    members: tuple[Fusable, ...]
+    members: tuple[Member, ...]
     shared: int
 
     @property
@@ -87,54 +138,42 @@ class Group:
         return self.members[0].sizes[: self.shared]
 
     @property
+    def operations(self) -> list[Fusable]:
+        return [member.op for member in self.members]
+
+    @property
     def inside(self) -> list[SSAValue]:
         """What the group computes."""
-        return [value for op in self.members for value in op.results]
+        return [value for op in self.operations for value in op.results]
 
     @property
     def results(self) -> list[SSAValue]:
         """What others read of it."""
-        members = set(self.members)
+        operations = set[Operation](self.operations)
         return [
             value
             for value in self.inside
-            if any(use.operation not in members for use in value.uses)
+            if any(use.operation not in operations for use in value.uses)
         ]
 
     def is_valid(self) -> bool:
         """Whether these operations can run row by row, and gain by it."""
         return (
             self.shared > 0
-            and len(self.members) <= MOST_OPERATIONS
-            and all(op.sizes[: self.shared] == self.rows for op in self.members)
-            and all(op.parallel_rank >= self.shared for op in self.members)
-            and all(map(self._reads_own_row, self.members))
-            and all(self._walks_along_rows(op) for op in self.members)
+            and all(member.sizes[: self.shared] == self.rows for member in self.members)
+            and all(member.parallel_rank >= self.shared for member in self.members)
+            and self._reads_own_rows()
+            and all(member.walks_along_rows(self.shared) for member in self.members)
             and self._has_many_rows()
             and self._local_bytes() <= LOCAL_BYTES
         )
 
-    def _reads_own_row(self, op: Fusable) -> bool:
+    def _reads_own_rows(self) -> bool:
         inside = set(self.inside)
-        return all(
-            keeps_shared(map_, op.sizes, self.shared)
-            for value, map_ in readings(op)
-            if value in inside
-        )
-
-    def _walks_along_rows(self, op: Fusable) -> bool:
-        """Whether rows stand apart in memory, so that vectors run along them, not across."""
-        return all(self._stands_apart(form, op.sizes) for form in forms(op))
-
-    def _stands_apart(self, form: Linear, sizes: Shape) -> bool:
-        low, high = form.bounds((*[1] * self.shared, *sizes[self.shared :]))
-        strides = [form.stride(dim) for dim in range(self.shared) if sizes[dim] > 1]
-        return all(
-            stride is not None and abs(stride) > high - low for stride in strides if stride != 0
-        )
+        return all(inside.isdisjoint(member.strays(self.shared)) for member in self.members)
 
     def _has_many_rows(self) -> bool:
-        row = max(prod(op.sizes[self.shared :]) for op in self.members)
+        row = max(prod(member.sizes[self.shared :]) for member in self.members)
         rows = prod(self.rows)
         return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= parallel_cost.GRAIN)
 
@@ -147,37 +186,31 @@ class Group:
         )
 
 
-def forms(op: Fusable) -> Iterator[Linear]:
-    """Where in memory the operands of an operation stand; tables stand anywhere."""
-    for value, map_ in readings(op):
-        if map_ is not None:
-            yield offset(tensor(value), map_, op.sizes)
-
-
-def grown(op: tile.ReduceOp, positions: dict[Operation, int]) -> Group:
+def grown(member: Member, members: Mapping[Operation, Member]) -> Group:
     """The largest group around a reduction, found by taking in neighbours one by one."""
-    group: Group | None = Group((op,), op.parallel_rank)
+    group: Group | None = Group((member,), member.parallel_rank)
     while group is not None:
         largest = group
-        found = (joined(largest, other, positions) for other in neighbours(largest, positions))
+        found = (joined(largest, other) for other in neighbours(largest, members))
         group = next((larger for larger in found if larger), None)
     return largest
 
 
-def neighbours(group: Group, positions: dict[Operation, int]) -> Iterator[Fusable]:
+def neighbours(group: Group, members: Mapping[Operation, Member]) -> Iterator[Member]:
     """What computes an operand of a member, or reads a result of one, not far away."""
-    first = positions[group.members[0]]
-    for op in group.members:
+    first = group.members[0].position
+    operations = group.operations
+    for op in operations:
         users = [use.operation for result in op.results for use in result.uses]
         for other in [*(operand.owner for operand in op.operands), *users]:
             if (
                 isinstance(other, Fusable)
+                and other in members
                 and other.parent is op.parent
-                and other not in group.members
-                and abs(positions[other] - first) <= NEAR
-                and is_dense(other)
+                and other not in operations
+                and abs(members[other].position - first) <= NEAR
             ):
-                yield other
+                yield members[other]
 
 
 def is_dense(op: Fusable) -> bool:
@@ -185,27 +218,28 @@ def is_dense(op: Fusable) -> bool:
     return 0 not in op.sizes and not any(layout_of(tensor(value)) for value in op.results)
 
 
-def joined(group: Group, other: Fusable, positions: dict[Operation, int]) -> Group | None:
+def joined(group: Group, other: Member) -> Group | None:
     """The group with another member, sharing as many loops as possible."""
-    members = tuple(sorted((*group.members, other), key=positions.__getitem__))
-    if not is_convex(members):
+    members = tuple(sorted((*group.members, other), key=lambda member: member.position))
+    if len(members) > MOST_OPERATIONS or not is_convex(members):
         return None
     shared = range(min(group.shared, other.parallel_rank), 0, -1)
     return next((larger for at in shared if (larger := Group(members, at)).is_valid()), None)
 
 
-def is_convex(members: tuple[Fusable, ...]) -> bool:
+def is_convex(members: tuple[Member, ...]) -> bool:
     """Whether nothing else has to run between these operations."""
-    inside, between = set[Operation](members), set(dependants(members))
+    operations = [member.op for member in members]
+    inside, between = set[Operation](operations), set(dependants(operations))
     return not any(operand.owner in between for op in inside for operand in op.operands)
 
 
-def dependants(members: tuple[Fusable, ...]) -> Iterable[Operation]:
+def dependants(operations: Sequence[Fusable]) -> Iterable[Operation]:
     """What depends on these operations and stands between them, in order."""
-    inside = set[Operation](members)
+    inside = set[Operation](operations)
     found: dict[Operation, None] = {}
-    op: Operation | None = members[0]
-    while op is not None and op is not members[-1]:
+    op: Operation | None = operations[0]
+    while op is not None and op is not operations[-1]:
         if op not in inside and any(
             operand.owner in inside or operand.owner in found for operand in op.operands
         ):
@@ -216,14 +250,15 @@ def dependants(members: tuple[Fusable, ...]) -> Iterable[Operation]:
 
 def put_into_nest(group: Group) -> tile.NestOp:
     """The members move into a nest at the place of the last; what reads them follows."""
-    last = group.members[-1]
+    operations = group.operations
+    last = operations[-1]
     block = last.parent
     assert block is not None
-    late = list(dependants(group.members))
+    late = list(dependants(operations))
     results, inside = group.results, set(group.inside)
     inputs = list(
         dict.fromkeys(
-            operand for op in group.members for operand in op.operands if operand not in inside
+            operand for op in operations for operand in op.operands if operand not in inside
         )
     )
     body = Block(arg_types=[value.type for value in inputs])
@@ -231,7 +266,7 @@ def put_into_nest(group: Group) -> tile.NestOp:
     nest.location = last.location
     Rewriter.insert_op(nest, InsertPoint.after(last))
     arguments = dict(zip(inputs, body.args, strict=True))
-    for op in group.members:
+    for op in operations:
         op.detach()
         body.add_op(op)
         op.operands = [arguments.get(operand, operand) for operand in op.operands]

@@ -9,7 +9,7 @@ from math import copysign
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, NoneAttr, TensorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
@@ -18,10 +18,16 @@ from popgraph.dialects.program.shared import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.inplace_concat import is_given, is_run_of, moves_into
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import erase_unused, retype, through_view
+from popgraph.passes.structured.analysis.operand_maps import (
+    erase_unused,
+    is_movement,
+    retype,
+    through_view,
+)
 from popgraph.support.shapes import Shape, prod
 
 Reader = tile.MapOp | tile.ReduceOp | tile.ContractOp
@@ -44,9 +50,10 @@ class AssignHalos(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+            rectified = Rectified()
             for op in list(graph.block.ops):
                 if isinstance(op, tile.AssembleOp) and op.parent is not None:
-                    fold_padding(op)
+                    fold_padding(op, rectified)
             axes = dict[Operation, int | None]()
             for op in graph.block.ops:
                 if isinstance(op, tile.AssembleOp):
@@ -60,7 +67,7 @@ class AssignHalos(Pass):
 # Padding
 
 
-def fold_padding(op: tile.AssembleOp) -> None:
+def fold_padding(op: tile.AssembleOp, rectified: Rectified) -> None:
     """
     y = assemble (x) offset 1; z = f(y[i])  ->  z = f(x[i - 1]), x with a halo of 1
 
@@ -74,7 +81,9 @@ def fold_padding(op: tile.AssembleOp) -> None:
     readers = [
         (reader, number, map_)
         for reader, number, map_ in found
-        if isinstance(reader, Reader) and map_ is not None and _may_read(op, reader, map_)
+        if isinstance(reader, Reader)
+        and map_ is not None
+        and _may_read(op, reader, map_, rectified)
     ]
     if not can_have_halo(piece) or not found or len(readers) < len(found):
         return
@@ -110,7 +119,9 @@ def _map_of(op: Operation, number: int) -> AffineMap | None:
     return None
 
 
-def _may_read(op: tile.AssembleOp, reader: Operation, map_: AffineMap) -> bool:
+def _may_read(
+    op: tile.AssembleOp, reader: Operation, map_: AffineMap, rectified: Rectified
+) -> bool:
     """Whether a reader takes zeros for the fill."""
     if _is_zero(op.fill):
         return True
@@ -118,7 +129,7 @@ def _may_read(op: tile.AssembleOp, reader: Operation, map_: AffineMap) -> bool:
         isinstance(reader, tile.ReduceOp)
         and _is_maximum(reader)
         and _is_lowest(op.fill)
-        and is_never_negative(op.pieces[0])
+        and op.pieces[0] in rectified
         and _meets(map_, reader.sizes, reader.parallel_rank, op)
     )
 
@@ -145,33 +156,59 @@ def _is_maximum(op: tile.ReduceOp) -> bool:
     )
 
 
-def is_never_negative(value: SSAValue) -> bool:
-    """Whether no element is below zero: what a rectifier made, or moved or pooled since."""
+class Rectified:
+    """
+    The values without an element below zero: what a rectifier made, or moved or pooled since.
+
+    Padding that is folded meanwhile changes no element of any.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, bool] = {}
+
+    def __contains__(self, value: SSAValue) -> bool:
+        return holds(value, self._known, _moved_from, self._is_never_negative)
+
+    def _is_never_negative(self, value: SSAValue) -> bool:
+        owner = value.owner
+        match owner:
+            case tile.MapOp() if _is_rectified(owner.body.block, value):
+                return True
+            case tile.ReduceOp() | tile.ContractOp() if _is_rectified(owner.finish.block, value):
+                return True
+            case tile.AssembleOp() if not _is_zero(owner.fill):
+                return False
+        sources = _moved_from(value)
+        return bool(sources) and all(self._known[source] for source in sources)
+
+
+def _moved_from(value: SSAValue) -> list[SSAValue]:
+    """The values whose elements, and perhaps a fill, those of `value` are."""
     owner = value.owner
     match owner:
-        case tile.MapOp() if len(owner.outputs) == 1 and not owner.tables:
-            block, inputs = owner.body.block, owner.inputs
-        case tile.ContractOp():
-            return _is_rectified(owner.finish.block)
-        case tile.ReduceOp() if _is_maximum(owner):
-            return is_never_negative(owner.inputs[0])
+        case tile.MapOp() if is_movement(owner):
+            return [owner.inputs[0]]
+        case tile.ReduceOp() if _is_maximum(owner) and _leaves(owner.finish.block):
+            return [owner.inputs[0]]
         case tile.AssembleOp():
-            return _is_zero(owner.fill) and all(map(is_never_negative, owner.pieces))
+            return list(owner.pieces)
         case tile.ViewOp():
-            return is_never_negative(owner.source)
+            return [owner.source]
         case _:
-            return False
-    if _is_rectified(block):
-        return True
-    moved = len(inputs) == 1 and isinstance(block.first_op, tile.YieldOp)
-    return moved and is_never_negative(inputs[0])
+            return []
 
 
-def _is_rectified(block: Block) -> bool:
-    """Whether a body ends with the larger of something and zero."""
+def _leaves(finish: Block) -> bool:
+    """Whether a finish does nothing to its one accumulator."""
+    end = finish.first_op
+    return isinstance(end, tile.YieldOp) and list(end.values) == list(finish.args)
+
+
+def _is_rectified(block: Block, result: SSAValue) -> bool:
+    """Whether a body makes a result of its operation as the larger of something and zero."""
     end = block.last_op
-    assert isinstance(end, tile.YieldOp)
-    last = end.values[0].owner
+    assert isinstance(end, tile.YieldOp) and isinstance(result, OpResult)
+    last = end.values[result.index].owner
     if not isinstance(last, arith.MaximumfOp):
         return False
     constants = [value.owner for value in last.operands]

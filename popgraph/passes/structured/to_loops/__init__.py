@@ -17,7 +17,7 @@ from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.loops.outline_kernels import Functions
-from popgraph.passes.structured.analysis.inplace_concat import is_join
+from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.analysis.parallel_loops import Shareable
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
@@ -73,12 +73,13 @@ class Shared:
 
 def kernels_of(module: ModuleOp) -> list[Operation]:
     """The operations that become kernels, in their order; joins are work for plan-memory."""
+    joins = Joins()
     return [
         op
         for op in module.walk()
         if type(op) in STRUCTURED
         and not is_nested(op)
-        and not (isinstance(op, tile.AssembleOp) and is_join(op))
+        and not (isinstance(op, tile.AssembleOp) and op in joins)
     ]
 
 
