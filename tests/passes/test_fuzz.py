@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
@@ -32,7 +32,9 @@ from popgraph.passes.pipeline import Options, Training, planned
 from popgraph.passes.tile_loops import chunks, sweeps
 from popgraph.support.errors import PopgraphError
 from popgraph.testing import (
+    Constant,
     Network,
+    Node,
     assert_same_meaning,
     attentions,
     build_network,
@@ -253,7 +255,21 @@ def test_fuzz(place: Place) -> None:
     keeps_meaning()
 
 
+NO_NUMBER_INSIDE = Network(
+    ((2, 2),),
+    (
+        Node("Pow", (0, 0)),
+        Node("ThresholdedRelu", (1,), (("alpha", 0.25),)),
+        Node("Mul", (2, Constant((), "f64", fill=0.5))),
+        Node("ReduceSum", (3,), (("keepdims", 0),)),
+    ),
+    "f64",
+)
+"""Powers of negative numbers, which are no numbers and below every threshold: the loss is one."""
+
+
 @given(training_networks(dtype="f64", nll=False))
+@example(NO_NUMBER_INSIDE)
 def test_fuzz_gradients_everywhere(network: Network) -> None:
     """At every value, not at weights only; PopART clamps its loss and its gradient differently."""
     assert_gradients_everywhere(network)
