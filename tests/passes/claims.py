@@ -121,16 +121,17 @@ def assert_slope(
     gradient: Array,
     scale: float,
     name: str,
-) -> None:
-    """The gradient at `value` is `scale` times the slope there, where there is one."""
+) -> bool:
+    """The gradient at `value` is `scale` times the slope there; gives whether there is one."""
     ends = [loss_at(value + side * STEP * direction) for side in (1, -1)]
     slope = slope_of(ends, loss_at(value))
     if slope is None:
-        return
+        return False
     found = float(np.sum(gradient * direction, where=direction != 0))
     assert abs(found - scale * slope) <= margin_of(scale * slope, 0, ends[0]), (
         f"the gradient of {name} is {found}, not {scale * slope}"
     )
+    return True
 
 
 def holds_numbers(
@@ -164,7 +165,9 @@ def assert_gradients_everywhere(network: Network) -> None:
     """
     Training gives at every value the slope of the loss when that value alone is moved.
 
-    Two names of one value are two values: moving one of them moves its own readers only.
+    Two names of one value are two values: moving one of them moves its own readers only. Where the
+    loss has no slope at a value (at the exponent 0 of a negative number), what comes before it may
+    have one (if the exponent is x - x), and no gradient by the chain rule.
     """
     asked = tuple(map(partial(network.name, last=LOSS), network.read_by_last()))
     optimizer = SGD(learning_rate=Scalar(0.0))
@@ -179,18 +182,18 @@ def assert_gradients_everywhere(network: Network) -> None:
     state = {name: shaken(array, generator) for name, array in first_state(plain, weights).items()}
     known = {name: inputs[name] for name in signature(trained)}
     given, _ = evaluate(trained, known, weights, first_state(trained, weights) | state)
-    numbers = holds_numbers(plain, inputs, weights, state)
+    smooth = holds_numbers(plain, inputs, weights, state)
 
     def loss_at(name: str) -> Callable[[Array], float]:
         return lambda value: _loss(evaluate(plain, inputs | {name: value}, weights, state), LOSS)
 
-    for name in asked:
+    for name in reversed(asked):
         moved = name if name in known else DISTURBANCE + name
         value = inputs[moved]
         gradient, direction = given[PREFIX + name], generator.uniform(-1, 1, value.shape)
-        if not numbers:
+        if not smooth:
             direction = where_finite(gradient, direction)
-        assert_slope(loss_at(moved), value, direction, gradient, 1.0, name)
+        smooth &= assert_slope(loss_at(moved), value, direction, gradient, 1.0, name)
 
 
 def _lowered(

@@ -267,9 +267,22 @@ NO_NUMBER_INSIDE = Network(
 )
 """Powers of negative numbers, which are no numbers and below every threshold: the loss is one."""
 
+NO_SLOPE_INSIDE = Network(
+    ((2, 2),),
+    (
+        Node("Mul", (0, Constant((), "f64", fill=0.5))),
+        Node("Sub", (1, 1)),
+        Node("Pow", (0, 2)),
+        Node("ReduceSum", (3,), (("keepdims", 0),)),
+    ),
+    "f64",
+)
+"""Powers of negative numbers whose exponent is 0 wherever it comes from."""
+
 
 @given(training_networks(dtype="f64", nll=False))
 @example(NO_NUMBER_INSIDE)
+@example(NO_SLOPE_INSIDE)
 def test_fuzz_gradients_everywhere(network: Network) -> None:
     """At every value, not at weights only; PopART clamps its loss and its gradient differently."""
     assert_gradients_everywhere(network)
