@@ -39,6 +39,7 @@ from popgraph.testing import (
     attentions,
     build_network,
     check_ir,
+    learning_convolutions,
     lookups,
     networks,
     products,
@@ -148,11 +149,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.index:02}-{self.name}{'-training' if self.training else ''}"
 
-    def networks(self, *, separable: bool = True) -> SearchStrategy[Network]:
+    def networks(self, *, slow: bool = True) -> SearchStrategy[Network]:
         """
         What this pass is tested on; ONNX cannot run PopART's loss.
 
-        Networks of `separable` convolutions take long, and few bugs need them.
+        Networks whose convolutions have many channels are `slow`, and few bugs need them.
         """
         if self.name == "fuse-attention":  # few other networks have two products around a softmax
             return attentions(dtype="f64")
@@ -162,9 +163,11 @@ class Place:
             return lookups(dtype="f64")
         if self.name == "tile-loops" and not self.training:
             drawn = networks(dtype="f64") | products(dtype="f64")
-            return drawn | separable_convolutions(dtype="f64") if separable else drawn
+            return drawn | separable_convolutions(dtype="f64") if slow else drawn
         if self.training:
-            return training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
+            drawn = training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
+            learns = self.name in {"assign-layouts", "use-winograd", "tile-loops"} and slow
+            return drawn | learning_convolutions(dtype="f64") if learns else drawn
         return networks(dtype="f64")
 
 
@@ -292,9 +295,7 @@ def test_fuzz_gradients_everywhere(network: Network) -> None:
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""
     place = place_of(mutant)
-    drawn = (
-        separable_convolutions(dtype="f64") if mutant.separable else place.networks(separable=False)
-    )
+    drawn = mutant.shows_in(dtype="f64") if mutant.shows_in else place.networks(slow=False)
 
     @settings(max_examples=9000, phases=[Phase.generate], report_multiple_bugs=False)
     @given(drawn)
