@@ -54,3 +54,12 @@ def test_pads_that_are_found(mode: str, pads: tuple[int, int], stride: int) -> N
     attributes = f'kernel_shape = [{1 + stride}], strides = [{stride}], auto_pad = "{mode}"'
     expected = largest(x, (1 + stride,), pads)[..., ::stride]
     np.testing.assert_array_equal(evaluated(x, attributes), expected)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_one_nan_makes_its_windows_nan(stride: int) -> None:
+    """Whether it stands first or last in them."""
+    x = np.array([[[1, np.nan, 2, 4, np.nan, 3, 5]]], np.float32)
+    found = evaluated(x, f"kernel_shape = [2], strides = [{stride}]")
+    whole = np.array([[[np.nan, np.nan, 4, np.nan, np.nan, 5]]], np.float32)
+    np.testing.assert_array_equal(found, whole[..., ::stride])

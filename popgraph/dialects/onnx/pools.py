@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_max_pool import MaxPool as ReferenceMaxPool
 
@@ -25,7 +26,8 @@ class MaxPool(ReferenceMaxPool):  # type: ignore[misc]
     The reference's own is right for windows that are moved by more than one, with `pads`.
 
     It takes windows that are moved by one for images, whose pads it reads in an order that is not
-    ONNX's, and SAME_LOWER for SAME_UPPER.
+    ONNX's, and SAME_LOWER for SAME_UPPER. NaN is the largest element of its window, as in
+    `graphcore.max_pool`; the reference forgets it, depending on where it stands.
     """
 
     op_domain = ""
@@ -46,9 +48,12 @@ class MaxPool(ReferenceMaxPool):  # type: ignore[misc]
         if auto_pad not in (None, "", "NOTSET"):
             spans = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations, strict=True)]
             pads = _pads(auto_pad, x.shape[2:], spans, strides)
-        return self._max_pool(
-            x, "NOTSET", ceil_mode, dilations, kernel_shape, pads, storage_order or 0, strides
-        )
+        options = "NOTSET", ceil_mode, dilations, kernel_shape, pads, storage_order or 0, strides
+        largest, *indices = self._max_pool(x, *options)
+        if np.isnan(x).any():
+            holes = self._max_pool(np.isnan(x).astype(x.dtype), *options)[0]
+            largest = np.where(holes > 0, np.array(np.nan, x.dtype), largest)
+        return (largest, *indices)
 
 
 def _pads(mode: str, sizes: Numbers, spans: Numbers, strides: Numbers) -> list[int]:
