@@ -1,4 +1,4 @@
-"""Are the largest elements of windows those that ONNX asks for, wherever windows stand?"""
+"""Are the largest and mean elements of windows those that ONNX asks for, wherever windows stand?"""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def largest(x: Array, kernel: tuple[int, ...], pads: tuple[int, ...]) -> Array:
     return np.asarray(windows.max(axis=tuple(range(-axes, 0))))
 
 
-def evaluated(x: Array, attributes: str) -> Array:
+def evaluated(x: Array, attributes: str, op: str = "MaxPool") -> Array:
     dims, any_dims = ",".join(map(str, x.shape)), ",".join("abcde"[: x.ndim])
     model = parser.parse_model(
         f'<ir_version: 9, opset_import: ["" : 18]> main (float[{dims}] x) => (float[{any_dims}] y)'
-        f" {{ y = MaxPool <{attributes}> (x) }}"
+        f" {{ y = {op} <{attributes}> (x) }}"
     )
     outputs, _ = evaluate(import_model(model, store := WeightStore()), {"x": x}, store)
     return outputs["y"]
@@ -56,10 +56,11 @@ def test_pads_that_are_found(mode: str, pads: tuple[int, int], stride: int) -> N
     np.testing.assert_array_equal(evaluated(x, attributes), expected)
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("stride", [1, 2])
-def test_one_nan_makes_its_windows_nan(stride: int) -> None:
+def test_one_nan_makes_its_windows_nan(stride: int, op: str) -> None:
     """Whether it stands first or last in them."""
-    x = np.array([[[1, np.nan, 2, 4, np.nan, 3, 5]]], np.float32)
-    found = evaluated(x, f"kernel_shape = [2], strides = [{stride}]")
-    whole = np.array([[[np.nan, np.nan, 4, np.nan, np.nan, 5]]], np.float32)
+    x = np.array([[[1, np.nan, 2, 2, np.nan, 5, 5]]], np.float32)
+    found = evaluated(x, f"kernel_shape = [2], strides = [{stride}]", op)
+    whole = np.array([[[np.nan, np.nan, 2, np.nan, np.nan, 5]]], np.float32)
     np.testing.assert_array_equal(found, whole[..., ::stride])

@@ -1,4 +1,4 @@
-"""Largest elements of windows, as ONNX defines them where onnx's own reference does not."""
+"""Largest and mean elements of windows, as ONNX defines them where its reference does not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_average_pool import AveragePool_19
 from onnx.reference.ops.op_max_pool import MaxPool as ReferenceMaxPool
 
 Numbers = Sequence[int]
@@ -54,6 +55,20 @@ class MaxPool(ReferenceMaxPool):  # type: ignore[misc]
             holes = self._max_pool(np.isnan(x).astype(x.dtype), *options)[0]
             largest = np.where(holes > 0, np.array(np.nan, x.dtype), largest)
         return (largest, *indices)
+
+
+class AveragePool(AveragePool_19):  # type: ignore[misc]
+    """The reference's own takes NaN for padding; the mean of NaN and anything is NaN."""
+
+    op_domain = ""
+
+    def _run(self, x: Any, **attributes: Any) -> Any:
+        holes = np.isnan(x)
+        (mean,) = super()._run(np.where(holes, 0, x).astype(x.dtype), **attributes)
+        if holes.any():
+            (share,) = super()._run(holes.astype(x.dtype), **attributes)
+            mean = np.where(share > 0, np.array(np.nan, x.dtype), mean)
+        return (mean,)
 
 
 def _pads(mode: str, sizes: Numbers, spans: Numbers, strides: Numbers) -> list[int]:
