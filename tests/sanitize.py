@@ -8,13 +8,16 @@ Sanitized libraries are kept beside the others, under a key of their own: the ne
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).parent.parent
 FLAGS = "-fsanitize=address,undefined"
@@ -39,11 +42,13 @@ MARKS = ("runtime error:", "ERROR: AddressSanitizer")
 
 
 class Report(NamedTuple):
-    """How a run ended, and what the sanitizers found."""
+    """How a run ended, what the sanitizers found, and in how many programs they looked."""
 
     good: bool
     output: str
     findings: list[str]
+    programs: int
+    """Of a run of tests; other runs do not count."""
 
 
 def obstacle() -> str:
@@ -98,12 +103,45 @@ def run(command: Sequence[str]) -> Report:
     )
     lines = [line.lstrip(".") for line in done.stdout.splitlines()]
     findings = {line for line in lines if any(mark in line for mark in MARKS)}
-    return Report(done.returncode == 0, done.stdout, sorted(findings))
+    count = re.search(rf"^(\d+) {COUNTED}$", done.stdout, re.MULTILINE)
+    programs = int(count[1]) if count else 0
+    return Report(done.returncode == 0, done.stdout, sorted(findings), programs)
 
 
 def run_tests(arguments: Sequence[str]) -> Report:
     """With `-s`: what is found is printed into whatever is standard error then."""
-    return run(["-m", "pytest", "-q", "-x", "-s", "-p", "no:cacheprovider", *arguments])
+    options = ["-q", "-x", "-s", "-p", "no:cacheprovider", "-p", __spec__.name]
+    return run(["-m", "pytest", *options, *arguments])
+
+
+# What pytest asks this module as its plugin
+
+COUNTED = "programs were sanitized"
+LIBRARIES = pytest.StashKey[set[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """From here on, every library that is loaded is noted."""
+    loaded = config.stash[LIBRARIES] = set()
+
+    def note(event: str, arguments: tuple[object, ...]) -> None:
+        if event == "ctypes.dlopen" and isinstance(arguments[0], str):
+            loaded.add(arguments[0])
+
+    sys.addaudithook(note)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    terminalreporter.write_line(f"{count_sanitized(config.stash[LIBRARIES])} {COUNTED}")
+
+
+def count_sanitized(libraries: Iterable[str]) -> int:
+    """How many of these files call both sanitizers."""
+    files = [Path(name) for name in libraries]
+    texts = [file.read_bytes() for file in files if file.is_file()]
+    return sum(b"__asan_init" in text and b"__ubsan_handle" in text for text in texts)
 
 
 def main() -> int:
@@ -113,7 +151,8 @@ def main() -> int:
         return 1
     report = run_tests(sys.argv[1:] or WHOLE)
     print(report.output, *report.findings, sep="\n")
-    return not report.good or bool(report.findings)
+    print(f"{report.programs} programs, {len(report.findings)} findings")
+    return not report.good or bool(report.findings) or not report.programs
 
 
 if __name__ == "__main__":

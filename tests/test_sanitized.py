@@ -37,6 +37,7 @@ def test_a_sample_of_all_operations() -> None:
     report = run_tests(SAMPLE)
     assert not report.findings
     assert report.good, report.output
+    assert report.programs > 10
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
+from popgraph.testing.convolutions import learning_convolutions
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
 from popgraph.testing.products import products
@@ -23,6 +24,7 @@ __all__ = [
     "attentions",
     "build_network",
     "check_ir",
+    "learning_convolutions",
     "lookups",
     "model_difference",
     "networks",

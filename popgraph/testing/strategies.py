@@ -230,9 +230,13 @@ def _shapes_of(node: Node, shapes: list[Shape]) -> list[Shape]:
 def _shifted(draw: DrawFn, node: Node, shape: Shape) -> tuple[int | Constant | None, ...]:
     """The operands of a slice of the same size that begins elsewhere."""
     source, *bounds = node.operands
-    start, end, axis = (bound.values[0] for bound in bounds[:3])  # type: ignore[union-attr,index]
-    begin = draw(st.integers(0, shape[axis] - (end - start)))
-    return (source, vector(begin), vector(begin + end - start), *bounds[2:])
+    starts, ends, axes = (bound.values or () for bound in bounds[:3])  # type: ignore[union-attr]
+    sizes = [end - start for start, end in zip(starts, ends, strict=True)]
+    begins = [
+        draw(st.integers(0, shape[axis] - size)) for axis, size in zip(axes, sizes, strict=True)
+    ]
+    after = [begin + size for begin, size in zip(begins, sizes, strict=True)]
+    return (source, vector(*begins), vector(*after), *bounds[2:])
 
 
 @st.composite

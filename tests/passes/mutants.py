@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir.affine import AffineExpr, AffineMap
 
@@ -19,6 +20,7 @@ from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.testing import Network, learning_convolutions, separable_convolutions
 
 PASSES = "popgraph.passes"
 
@@ -36,8 +38,8 @@ class Mutant:
     """It shows in training only."""
     needs: frozenset[str] = frozenset()
     """ONNX operators without which it cannot show: networks without them are not compiled."""
-    separable: bool = False
-    """It shows in separable convolutions, and hardly elsewhere: only these are drawn."""
+    shows_in: Callable[..., SearchStrategy[Network]] | None = None
+    """A strategy; given an element type, it draws the only networks that are looked at."""
     inner: bool = False
     """It shows in gradients at inner values: these are compared with slopes."""
 
@@ -931,35 +933,35 @@ MUTANTS: tuple[Mutant, ...] = (
         "every iteration of a chain works on the first channels",
         f"{PASSES}.structured.to_loops.fused.chain:apart",
         no_distance,
-        separable=True,
+        shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "the halo of a local image is not cleared",
         f"{PASSES}.structured.to_loops.fused.chain:halo_boxes",
         none_of_them,
-        separable=True,
+        shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "turns do not keep the rows that they share",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._keep",
         nothing,
-        separable=True,
+        shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "a part of the turns begins with the rows of another",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._catch_up",
         nothing,
-        separable=True,
+        shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "turns find old rows where the image has ended",
         f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._clear",
         nothing,
-        separable=True,
+        shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
@@ -1022,7 +1024,7 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.structured.to_loops.winograd.tile_transforms:Tiling.is_own",
         nothing,
         training=True,
-        needs=frozenset({"Conv"}),
+        shows_in=learning_convolutions,
     ),
     Mutant(
         "outline-kernels",

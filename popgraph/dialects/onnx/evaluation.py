@@ -13,17 +13,9 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx.older_meaning import older
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.pools import AveragePool, GlobalMaxPool, MaxPool
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.program import WeightStore
-
-
-class GlobalMaxPool(OpRun):  # type: ignore[misc]
-    """The reference's own drops dimensions of tensors that are no images."""
-
-    op_domain = ""
-
-    def _run(self, x: Any) -> tuple[Any]:
-        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
 def evaluate_node(
@@ -52,7 +44,12 @@ def evaluate_node(
     versions = dict(opsets)
     if not op.regions:
         versions[op.domain] = op.since_version
-    own = [GlobalMaxPool, *(older(op.op_type, op.since_version) if not op.domain else ())]
+    own = [
+        AveragePool,
+        GlobalMaxPool,
+        MaxPool,
+        *(older(op.op_type, op.since_version) if not op.domain else ()),
+    ]
     runner = _runner(node, feeds, outputs, versions, functions, own)
     found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
     return [_as_array(found.get(name)) for name in node.output]

@@ -18,7 +18,7 @@ from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import movement, retype
+from popgraph.passes.structured.analysis.operand_maps import is_movement, movement, retype
 from popgraph.passes.structured.analysis.split_epilogue import without_finish
 from popgraph.support.shapes import prod
 
@@ -87,10 +87,12 @@ def wishes(op: tile.ContractOp) -> Iterator[tuple[SSAValue, AxisOrder]]:
 
 
 def _is_weight(value: SSAValue) -> bool:
-    """Whether a value is a literal or a variable, perhaps under another shape."""
+    """Whether a value is a literal or a variable, perhaps under another shape or turned."""
     owner = value.owner
     if isinstance(owner, ConstantOp | VariableOp):
         return True
+    if isinstance(owner, tile.MapOp) and is_movement(owner):
+        return _is_weight(owner.inputs[0])
     return isinstance(owner, tile.ViewOp) and _is_weight(owner.source)
 
 
@@ -236,6 +238,8 @@ class _Rewriting:
                 continue
             if dims[-1] in maps[1 - number].used_dims():
                 axis = maps[number].results.index(last)
+                if axis == _rank(value) - 1:
+                    continue
                 order = (*(at for at in range(_rank(value)) if at != axis), axis)
                 op.operands[number] = self._in_order(op, value, order)
                 results = tuple(maps[number].results[at] for at in order)
