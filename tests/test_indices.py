@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph.cli import app
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
+from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.pipeline import Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array

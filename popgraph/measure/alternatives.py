@@ -24,8 +24,7 @@ def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> M
 
 def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
     """The contractions of an undecided module; the first way of each is the one that is taken."""
-    machine = options.vector_bytes, options.registers
-    found = alternatives(module.clone(), *machine, winograd=options.winograd)
+    found = alternatives(module.clone(), options.target, winograd=options.winograd)
     measured = {one.which: one.way for one in map(Decision.of, options.measured or ())}
     for each in found:
         costs = dict(each.ways)

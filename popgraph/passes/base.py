@@ -1,4 +1,4 @@
-"""What is a pass, and what does it know besides the module?"""
+"""The base of all passes, and the compilation that they work in."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xdsl.passes import ModulePass
 
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.registry import register
+from popgraph.passes.options import Options
 
 
 class Compilation(Context):
@@ -35,6 +36,11 @@ class Pass(ModulePass):
     TOLERANCE: ClassVar[float] = 0.0
     KEEPS_MEANING: ClassVar[bool] = True
     """False for a pass whose job is to change what the program does."""
+
+    @classmethod
+    def of(cls, options: Options) -> Pass | None:
+        """The pass as these options want it; None when it does not apply."""
+        return cls()
 
     @abstractmethod
     def run(self, compilation: Compilation, module: ModuleOp) -> None:

@@ -205,6 +205,7 @@ def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
     assert len(measured()) == 1
     DAMAGES[damage](path)
     assert measured() == ()
-    assert for_this_machine(Options()).vector_bytes == host_target().vector_bytes
+    machine = for_this_machine(Options()).machine
+    assert machine is not None and machine.vector_bytes == host_target().vector_bytes
     keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
     assert len(measured()) == 1

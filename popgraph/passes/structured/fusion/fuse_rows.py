@@ -1,4 +1,4 @@
-"""Which operations run together row by row, with nothing between them in main memory?"""
+"""Fusion of reductions and maps over the same rows (softmax, norms) into one nest."""
 
 from __future__ import annotations
 
@@ -15,26 +15,12 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import inputs_of
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
-from popgraph.passes.structured.parallel import parallel_cost
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
-
-LOCAL_BYTES = 16 * 1024
-"""So much local memory leaves room for the operands in the first cache."""
-
-FEWEST_ROWS = 8
-"""Enough that threads can share them."""
-
-SHORTEST_ROW = 8
-"""Elements of the longest row; vectors run along rows."""
-
-MOST_OPERATIONS = 16
-"""What one kernel holds."""
-
-NEAR = 64
-"""Operations that stand further apart in the program are not looked at together."""
 
 Fusable = tile.MapOp | tile.ReduceOp
 
@@ -48,13 +34,18 @@ class FuseRows(Pass):
     """
 
     name = "fuse-rows"
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> FuseRows:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
-            fuse(graph.block)
+            fuse(graph.block, self.target)
 
 
-def fuse(block: Block) -> None:
+def fuse(block: Block, target: Target) -> None:
     """Makes nests of all reductions that have something to share their rows with."""
     for reader in list(block.ops):
         if isinstance(reader, Fusable):
@@ -62,7 +53,7 @@ def fuse(block: Block) -> None:
     positions = {op: number for number, op in enumerate(block.ops)}
     for op in list(positions):
         if isinstance(op, tile.ReduceOp) and op.parent is block and is_dense(op):
-            group = grown(op, positions)
+            group = grown(op, positions, target)
             if len(group.members) > 1:
                 put_into_nest(group)
 
@@ -80,6 +71,7 @@ class Group:
 
     members: tuple[Fusable, ...]
     shared: int
+    target: Target
 
     @property
     def rows(self) -> Shape:
@@ -105,13 +97,13 @@ class Group:
         """Whether these operations can run row by row, and gain by it."""
         return (
             self.shared > 0
-            and len(self.members) <= MOST_OPERATIONS
+            and len(self.members) <= self.target.tuning.most_row_operations
             and all(op.sizes[: self.shared] == self.rows for op in self.members)
             and all(op.parallel_rank >= self.shared for op in self.members)
             and all(map(self._reads_own_row, self.members))
             and all(self._walks_along_rows(op) for op in self.members)
             and self._has_many_rows()
-            and self._local_bytes() <= LOCAL_BYTES
+            and self._local_bytes() <= self.target.l1(self.target.tuning.row_buffer_l1)
         )
 
     def _reads_own_row(self, op: Fusable) -> bool:
@@ -136,7 +128,9 @@ class Group:
     def _has_many_rows(self) -> bool:
         row = max(prod(op.sizes[self.shared :]) for op in self.members)
         rows = prod(self.rows)
-        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= parallel_cost.GRAIN)
+        tuning = self.target.tuning
+        few = rows < tuning.least_rows and rows * row > tuning.least_chunk_work
+        return row >= tuning.shortest_row and not few
 
     def _local_bytes(self) -> int:
         results = set(self.results)
@@ -154,9 +148,9 @@ def forms(op: Fusable) -> Iterator[Linear]:
             yield offset(tensor(value), map_, op.sizes)
 
 
-def grown(op: tile.ReduceOp, positions: dict[Operation, int]) -> Group:
+def grown(op: tile.ReduceOp, positions: dict[Operation, int], target: Target) -> Group:
     """The largest group around a reduction, found by taking in neighbours one by one."""
-    group: Group | None = Group((op,), op.parallel_rank)
+    group: Group | None = Group((op,), op.parallel_rank, target)
     while group is not None:
         largest = group
         found = (joined(largest, other, positions) for other in neighbours(largest, positions))
@@ -174,7 +168,7 @@ def neighbours(group: Group, positions: dict[Operation, int]) -> Iterator[Fusabl
                 isinstance(other, Fusable)
                 and other.parent is op.parent
                 and other not in group.members
-                and abs(positions[other] - first) <= NEAR
+                and abs(positions[other] - first) <= group.target.tuning.most_distance
                 and is_dense(other)
             ):
                 yield other
@@ -191,7 +185,9 @@ def joined(group: Group, other: Fusable, positions: dict[Operation, int]) -> Gro
     if not is_convex(members):
         return None
     shared = range(min(group.shared, other.parallel_rank), 0, -1)
-    return next((larger for at in shared if (larger := Group(members, at)).is_valid()), None)
+    return next(
+        (larger for at in shared if (larger := Group(members, at, group.target)).is_valid()), None
+    )
 
 
 def is_convex(members: tuple[Fusable, ...]) -> bool:
