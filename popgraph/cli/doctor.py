@@ -53,7 +53,7 @@ def _facts(machine: Machine) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("machine", machine.name, machine.source)]
     for each in fields(machine):
         if each.name not in ("name", "source"):
-            rows.append((each.name, f"{getattr(machine, each.name):g}", unit_of(each.name)))
+            rows.append((each.name, str(getattr(machine, each.name)), unit_of(each.name)))
     return rows
 
 

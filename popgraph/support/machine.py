@@ -124,17 +124,20 @@ UNITS: Mapping[str, str] = {
     "latency": "cycles",
     "vectors": "aligned vectors",
     "lines": "lines",
+    "together": "lines",
+    "registers": "vectors",
     "streams": "rows",
     "per_cycle": "per cycle",
     "free": "lines",
     "aliases": "lines",
+    "cores": "cores",
 }
 """The unit of a field by how its name ends."""
 
 
 def unit_of(name: str) -> str:
-    """The unit of a field of `Machine`; nothing where it is a plain number."""
-    return next((unit for end, unit in UNITS.items() if name.endswith(f"_{end}")), "")
+    """The unit of a field of `Machine`; nothing where it is text."""
+    return next((unit for end, unit in UNITS.items() if f"_{name}".endswith(f"_{end}")), "")
 
 
 GENERIC = Machine()
@@ -177,14 +180,14 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="zen4",
-            # AMD, Software Optimization Guide for the Zen4 Microarchitecture (57647), 2.6: L1d
-            # 32 KiB, 8 ways; L2 1 MiB. The rest is as measured on Zen 3.
-            source="AMD 57647 for the sizes of caches, rates as zen3",
+            # AMD, Software Optimization Guide for the AMD Zen4 Microarchitecture (57647): L1d
+            # 32 KiB, 8 ways; L2 1 MiB, 8 ways.
+            source="AMD 57647 for the sizes of caches, rates as on zen3",
         ),
         replace(
             GENERIC,
             name="zen5",
-            # AMD, Software Optimization Guide for the Zen5 Microarchitecture (58455), 2.6: L1d
+            # AMD, Software Optimization Guide for the AMD Zen5 Microarchitecture (58455): L1d
             # 48 KiB, 12 ways; L2 1 MiB, 16 ways; two FMAs of 512 bits in a cycle, ready after 4.
             l1_bytes=48 * KIB,
             l1_ways_free=10,
@@ -193,61 +196,62 @@ PRESETS: Mapping[str, Machine] = {
         replace(
             GENERIC,
             name="ice_lake_server",
-            # Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), Ice Lake
-            # microarchitecture: L1d 48 KiB, 12 ways; server L2 1.25 MiB, 20 ways; L3 1.5 MiB a
-            # core, of which programs on one core see the others' too.
+            # Intel support article 000027820 (3rd generation Xeon Scalable): L1d 48 KiB, L2
+            # 1.25 MiB, L3 1.5 MiB a core, of which programs on one core see the others', too.
+            # Optimization Reference Manual (248966): L1d has 12 ways.
             l1_bytes=48 * KIB,
             l1_ways_free=10,
             l2_bytes=1280 * KIB,
-            source="Intel 248966 for the sizes of caches, generic rates",
+            source="Intel 000027820 for the sizes of caches, generic rates",
         ),
         replace(
             GENERIC,
             name="sapphire_rapids",
-            # The same manual, Golden Cove: L1d 48 KiB, 12 ways; server L2 2 MiB, 16 ways.
+            # The same article (4th and 5th generation): L1d 48 KiB, L2 2 MiB, L3 1.875 MiB a core.
             l1_bytes=48 * KIB,
             l1_ways_free=10,
             l2_bytes=2 * MIB,
-            source="Intel 248966 for the sizes of caches, generic rates",
+            source="Intel 000027820 for the sizes of caches, generic rates",
         ),
         replace(
             GENERIC.with_vectors(32, 16),
             name="skylake_client",
-            # The same manual, Skylake client: L1d 32 KiB, 8 ways; L2 256 KiB, 4 ways; L3 up to
-            # 2 MiB a core, of which four are usual.
+            # Optimization Reference Manual (248966), Skylake client: L1d 32 KiB, 8 ways; L2
+            # 256 KiB, 4 ways; L3 up to 2 MiB a core: half of what four cores have.
             l2_bytes=256 * KIB,
             l3_bytes=4 * MIB,
-            page_aliases=12,
             source="Intel 248966 for the sizes of caches, generic rates",
         ),
         replace(
             GENERIC.with_vectors(16, 32),
             name="neoverse_n1",
-            # Arm Neoverse N1 Technical Reference Manual (100616): L1d 64 KiB, 4 ways; L2 up to
-            # 1 MiB, 8 ways. Software Optimization Guide (PJDOC-466751330-9707): two FMLA of 128
-            # bits in a cycle, ready after 4.
+            # Arm Neoverse N1 Core Technical Reference Manual (100616): L1d 64 KiB, 4 ways; L2 up
+            # to 1 MiB, 8 ways. Software Optimization Guide: two FMLA of 128 bits in a cycle, ready
+            # after 4.
             l1_bytes=64 * KIB,
             l1_ways_free=2,
-            page_aliases=12,
             source="Arm 100616 for the sizes of caches, generic rates",
         ),
         replace(
             GENERIC.with_vectors(16, 32),
             name="apple_m1",
-            # Apple Silicon CPU Optimization Guide and `sysctl hw`: L1d 128 KiB (Firestorm), 8
-            # ways; L2 12 MiB for four cores; lines of 128 bytes, pages of 16 KiB; four FMLA of 128
-            # bits in a cycle, ready after 4.
+            # AnandTech, "Apple Announces The Apple Silicon M1" (16226), Firestorm: L1d 128 KiB, L2
+            # 12 MiB for four cores; four units for FMLA of 128 bits, ready after 4. macOS's
+            # `sysctl hw`: lines of 128 bytes, pages of 16 KiB.
             line_bytes=128,
             page_bytes=16 * KIB,
             l1_bytes=128 * KIB,
             l2_bytes=3 * MIB,
             l3_bytes=8 * MIB,
             fmas_per_cycle=4,
-            source="Apple's optimization guide for caches and units, generic rates",
+            source="AnandTech 16226 and sysctl for caches and units, generic rates",
         ),
     )
 }
 """Processors by name. Where only a data sheet was at hand, its source says so."""
+
+MACHINES: Mapping[str, Machine] = {**PRESETS, **TARGETS}
+"""What POPGRAPH_MACHINE names."""
 
 Kinds = tuple[tuple[str, int, range], ...]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
 from popgraph.support.errors import BackendError
-from popgraph.support.machine import PRESETS, TARGETS, Machine, preset_of
+from popgraph.support.machine import MACHINES, PRESETS, TARGETS, Machine, preset_of
 
 VARIABLE = "POPGRAPH_MACHINE"
 CPUINFO = Path("/proc/cpuinfo")
@@ -29,15 +29,15 @@ def host_machine() -> Machine:
     it gives the same program on every machine.
     """
     name, target = os.environ.get(VARIABLE, "").strip(), wanted_target()
-    if name and name not in PRESETS:
+    if name and name not in MACHINES:
         raise BackendError(
-            f"there is no machine {name!r}", hint=f"{VARIABLE} may be {', '.join(PRESETS)}"
+            f"there is no machine {name!r}", hint=f"{VARIABLE} may be {', '.join(MACHINES)}"
         )
     if name and target == NATIVE:
-        return replace(PRESETS[name], cores=_cores())
+        return replace(MACHINES[name], cores=_cores())
     vectors = host_target()
     if name:
-        found = PRESETS[name]
+        found = MACHINES[name]
     elif target != NATIVE:
         found = TARGETS[target]
     else:
@@ -56,13 +56,13 @@ def processor(vectors: str) -> Machine:
     return preset or reported(TARGETS[vectors])
 
 
-def reported(generic: Machine) -> Machine:
+def reported(generic: Machine, caches: Path = CACHES) -> Machine:
     """A generic machine with the sizes of caches, lines and pages that the system reports."""
     sizes = {
         "line_bytes": _sysconf("SC_LEVEL1_DCACHE_LINESIZE"),
         "l1_bytes": _sysconf("SC_LEVEL1_DCACHE_SIZE"),
         "l2_bytes": _sysconf("SC_LEVEL2_CACHE_SIZE"),
-        "l3_bytes": _l3_share(),
+        "l3_bytes": _l3_share(caches),
         "page_bytes": _sysconf("SC_PAGE_SIZE"),
     }
     found = {name: size for name, size in sizes.items() if size > 0}
@@ -114,9 +114,9 @@ def _sysconf(name: str) -> int:
         return 0
 
 
-def _l3_share() -> int:
+def _l3_share(caches: Path) -> int:
     """Half of the third cache that a core reaches: others use it, too; 0 if nobody says."""
-    for index in sorted(CACHES.glob("index*")):
+    for index in sorted(caches.glob("index*")):
         try:
             if (index / "level").read_text().strip() == "3":
                 size = re.fullmatch(r"(\d+)K", (index / "size").read_text().strip())
