@@ -56,7 +56,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "optimizer_spec": "optimizer_scalars",
         "tuning": "",
         "options": "optimizer_spec tuning",
-        "base": "options",
+        "base": "options tuning",
         "observer": "base",
         "analysis": "",
         "loops": "base analysis",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.arg_spec import parse_spec
 
 import popgraph
 from popgraph.backends.c.build import host
@@ -19,8 +20,10 @@ from popgraph.passes import tuning
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
+from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import orders
+from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support import machine
 from popgraph.support.errors import BackendError
@@ -176,6 +179,22 @@ def test_vectors_as_options_are_deprecated() -> None:
     with pytest.warns(DeprecationWarning, match="vector_bytes"):
         old = popgraph.Options(vector_bytes=32, registers=16)
     assert old == popgraph.Options(machine=popgraph.Machine().with_vectors(32, 16))
+
+
+def test_a_pass_takes_numbers_of_its_target_by_name() -> None:
+    """And tells them again."""
+    text = "schedule-contractions{vector_bytes=16 registers=16 least_products=1 winograd_gain=2}"
+    made = ScheduleContractions.from_spec(parse_spec(text))
+    tuning = Tuning(least_products=1, winograd_gain=2)
+    assert made == ScheduleContractions(Target.of(16, 16, tuning))
+    assert ScheduleContractions.from_spec(made.spec()) == made
+    assert str(ScheduleContractions()) == "schedule-contractions"
+    assert FuseElementwise.from_spec(parse_spec("fuse-elementwise{most-inputs=3}")) == (
+        FuseElementwise(Tuning(most_inputs=3))
+    )
+    for wrong in ("vector=1", "vector-bytes=1,2", "vector-bytes=x", "vector-bytes=1.5"):
+        with pytest.raises(ValueError, match="vector"):
+            ScheduleContractions.from_spec(parse_spec(f"schedule-contractions{{{wrong}}}"))
 
 
 @pytest.mark.parametrize(("kind", "size"), [("f32", 4), ("f64", 8)])
