@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +32,9 @@ from popgraph.backends.c.print.module import find_program
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.support.dtypes import DTYPES
+from popgraph.support.machine import TARGETS
 
 HERE = Path(__file__).parent
 STORED = HERE / "instructions.json"
@@ -60,7 +61,7 @@ def static_count(name: str) -> dict[str, int]:
     if name in ("mlp", "lenet"):
         shapes = {"mlp": (1, 64), "lenet": (1, 1, 28, 28)}
         specialise(module, {"x": shapes[name]}, compilation.weights)
-    lower(module, compilation, replace(Options(), vector_bytes=32, registers=16))
+    lower(module, compilation, Options(machine=TARGETS["avx2"]))
     program = find_program(module, "main")
     return asdict(Counter(module).calls(program.body.block.ops))
 

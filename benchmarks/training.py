@@ -28,8 +28,8 @@ from popgraph.dialects.onnx.types import tensor_type
 from popgraph.measure.profile import report
 from popgraph.measure.timing import Contestant, pin, race
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 

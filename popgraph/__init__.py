@@ -10,17 +10,21 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from popgraph.builder.popart.builder import Builder as Builder
     from popgraph.compiler import to_pgraph as to_pgraph
-    from popgraph.passes.pipeline import Options as Options
+    from popgraph.passes.options import Options as Options
+    from popgraph.passes.tuning import Tuning as Tuning
     from popgraph.runner import Runner as Runner
     from popgraph.session import *  # noqa: F403 - PopART's names
     from popgraph.start import compile as compile
     from popgraph.support.errors import PopgraphError as PopgraphError
+    from popgraph.support.machine import Machine as Machine
 
 _HOMES = {
     "compile": "popgraph.start",
     "to_pgraph": "popgraph.compiler",
     "Runner": "popgraph.runner",
     "Options": "popgraph.passes.pipeline",
+    "Machine": "popgraph.support.machine",
+    "Tuning": "popgraph.passes.tuning",
     "PopgraphError": "popgraph.support.errors",
     "Builder": "popgraph.builder.popart.builder",
 }

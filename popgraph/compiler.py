@@ -14,7 +14,7 @@ from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.backends.base import Executable, as_array
-from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_key import program_key
 from popgraph.backends.c.cache.schedule_file import measured
@@ -32,7 +32,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.pipeline import Options, current, planned
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
@@ -226,11 +227,9 @@ def build(
 
 def for_this_machine(options: Options, threads: int = 1) -> Options:
     """With what passes are to know of the machine that this process runs on."""
-    target = host_target()
     return replace(
         options,
-        vector_bytes=target.vector_bytes,
-        registers=target.registers,
+        machine=options.machine or host_machine(),
         threads=threads,
         measured=measured() if options.measured is None else options.measured,
     )

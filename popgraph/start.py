@@ -9,7 +9,7 @@ from popgraph.backends.c.run.warm_start import recall
 from popgraph.runner import Runner
 
 if TYPE_CHECKING:
-    from popgraph.passes.pipeline import Options
+    from popgraph.passes.options import Options
 
 
 def compile(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 import popgraph
-from popgraph.passes.graphcore.training.optimizer_spec import SGD
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.options import Options, Training
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.support.arrays import Array
 from tests.test_long_sums import error, numbers, of_torch, some

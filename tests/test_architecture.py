@@ -53,16 +53,20 @@ ROOMS: dict[str, dict[str, str]] = {
         "tools": "syntax check lower print",
     },
     "passes": {
-        "base": "",
+        "optimizer_scalars": "",
+        "optimizer_spec": "optimizer_scalars",
+        "tuning": "",
+        "options": "optimizer_spec tuning",
+        "base": "options tuning",
         "observer": "base",
         "reproducer": "base observer",
         "analysis": "",
         "loops": "base analysis",
-        "structured": "base analysis loops",
+        "structured": "base options tuning analysis loops",
         "program": "base structured",
-        "graphcore": "base analysis",
-        "onnx": "base analysis graphcore",
-        "pipeline": "base onnx graphcore structured loops program",
+        "graphcore": "base options optimizer_scalars optimizer_spec tuning analysis",
+        "onnx": "base options tuning analysis graphcore",
+        "pipeline": "base options onnx graphcore structured loops program",
     },
     "passes/graphcore": {
         "fold_constants": "",
@@ -86,9 +90,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "layout": "analysis",
         "to_loops": "analysis",
         "parallel": "analysis to_loops",
-        "schedule": "analysis to_loops",
-        "winograd": "analysis parallel schedule",
-        "fusion": "analysis parallel",
+        "schedule": "analysis",
+        "winograd": "analysis schedule",
+        "fusion": "analysis",
         "alternatives": "schedule winograd",
         "hoist_constants": "",
         "move_updates": "",
@@ -278,6 +282,74 @@ def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None
 def test_every_module_says_what_it_is() -> None:
     silent = [name_of(path) for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
     assert not silent, f"no docstring: {silent}"
+
+
+NUMBERS = {
+    "graphcore/canonicalize/powers.py:MOST_SEEN": "ends a search, whatever the machine",
+    "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
+    "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
+    "graphcore/canonicalize/shuffles.py:CHANNELS": "the number of an axis",
+    "graphcore/to_structured/windows.py:MOST_PLACES": "the values of an i8",
+    "loops/outline_kernels.py:NAMED_OPERATIONS": "the words in a kernel's name",
+    "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",
+    "onnx/to_graphcore/arithmetic.py:LEAST": "the range of a type",
+    "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
+    "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
+    "program/plan_memory.py:BEFORE": "a time before the program",
+    "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
+    "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
+    "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",
+}
+"""Numbers of passes that are neither a fact of a processor nor a threshold, and what they are."""
+
+
+def numbers(path: Path) -> Iterator[str]:
+    """The upper-case names of a module that are assigned numbers, or what is made of numbers."""
+    for node in ast.parse(path.read_text()).body:
+        target, value = None, None
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target, value = node.targets[0], node.value
+        elif isinstance(node, ast.AnnAssign):
+            target, value = node.target, node.value
+        names = target.elts if isinstance(target, ast.Tuple) else [target]
+        for name in names:
+            if isinstance(name, ast.Name) and name.id.lstrip("_").isupper() and is_number(value):
+                yield name.id
+
+
+def is_number(value: ast.expr | None) -> bool:
+    """Whether an expression is a number, a sum or product of some, or a table of such."""
+    match value:
+        case ast.Constant():
+            return type(value.value) in (int, float)
+        case ast.BinOp():
+            return is_number(value.left) or is_number(value.right)
+        case ast.UnaryOp():
+            return is_number(value.operand)
+        case ast.Tuple() | ast.List():
+            return bool(value.elts) and all(map(is_number, value.elts))
+        case ast.Dict():
+            return bool(value.values) and all(map(is_number, value.values))
+    return False
+
+
+def test_numbers_of_passes_stand_in_machine_and_tuning() -> None:
+    """What is known of processors, and when something pays, is in two dataclasses."""
+    passes = PACKAGE / "passes"
+    found = {
+        f"{path.relative_to(passes).as_posix()}:{name}"
+        for path in passes.rglob("*.py")
+        for name in numbers(path)
+    }
+    assert found - {"structured/to_loops/emit/vectors.py:STRIDES"} == set(NUMBERS)
+
+
+def test_no_test_of_passes_patches_a_number() -> None:
+    """They pass `Tuning(...)` or `Machine(...)` with small numbers instead."""
+    patched = re.compile(r'setattr\(\s*[\w.]+,\s*"_?[A-Z][A-Z0-9_]*"')
+    folder = PACKAGE.parent / "tests" / "passes"
+    found = [path.name for path in folder.glob("*.py") if patched.search(path.read_text())]
+    assert not found
 
 
 def test_no_room_for_leftovers() -> None:

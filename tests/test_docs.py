@@ -17,8 +17,8 @@ from popgraph.builder.pgraph.check.annotations import NODE_NOTES
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS
 from popgraph.builder.pgraph.lower.schedules import SCHEDULES
 from popgraph.builder.pgraph.syntax.parser import GRAMMAR
-from popgraph.passes.graphcore.training import optimizer_spec
-from popgraph.passes.graphcore.training.optimizer_spec import Scalar
+from popgraph.passes import optimizer_spec
+from popgraph.passes.optimizer_spec import Scalar
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 ROOT = Path(__file__).parent.parent

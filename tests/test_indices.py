@@ -18,8 +18,8 @@ import popgraph
 from popgraph.cli import app
 from popgraph.compiler import load, lower
 from popgraph.dialects import tile
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, PassError

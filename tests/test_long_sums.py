@@ -17,8 +17,8 @@ import popgraph
 from popgraph.compiler import build as build_program
 from popgraph.dialects import graphcore as gc
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.optimizer_spec import SGD
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.options import Options, Training
 from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array

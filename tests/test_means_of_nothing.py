@@ -11,8 +11,8 @@ import pytest
 from onnx import helper
 
 import popgraph
-from popgraph.passes.graphcore.training.optimizer_spec import SGD
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.options import Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError

@@ -16,8 +16,9 @@ from popgraph.builder.pgraph import parse
 from popgraph.compiler import compile, lower
 from popgraph.dialects.levels import LEVELS
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import PASSES, PIPELINE, Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
+from popgraph.passes.pipeline import PASSES, PIPELINE
 from popgraph.support.errors import PassError
 from popgraph.testing import (
     Network,

@@ -17,8 +17,8 @@ import pytest
 import popgraph
 from popgraph import compiler
 from popgraph.dialects.onnx.schemas import _MAKING
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError

@@ -13,8 +13,8 @@ from popgraph import compiler
 from popgraph.backends.c.print.unit import RUNTIME, headers
 from popgraph.backends.c.run.executable import MOST_THREADS
 from popgraph.dialects.tile import CallOp
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
 
 NETWORK = """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from popgraph.dialects.tile import ProgramOp
     from popgraph.measure.timing import Contestant
     from popgraph.passes.base import Compilation
-    from popgraph.passes.pipeline import Options
+    from popgraph.passes.options import Options
     from popgraph.support.arrays import Array
 
 OURS, PEAK = "popgraph", "peak"
@@ -137,7 +137,7 @@ class Bench:
         from popgraph.dialects.levels import level_of
         from popgraph.measure.peak import peak
         from popgraph.measure.timing import Contestant, made_up
-        from popgraph.passes.pipeline import Options
+        from popgraph.passes.options import Options
 
         self._name, self._threads = name, threads
         self._options = compiler.for_this_machine(options or Options(), threads)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import platform
+from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 
 import typer
+
+from popgraph.support.machine import Machine, unit_of
 
 PACKAGES = ("popgraph", "onnx", "numpy", "xdsl", "lark", "ml_dtypes")
 
@@ -17,6 +19,7 @@ def command() -> None:
 
     Ends with exit code 1 when no C compiler works; the reference backend still does then.
     """
+    from popgraph.backends.c.build.host import host_machine
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe
     from popgraph.backends.c.cache.folder import cache_directory
@@ -34,14 +37,24 @@ def command() -> None:
     rows += [
         ("compiler used", working[0] if working else "none"),
         ("vectors", f"{target.name}: {target.vector_bytes} bytes, {target.registers} registers"),
-        ("cores", str(os.cpu_count())),
         ("cache", str(cache_directory())),
         ("Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         *((name, _version(name)) for name in PACKAGES),
     ]
     typer.echo(table(rows))
+    typer.echo()
+    typer.echo(table(_facts(host_machine())))
     if not working:
         raise no_compiler(tried)
+
+
+def _facts(machine: Machine) -> list[tuple[str, ...]]:
+    """What decisions about this machine rest on: field, value, unit; first, which preset, why."""
+    rows: list[tuple[str, ...]] = [("machine", machine.name, machine.source)]
+    for each in fields(machine):
+        if each.name not in ("name", "source"):
+            rows.append((each.name, str(getattr(machine, each.name)), unit_of(each.name)))
+    return rows
 
 
 def _version(package: str) -> str:

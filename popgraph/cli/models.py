@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xdsl.ir import Attribute
 
     from popgraph.passes.base import Compilation
-    from popgraph.passes.pipeline import Training
+    from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
     from popgraph.support.dtypes import DType
 
@@ -61,7 +61,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     """A model with its loss, and how it is trained, as the `train` section of its file says."""
     from popgraph.builder.pgraph import load as load_text
     from popgraph.passes.base import Compilation
-    from popgraph.passes.pipeline import Training
+    from popgraph.passes.options import Training
     from popgraph.session.optimizer_text import rule_of
 
     section = None

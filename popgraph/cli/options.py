@@ -12,7 +12,7 @@ import typer
 from popgraph.support.names import closest
 
 if TYPE_CHECKING:
-    from popgraph.passes.pipeline import Options
+    from popgraph.passes.options import Options
 
 
 class Level(StrEnum):
@@ -110,7 +110,7 @@ def options(
 ) -> Options:
     """What the user wants of the passes."""
     from popgraph.backends.c.cache.schedule_file import read
-    from popgraph.passes.pipeline import Options
+    from popgraph.passes.options import Options
 
     return Options(
         winograd=winograd == Switch.ON,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from popgraph.backends.base import Executable
     from popgraph.builder.pgraph import OptimizerCall, Schedule, TrainingSection
     from popgraph.passes.base import Compilation
-    from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
+    from popgraph.passes.optimizer_spec import OptimizerSpec
     from popgraph.support.arrays import Array
 
 
@@ -110,7 +110,7 @@ class Task:
 
     def follow_schedule(self, executable: Executable, step: int) -> None:
         """Sends the learning rate of a step."""
-        from popgraph.passes.graphcore.training.optimizer_spec import streamed_scalars
+        from popgraph.passes.optimizer_spec import streamed_scalars
         from popgraph.session.optimizer_text import with_rate
 
         if self.schedule is None:
@@ -135,7 +135,7 @@ class Task:
         """The program of one step."""
         from popgraph import compiler
         from popgraph.passes.onnx.infer_shapes import specialise
-        from popgraph.passes.pipeline import Options, Training
+        from popgraph.passes.options import Options, Training
 
         module = self.training.clone()
         shapes = {name: (batch, *array.shape[1:]) for name, array in arrays.items()}

@@ -48,7 +48,7 @@ def command(
     from popgraph.compiler import for_this_machine
     from popgraph.measure.timing import pin
     from popgraph.measure.tuner import Tuning
-    from popgraph.passes.pipeline import Options
+    from popgraph.passes.options import Options
 
     if output is not None:
         models.check_place(output, "--output")

@@ -8,7 +8,8 @@ from popgraph import compiler
 from popgraph.dialects.levels import level_of
 from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options, earlier
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import Alternatives, alternatives
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
@@ -24,8 +25,7 @@ def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> M
 
 def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
     """The contractions of an undecided module; the first way of each is the one that is taken."""
-    machine = options.vector_bytes, options.registers
-    found = alternatives(module.clone(), *machine, winograd=options.winograd)
+    found = alternatives(module.clone(), options.target, winograd=options.winograd)
     measured = {one.which: one.way for one in map(Decision.of, options.measured or ())}
     for each in found:
         costs = dict(each.ways)

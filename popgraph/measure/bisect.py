@@ -14,7 +14,8 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.dialects.levels import PROGRAM, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
 from popgraph.passes.reproducer import text_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PopgraphError

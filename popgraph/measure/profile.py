@@ -15,7 +15,7 @@ from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Call, Report
 from popgraph.measure.timing import made_up
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 
 
 def report(

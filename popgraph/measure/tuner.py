@@ -17,7 +17,8 @@ from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.measure.profile import source
 from popgraph.measure.timing import made_up
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options, earlier
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import Alternatives
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 

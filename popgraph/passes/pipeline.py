@@ -1,4 +1,4 @@
-"""In which order do the passes run, and why there?"""
+"""The pipeline: all passes in the order in which they run, each with its reason."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from popgraph.dialects.levels import LEVELS, ONNX, PROGRAM
-from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.base import Pass
 from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.passes.graphcore.check_indices import CheckIndices
@@ -19,11 +18,11 @@ from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
-from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
 from popgraph.passes.loops.outline_kernels import OutlineKernels
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.options import Options, Training
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
@@ -38,57 +37,18 @@ from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoo
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
-from popgraph.support.errors import PassError
-from popgraph.support.index_checks import CHOICES, ERROR, NEAREST
 
-
-@dataclass(frozen=True)
-class Training:
-    """What to train: the output to make small, and by which rule."""
-
-    loss: str
-    optimizer: OptimizerSpec
-    gradients: tuple[str, ...] = ()
-    """Tensors whose gradient is to be an output, named `Gradient___<tensor>`."""
-    after_step: tuple[str, ...] = ()
-    """Variables (weights, optimizer state, streamed scalars) that are to be outputs as well, as
-    they are when the step has ended."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the user decides about a compilation."""
-
-    training: Training | None = None
-    variables: bool = False
-    """Weights are variables that the host may write (always so in training)."""
-    extra_outputs: tuple[str, ...] = ()
-    """Inner tensors, inputs or weights that are to be outputs as well."""
-    vector_bytes: int = 64
-    registers: int = 32
-    threads: int = 1
-    """So many are to share the work (`compile(threads=...)` says it); any number gives the same."""
-    winograd: bool = True
-    """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
-    schedules: tuple[str, ...] = ()
-    """How contractions run: `WHICH -> WAY`, as in `dialects/tile/structured/decisions.py`."""
-    measured: tuple[str, ...] | None = None
-    """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
-    disabled: frozenset[str] = frozenset()
-    """Names of passes to leave out; only those marked optional can be."""
-    indices: str | None = None
-    """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
-    run ends with an `IndicesError`); None: an error in training."""
-    search: tuple[str, ...] = ()
-    """Folders in which a `.pgraph` text looks for what it imports."""
-
-    def __post_init__(self) -> None:
-        if self.indices not in (None, *CHOICES):
-            raise PassError(
-                f"indices cannot be {self.indices!r}",
-                "Options.indices",
-                f"one of {', '.join(map(repr, CHOICES))}",
-            )
+__all__ = [
+    "PASSES",
+    "PIPELINE",
+    "Options",
+    "Step",
+    "Training",
+    "current",
+    "earlier",
+    "factories",
+    "planned",
+]
 
 
 @dataclass(frozen=True)
@@ -112,78 +72,8 @@ class Step:
 
     def make(self, options: Options) -> Pass | None:
         """The pass for these options; None when it does not apply."""
-        maker = MAKERS.get(self.pass_class)
-        return maker(options) if maker else self.pass_class()
+        return self.pass_class.of(options)
 
-
-def autodiff(options: Options) -> Pass | None:
-    training = options.training
-    if training is None:
-        return None
-    return Autodiff.of(training.loss, training.optimizer, training.gradients)
-
-
-def add_optimizer(options: Options) -> Pass | None:
-    training = options.training
-    if training is None:
-        return None
-    return AddOptimizer.of(training.optimizer, training.gradients, training.after_step)
-
-
-def normalize(options: Options) -> Pass:
-    return Normalize(options.indices or (NEAREST if options.training is None else ERROR))
-
-
-def onnx_to_graphcore(options: Options) -> Pass:
-    return OnnxToGraphcore(
-        weights="variable" if options.variables or options.training else "constant",
-        extra_outputs=options.extra_outputs,
-        training=options.training is not None,
-    )
-
-
-def contraction_options(options: Options) -> tuple[int, int, tuple[str, ...], tuple[str, ...]]:
-    """What passes that decide about contractions know of the machine, and of decisions."""
-    return options.vector_bytes, options.registers, options.schedules, options.measured or ()
-
-
-def use_winograd(options: Options) -> Pass | None:
-    if options.winograd:
-        return UseWinograd(*contraction_options(options), options.threads)
-    for text in options.schedules:
-        if Decision.of(text).way.size:
-            raise PassError("a schedule asks for Winograd's transforms, which are off", text)
-    return None
-
-
-def schedule_contractions(options: Options) -> Pass:
-    return ScheduleContractions(*contraction_options(options))
-
-
-def share_loops(options: Options) -> Pass:
-    return ParallelizeLoops(options.threads, options.vector_bytes)
-
-
-def fuse_channels(options: Options) -> Pass:
-    return FuseChannels(options.threads)
-
-
-def tile_loops(options: Options) -> Pass:
-    return StructuredToLoops(options.vector_bytes)
-
-
-MAKERS: dict[type[Pass], Callable[[Options], Pass | None]] = {
-    Normalize: normalize,
-    OnnxToGraphcore: onnx_to_graphcore,
-    Autodiff: autodiff,
-    AddOptimizer: add_optimizer,
-    UseWinograd: use_winograd,
-    ScheduleContractions: schedule_contractions,
-    ParallelizeLoops: share_loops,
-    FuseChannels: fuse_channels,
-    StructuredToLoops: tile_loops,
-}
-"""How passes that depend on options are made from them; the others take none."""
 
 PIPELINE: tuple[Step, ...] = (
     Step("onnx", InferShapes, "every value gets a concrete type: lowering asks, never guesses"),

@@ -6,8 +6,8 @@ import dataclasses
 
 from popgraph.builder.opset.enums import SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.builder.pgraph import OptimizerCall, Schedule
-from popgraph.passes.graphcore.training import optimizer_spec as ours
-from popgraph.passes.graphcore.training.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
+from popgraph.passes import optimizer_spec as ours
+from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
 from popgraph.session.optimizer_value import ClipNormSettings
 from popgraph.session.optimizers import SGD, Adam, Adaptive, Optimizer
 from popgraph.support.errors import PopgraphError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from popgraph.builder.opset.exceptions import optimizer_replacement_error, popart_exception
-from popgraph.passes.graphcore.training.optimizer_spec import Scalar
+from popgraph.passes.optimizer_spec import Scalar
 
 
 class OptimizerValue:

@@ -19,7 +19,7 @@ from popgraph.builder.opset.exceptions import (
     popart_exception,
     popart_unsupported_exception,
 )
-from popgraph.passes.graphcore.training import optimizer_spec as ours
+from popgraph.passes import optimizer_spec as ours
 from popgraph.session.optimizer_value import (
     ClipNormSettings,
     OptimizerValue,

@@ -24,7 +24,7 @@ from popgraph.builder.opset.exceptions import (
     popart_unsupported_exception,
     poplar_exception,
 )
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,

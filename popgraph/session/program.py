@@ -17,10 +17,10 @@ from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
-from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec, streamed_scalars
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.context import SEED
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
+from popgraph.passes.options import Options, Training
 from popgraph.session.model import SessionModel
 from popgraph.session.step_io import Stream
 from popgraph.support.arrays import Array

@@ -21,7 +21,7 @@ from popgraph.builder.opset.exceptions import (
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.pgraph import Schedule
 from popgraph.passes.onnx.to_graphcore.context import SEED
-from popgraph.passes.pipeline import Options as CodeOptions
+from popgraph.passes.options import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.export import model_with_weights, weights_of

@@ -11,7 +11,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,16 +19,17 @@ from typer.testing import CliRunner
 
 import popgraph
 from popgraph import compiler
-from popgraph.backends.c.build.target import from_macros, host_target
+from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.build.toolchain import FLAGS, Compiler, probe
 from popgraph.backends.c.emit import emit
 from popgraph.backends.c.print.module import Layout, find_program
 from popgraph.backends.c.print.unit import HERE
 from popgraph.cli import app
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import BackendError
+from popgraph.support.machine import TARGETS as MACHINES
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 needs_zig = pytest.mark.skipif(
@@ -363,8 +363,7 @@ LINES
 def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generic], list[int]]]:
     """A program for NEON in `folder`, with its data; where it will write its outputs."""
     module, compilation = compiler.load(path)
-    vectors = from_macros("#define __ARM_NEON 1\n")
-    options = replace(Options(), vector_bytes=vectors.vector_bytes, registers=vectors.registers)
+    options = Options(machine=MACHINES["neon"])
     compiler.lower(module, compilation, options)
     for name, text in emit(module).items():
         (folder / name).write_text(text)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +28,13 @@ from popgraph.builder.onnx import read as onnx_import
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.pipeline import Options, Step
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import Step
+from popgraph.passes.tuning import Tuning
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.caches import trim
+from popgraph.support.machine import PRESETS
 from tests.damages import DAMAGES
 
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
@@ -120,6 +123,25 @@ def program(cache: Path) -> Path:
     """The only program in the cache."""
     (file,) = (cache / "programs").glob("*/*")
     return file
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Options(tuning=Tuning(least_products=1)),
+        Options(machine=replace(PRESETS["zen3"], far_line_cycles=7.0)),
+    ],
+    ids=["tuning", "machine"],
+)
+def test_another_machine_or_tuning_makes_another_program(
+    other: Options, cache: Path, passes: Passes, tmp_path: Path
+) -> None:
+    """Neither the cache of programs nor that of files takes one for the other."""
+    (tmp_path / "model.onnx").write_bytes(model())
+    plain = replace(other, machine=PRESETS["zen3"], tuning=Tuning())
+    for runs, options in ((1, plain), (1, plain), (2, other), (2, other)):
+        popgraph.compile(tmp_path / "model.onnx", options=options)
+        assert passes.runs == runs
 
 
 def test_another_process_needs_no_pass_and_no_compiler(

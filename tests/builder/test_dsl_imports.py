@@ -11,7 +11,7 @@ import pytest
 from popgraph import compiler
 from popgraph.builder.pgraph import Document, load, parse
 from popgraph.dialects.onnx import Initializer, model_of
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 LAYERS = """

@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.types import describe
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7

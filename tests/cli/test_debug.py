@@ -14,7 +14,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.support.debug import Settings, note_source, write_dump
 from popgraph.support.errors import PassError, PopgraphError
 

@@ -17,7 +17,8 @@ from popgraph.backends.c.run import warm_start
 from popgraph.cli import app
 from popgraph.compiler import for_this_machine
 from popgraph.measure import timing
-from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
 from popgraph.support.errors import ParseError
 from tests.damages import DAMAGES
 
@@ -205,6 +206,7 @@ def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
     assert len(measured()) == 1
     DAMAGES[damage](path)
     assert measured() == ()
-    assert for_this_machine(Options()).vector_bytes == host_target().vector_bytes
+    machine = for_this_machine(Options()).machine
+    assert machine is not None and machine.vector_bytes == host_target().vector_bytes
     keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
     assert len(measured()) == 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,8 @@ from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
 from popgraph.dialects.tile.program.work import Counter, Work, contraction_flops, written
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
+from popgraph.support.machine import TARGETS
 from popgraph.testing import Network, build_network, networks
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -96,7 +96,7 @@ def test_a_branch_counts_when_it_is_taken() -> None:
 
 
 def planned(module: ModuleOp, compilation: Compilation) -> tuple[ModuleOp, ProgramOp]:
-    lower(module, compilation, replace(Options(), vector_bytes=32, registers=16))
+    lower(module, compilation, Options(machine=TARGETS["avx2"]))
     (program,) = (op for op in module.ops if isinstance(op, ProgramOp))
     return module, program
 

@@ -21,8 +21,8 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import PREFIX
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
 from popgraph.testing import DISTURBANCE, Network, assert_close, build_network, random_inputs
 

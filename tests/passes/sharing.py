@@ -1,18 +1,23 @@
-"""How do tests have small work shared between threads? All that can be is worth it here."""
+"""Targets of tests on which small work is shared between threads."""
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from popgraph.passes.structured.parallel import parallel_cost as sharing_costs
+from popgraph.passes.tuning import Target, Tuning
 
 THREADS = 3
 
 
-def share_all(patch: pytest.MonkeyPatch, grain: int) -> None:
+def sharing_all(grain: int, vector_bytes: int = 64, tuning: Tuning | None = None) -> Target:
     """Whatever does more than twice `grain` is shared, since nothing but uneven work costs."""
-    patch.setattr(sharing_costs, "GRAIN", grain)
-    patch.setattr(sharing_costs, "START", 0)
-    patch.setattr(sharing_costs, "MOST", 2)
-    for name in ("FAR", "APART", "NEAR"):
-        patch.setattr(sharing_costs, name, 1e12)
+    target = Target.of(vector_bytes, 32 if vector_bytes == 64 else 16)
+    machine = replace(
+        target.machine,
+        chunk_start_cycles=0.0,
+        remote_bpc=1e12,
+        remote_strided_bpc=1e12,
+        local_bpc=1e12,
+    )
+    small = replace(tuning or Tuning(), least_chunk_work=grain, chunks_per_thread=2)
+    return Target(machine, small)

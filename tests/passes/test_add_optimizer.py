@@ -19,7 +19,7 @@ from popgraph.dialects.program import GraphOp, ReturnOp, VariableOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
-from popgraph.passes.graphcore.training.optimizer_spec import (
+from popgraph.passes.optimizer_spec import (
     SGD,
     Adam,
     Adaptive,
@@ -81,8 +81,8 @@ def train(
 ) -> Trained:
     compilation = Compilation()
     module = network(compilation, dtype)
-    Autodiff.of("loss", spec).run(compilation, module)
-    AddOptimizer.of(spec, extra_outputs=extra_outputs).run(compilation, module)
+    Autodiff.towards("loss", spec).run(compilation, module)
+    AddOptimizer.by(spec, extra_outputs=extra_outputs).run(compilation, module)
     check_ir(module)
     state = None
     for step in range(steps):

@@ -17,10 +17,10 @@ from popgraph.compiler import load, lower
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import halo_of
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
 from popgraph.testing.templates.frame import vector
-from tests.passes.sharing import share_all
+from tests.passes.sharing import sharing_all
 
 Convolution = tuple[onnx.NodeProto, onnx.TensorProto]
 RANDOM = np.random.default_rng(0)
@@ -101,12 +101,13 @@ def copies(module: ModuleOp) -> Iterator[tile.AssembleOp]:
 
 @pytest.mark.parametrize("made", [inception(), dense()], ids=["inception", "dense"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_values(made: bytes, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values(made: bytes, threads: int) -> None:
     """Compiled, with work shared between threads, as NumPy computes it."""
-    share_all(monkeypatch, 256)
+    target = sharing_all(256, 32)
+    shared = Options(machine=target.machine, tuning=target.tuning)
     x = RANDOM.standard_normal((2, 3, 7, 6)).astype(np.float32)
     expected = popgraph.compile(made, backend="reference")(x=x)["y"]
-    run = popgraph.compile(made, threads=threads)
+    run = popgraph.compile(made, threads=threads, options=shared)
     for _ in range(2):  # the second time, memory is not fresh
         found = run(x=x)["y"]
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -16,11 +16,13 @@ from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.decisions import Decision, Way
 from popgraph.measure.alternatives import alternatives_of, undecided
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options, planned
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.support.errors import ErrorGroup, PassError
+from popgraph.support.machine import TARGETS
 
 CONVOLUTION = """
 opset 21
@@ -38,7 +40,7 @@ graph net(x: f32[6, 10]) -> (y: f32[6, 9]) {
     y = Relu(p)
 }
 """
-OPTIONS = Options(vector_bytes=16, registers=16, measured=())
+OPTIONS = Options(machine=TARGETS["sse2"], measured=())
 SCHEDULE = "#tile.schedule<vector 1, vectors 2, rows 0, block 3, chunk 256, width 4>"
 
 
@@ -81,10 +83,10 @@ def test_every_way_gives_the_same(text: str) -> None:
         assert Decision.of(decision) == Decision(found.text, way)
         after = before.clone()
         for each in (UseWinograd, ScheduleContractions):
-            each(16, 16, (decision,)).run(compilation, after)
+            each(OPTIONS.target, (decision,)).run(compilation, after)
         wanted = way.schedule or ("tile.winograd" if way.size else "")
         assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
-        StructuredToLoops(16).run(compilation, after)
+        StructuredToLoops(OPTIONS.target).run(compilation, after)
         check_ir(after)
         assert_same_meaning(before, after, compilation.weights, tolerance=1e-5)
 

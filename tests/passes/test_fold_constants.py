@@ -17,10 +17,10 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, UpdateOp, VariableOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore import fold_constants
 from popgraph.passes.graphcore.cse import EliminateCommonSubexpressions
 from popgraph.passes.graphcore.dce import EliminateDeadCode
 from popgraph.passes.graphcore.fold_constants import FoldConstants
+from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 
 F32 = element_types.BY_NAME["f32"]
@@ -113,13 +113,12 @@ def test_variables_are_no_literals() -> None:
     assert str(module) == before
 
 
-def test_the_limit_is_what_keeps_large_results_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_is_what_keeps_large_results_out() -> None:
     """The test above can fail: without the limit the broadcast becomes a literal."""
-    monkeypatch.setattr(fold_constants, "SMALL_BYTES", 10**9)
     module, graph, compilation = program(
         lambda x, c: gc.BroadcastOp(c(np.ones(1, np.float32)), shape=(100_000,))
     )
-    FoldConstants().run(compilation, module)
+    FoldConstants(Tuning(small_literal_bytes=10**9)).run(compilation, module)
     assert left(graph) == ["pg.constant"]
 
 

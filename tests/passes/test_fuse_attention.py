@@ -9,9 +9,13 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph import compile as compile_module
 from popgraph.dialects import tile
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options, planned
-from popgraph.passes.structured.fusion import fuse_attention
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
+from popgraph.passes.tuning import Tuning
+from popgraph.support.machine import Machine
 from popgraph.testing import Network, Node, assert_same_meaning, build_network
+
+L2 = Machine().l2_bytes
 
 ROWS, WIDTH, KEYS, VALUES = 37, 16, 64, 32
 
@@ -27,11 +31,11 @@ def attention(batch: tuple[int, ...], *more: Node, outputs: tuple[int, ...]) -> 
     return Network(inputs, nodes, "f32", outputs)
 
 
-def lowered(network: Network, last: str) -> ModuleOp:
+def lowered(network: Network, last: str, tuning: Tuning | None = None) -> ModuleOp:
     compilation = Compilation()
     module = build_network(network, compilation.weights)
     before = module.clone()
-    for _, made in planned(Options()):
+    for _, made in planned(Options(tuning=tuning or Tuning())):
         made.run(compilation, module)
         if made.name == last:
             break
@@ -56,16 +60,13 @@ HEADS_TOGETHER = Node("Transpose", (5,), (("perm", (0, 2, 1, 3)),))
         attention((1, 3), HEADS_TOGETHER, outputs=(6,)),
     ],
 )
-def test_products_join(
-    network: Network, local_bytes: int, step: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_join(network: Network, local_bytes: int, step: int) -> None:
     """With few rows at a time (and a rest of them), and with all of them."""
-    monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
-    monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", local_bytes)
-    (nest,) = joined(lowered(network, "fuse-attention"))
+    tuning = Tuning(attention_scores_l2=0, attention_rows_l2=local_bytes / L2)
+    (nest,) = joined(lowered(network, "fuse-attention", tuning))
     assert nest.step.value.data == step
     assert isinstance(nest.nested[-1], tile.ContractOp)
-    assert not joined(lowered(network, "structured-to-loops"))
+    assert not joined(lowered(network, "structured-to-loops", tuning))
 
 
 @pytest.mark.parametrize(
@@ -76,10 +77,10 @@ def test_products_join(
         (attention((2,), outputs=(4, 5)), 0),
     ],
 )
-def test_products_stay(network: Network, far: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_stay(network: Network, far: int) -> None:
     """Few scores stay near; scores and probabilities that are asked for are there in full."""
-    monkeypatch.setattr(fuse_attention, "FAR_BYTES", far)
-    assert not joined(lowered(network, "fuse-attention"))
+    tuning = Tuning(attention_scores_l2=far / L2)
+    assert not joined(lowered(network, "fuse-attention", tuning))
 
 
 def test_numbers_are_those_of_numpy() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,9 +17,13 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.structured.chain import TurnsAttr
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options, planned
-from popgraph.passes.structured.fusion import fuse_channels
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
+from popgraph.passes.tuning import Tuning
+from popgraph.support.machine import Machine
 from popgraph.testing import Constant, Network, Node, assert_same_meaning, build_network
+
+L2 = Machine().l2_bytes
 
 
 def separable(
@@ -83,17 +88,17 @@ def test_they_stay(network: Network) -> None:
     assert not chains(lowered(network))
 
 
-def test_images_that_are_too_large_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_are_too_large_take_turns() -> None:
     """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
-    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 18 * 18 * 32 * 4 - 1)
-    (chain,) = chains(lowered(separable(64, image=16)))
+    small = Tuning(channel_image_l2=(18 * 18 * 32 * 4 - 1) / L2)
+    (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=small)))
     assert chain.turns is not None and chain.turns.rows.data == 4
     row = 18 * chain.step.value.data * 4
-    monkeypatch.setattr(fuse_channels, "TURN_BYTES", 4 * row)
-    (chain,) = chains(lowered(separable(64, image=16)))
+    few = replace(small, line_buffer_l2=4 * row / L2)
+    (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=few)))
     assert chain.turns is not None and chain.turns.rows.data == 2
-    monkeypatch.setattr(fuse_channels, "TURN_BYTES", 3 * row - 1)
-    assert not chains(lowered(separable(64, image=16)))
+    none = replace(small, line_buffer_l2=(3 * row - 1) / L2)
+    assert not chains(lowered(separable(64, image=16), options=Options(tuning=none)))
 
 
 def test_threads_want_even_work() -> None:
@@ -110,22 +115,22 @@ def test_one_thread_takes_turns_without_parts() -> None:
     assert chain.turns is not None and chain.turns.parts.data == 1
 
 
-def test_what_is_read_again_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_channels, "READ_BYTES", 8 * 14 * 14 * 4 - 1)
-    assert not chains(lowered(separable(64)))
+def test_what_is_read_again_stays_near() -> None:
+    small = Tuning(reread_l2=(8 * 14 * 14 * 4 - 1) / L2)
+    assert not chains(lowered(separable(64), options=Options(tuning=small)))
 
 
-def test_more_channels_at_a_time_while_they_are_near(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_channels_at_a_time_while_they_are_near() -> None:
     """Of 512 channels, 64 make eight parts; images of so many still fit the first cache."""
     (chain,) = chains(lowered(separable(512, image=7)))
     assert chain.step.value.data == 64
-    monkeypatch.setattr(fuse_channels, "FIRST_BYTES", 0)
-    (chain,) = chains(lowered(separable(512, image=7)))
+    none = Options(tuning=Tuning(channel_image_l1=0))
+    (chain,) = chains(lowered(separable(512, image=7), options=none))
     assert chain.step.value.data == 32
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("local_bytes", [fuse_channels.LOCAL_BYTES, 0])
+@pytest.mark.parametrize("share", [Tuning().channel_image_l2, 0])
 @pytest.mark.parametrize(
     "network",
     [
@@ -135,11 +140,9 @@ def test_more_channels_at_a_time_while_they_are_near(monkeypatch: pytest.MonkeyP
         separable(64, image=112, stride=2),
     ],
 )
-def test_results_are_the_same_bits(
-    network: Network, local_bytes: int, threads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_the_same_bits(network: Network, share: float, threads: int) -> None:
     """As they are where both run alone: whole images or turns, with any number of threads."""
-    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", local_bytes)
+    tuning = Tuning(channel_image_l2=share)
 
     def run(options: Options, threads: int) -> np.ndarray:
         compilation = Compilation()
@@ -150,8 +153,8 @@ def test_results_are_the_same_bits(
         (found,) = made(x0=image).values()
         return np.asarray(found)
 
-    alone = run(Options(disabled=frozenset({"fuse-channels"})), 1)
-    np.testing.assert_array_equal(run(Options(), threads), alone)
+    alone = run(Options(tuning=tuning, disabled=frozenset({"fuse-channels"})), 1)
+    np.testing.assert_array_equal(run(Options(tuning=tuning), threads), alone)
 
 
 def other_loop(chain: tile.ChainOp) -> None:

@@ -23,19 +23,19 @@ from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.expand import Expand
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
-from popgraph.passes.structured.fusion import fuse_rows
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
+from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.shapes import prod
-from tests.passes.sharing import THREADS, share_all
+from tests.passes.sharing import THREADS, sharing_all
 
 Build = Callable[[SSAValue], Operand]
 
 
-def fused(build: Build, *shape: int) -> tuple[ModuleOp, ModuleOp]:
+def fused(build: Build, *shape: int, tuning: Tuning | None = None) -> tuple[ModuleOp, ModuleOp]:
     """The tile level of a graph before and after the pass."""
     graph = GraphOp("main", ["x"], [TensorType(f32, shape)])
     with ImplicitBuilder(graph.block):
@@ -45,7 +45,7 @@ def fused(build: Build, *shape: int) -> tuple[ModuleOp, ModuleOp]:
     for made in (Expand(), GraphcoreToStructured(), FuseElementwise(), FuseEpilogue()):
         made.run(Compilation(), module)
     before = module.clone()
-    FuseRows().run(Compilation(), module)
+    FuseRows(Target(tuning=tuning or Tuning())).run(Compilation(), module)
     check_ir(module)
     assert_same_meaning(before, module, WeightStore(), tolerance=0)
     return before, module
@@ -122,22 +122,19 @@ def test_pools_keep_their_lanes() -> None:
     assert not nests(module)
 
 
-def test_local_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_memory_is_small() -> None:
     """Without any, everything that a nest computes is a result."""
-    monkeypatch.setattr(fuse_rows, "LOCAL_BYTES", 0)
-    found = nests(fused(softmax, 16, 12)[1])
+    found = nests(fused(softmax, 16, 12, tuning=Tuning(row_buffer_l1=0))[1])
     assert found
     assert all(len(nest.nested) == len(nest.outputs) for nest in found)
 
 
-def test_members_stand_near(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_rows, "NEAR", 0)
-    assert not nests(fused(softmax, 16, 12)[1])
+def test_members_stand_near() -> None:
+    assert not nests(fused(softmax, 16, 12, tuning=Tuning(most_distance=0))[1])
 
 
-def test_nests_have_a_longest_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuse_rows, "MOST_OPERATIONS", 2)
-    _, module = fused(softmax, 16, 12)
+def test_nests_have_a_longest_body() -> None:
+    _, module = fused(softmax, 16, 12, tuning=Tuning(most_row_operations=2))
     assert all(len(nest.nested) == 2 for nest in nests(module))
 
 
@@ -169,7 +166,6 @@ def test_loops(
     shape: tuple[int, ...],
     step: int,
     threads: bool,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The kernel means what the nest means, for any number of rows in an iteration."""
     before, module = fused(build, *shape)
@@ -178,9 +174,9 @@ def test_loops(
     step = min(step, sizes[-1])
     nest.properties["step"] = IntegerAttr(step, i64)
     check_ir(module)
-    share_all(monkeypatch, 64 if threads else 10**9)
-    ParallelizeLoops(THREADS, 32).run(Compilation(), module)
-    StructuredToLoops(32).run(Compilation(), module)
+    target = sharing_all(64 if threads else 10**9, 32)
+    ParallelizeLoops(THREADS, target).run(Compilation(), module)
+    StructuredToLoops(target).run(Compilation(), module)
     check_ir(module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert (kernel.chunks.value.data > 1) == (threads and step < prod(sizes))
@@ -190,18 +186,18 @@ def test_loops(
 def test_rows_may_give_way_to_results() -> None:
     """A softmax reads a row for the last time before it writes it: they may share memory."""
     _, module = fused(softmax, 16, 12)
-    StructuredToLoops(32).run(Compilation(), module)
+    StructuredToLoops(Target.of(32)).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == (0, 0)
 
 
 def test_rows_that_are_read_again_do_not_give_way() -> None:
     _, module = fused(lambda x: gc.MulOp(centred(softmax(x)), x), 16, 12)
-    StructuredToLoops(32).run(Compilation(), module)
+    StructuredToLoops(Target.of(32)).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == (0, 0)
     _, module = fused(lambda x: gc.MulOp(centred(x), gc.SliceOp(x, **FIRST_ROWS)), 16, 12)
-    StructuredToLoops(32).run(Compilation(), module)
+    StructuredToLoops(Target.of(32)).run(Compilation(), module)
     (kernel,) = (op for op in module.walk() if isinstance(op, tile.KernelOp))
     assert kernel.inplace.data == ()
 

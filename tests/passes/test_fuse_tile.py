@@ -18,8 +18,9 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.program import GraphOp, ReturnOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.fusion.fuse_elementwise import LONGEST_BODY, FuseElementwise
+from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
+from popgraph.passes.tuning import Tuning
 from popgraph.testing.structured import Body, expression, finish
 
 Shape = tuple[int, ...]
@@ -244,7 +245,7 @@ def test_long_chains_become_several_maps() -> None:
     """Each fusion writes the body again, so one map of all would take the square of the length."""
     chain = Chain([(2, 3, 4)])
     identity = AffineMap.identity(3)
-    for _ in range(3 * LONGEST_BODY):
+    for _ in range(3 * Tuning().longest_body):
         value = chain.values[-1]
         body = Block(arg_types=[f32])
         body.add_op(tanh := math.TanhOp(body.args[0]))
@@ -258,4 +259,4 @@ def test_long_chains_become_several_maps() -> None:
     assert_same_meaning(before, module, WeightStore())
     lengths = [len(op.body.block.ops) for op in module.walk() if isinstance(op, tile.MapOp)]
     assert len(lengths) < 6
-    assert max(lengths) <= LONGEST_BODY
+    assert max(lengths) <= Tuning().longest_body

@@ -12,22 +12,17 @@ from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.tile.structured.chain import Sliding
-from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.onnx.to_graphcore import lowering
-from popgraph.passes.pipeline import Options, Training, planned
-from popgraph.passes.structured.fusion import fuse_attention, fuse_channels, fuse_rows
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
+from popgraph.passes.pipeline import planned
+from popgraph.passes.structured.fusion import fuse_channels
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
-from popgraph.passes.structured.layout import assign_layouts
-from popgraph.passes.structured.schedule import cost as contraction_costs
-from popgraph.passes.structured.schedule import schedule_contractions
-from popgraph.passes.structured.schedule import split_gemv as streams
-from popgraph.passes.structured.to_loops.contraction import sweeps
-from popgraph.passes.structured.to_loops.emit import chunks
-from popgraph.passes.structured.winograd import convolutions as winograd_convolutions
-from popgraph.passes.structured.winograd import use_winograd
+from popgraph.passes.structured.schedule.cost import Estimate
+from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PopgraphError
+from popgraph.support.machine import Machine
 from popgraph.testing import (
     Constant,
     Network,
@@ -53,8 +48,9 @@ from tests.passes.claims import (
     forget_types,
 )
 from tests.passes.mutants import MUTANTS, Mutant
-from tests.passes.sharing import THREADS, share_all
+from tests.passes.sharing import THREADS, sharing_all
 
+L2 = Machine().l2_bytes
 TOLERANCE = 1e-8
 """For float64, relative to the largest value: what reordered sums may cost, and no mistake."""
 RULE = SGD(
@@ -100,29 +96,33 @@ TRUSTED = {
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
 
 
+SMALL = Tuning(
+    least_products=32,
+    streamed_l2=64 / L2,
+    least_strip_results=1,
+    chain_terms=8,
+    chain_terms_f64=8,
+    partial_sums=2,
+    swept_totals_l2=512 / L2,
+    least_channels=2,
+    winograd_gain=0,
+    least_shared_blocks=3,
+    max_tiles_in_registers=2,
+    attention_scores_l2=0,
+    attention_rows_l2=512 / L2,
+    channel_image_l2=3072 / L2,
+    least_rows=2,
+    shortest_row=2,
+)
+"""Small networks are worth scheduling and fusing."""
+
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small networks are worth scheduling, fusing, and sharing between threads."""
-    monkeypatch.setattr(schedule_contractions, "FEWEST", 32)
-    monkeypatch.setattr(streams, "MUCH", 64)
-    monkeypatch.setattr(streams, "FEWEST", 1)
-    monkeypatch.setattr(contraction_costs, "TERMS", 8)
-    monkeypatch.setattr(chunks, "TERMS", 2)
-    monkeypatch.setattr(sweeps, "LOCAL", 512)
-    monkeypatch.setattr(contraction_costs, "IN_ONE_GO", ())
-    monkeypatch.setattr(contraction_costs.Estimate, "_late", late)
-    monkeypatch.setattr(assign_layouts, "FEWEST", 2)
-    monkeypatch.setattr(use_winograd, "GAIN", 0)
-    monkeypatch.setattr(winograd_convolutions, "SHARED", 3)
-    monkeypatch.setattr(winograd_convolutions, "PIXELS", 2)
-    share_all(monkeypatch, 32)
-    monkeypatch.setitem(pipeline.MAKERS, FuseChannels, lambda _: FuseChannels())
-    monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
-    monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
-    monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 3072)
+    """Decisions that no threshold makes in small networks: they are made at random, nearly."""
+    monkeypatch.setattr(Estimate, "l2_reload_cycles", late)
     monkeypatch.setattr(fuse_channels.Pair, "_parts", two_parts)
-    monkeypatch.setattr(fuse_rows, "FEWEST_ROWS", 2)
-    monkeypatch.setattr(fuse_rows, "SHORTEST_ROW", 2)
+    monkeypatch.setattr(FuseChannels, "of", lambda options: FuseChannels(target=options.target))
 
 
 def two_parts(_: object, sliding: Sliding, panels: int) -> int:
@@ -130,9 +130,9 @@ def two_parts(_: object, sliding: Sliding, panels: int) -> int:
     return 2 - sliding.turns % 2
 
 
-def late(estimate: contraction_costs.Estimate, *_: object) -> float:
+def late(estimate: Estimate, *_: object) -> float:
     """So many cycles that long sums sweep, if their number of terms is odd."""
-    return 1e6 * (estimate.terms % 2) * (estimate.terms > contraction_costs.TERMS)
+    return 1e6 * (estimate.terms % 2) * (estimate.terms > estimate.tuning.chain_terms)
 
 
 @dataclass(frozen=True)
@@ -170,11 +170,12 @@ class Place:
 
 def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
+    target = sharing_all(32, 32, SMALL)
     return Options(
         training=Training(LOSS, RULE, gradients) if training else None,
         extra_outputs=gradients,
-        vector_bytes=32,
-        registers=16,
+        machine=target.machine,
+        tuning=target.tuning,
         threads=THREADS,
         indices="error",
     )
@@ -200,7 +201,7 @@ def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:
         forget_types(module)
     with pytest.MonkeyPatch.context() as patch:
         if place.name == "fold-constants":  # lowering would leave it nothing to fold
-            patch.setattr(lowering, "fold_small", lambda ops, weights: {})
+            patch.setattr(lowering, "fold_small", lambda ops, weights, tuning: {})
         for earlier in steps(place, network)[: place.index]:
             if earlier.name != place.name:
                 earlier.run(compilation, module)

@@ -11,8 +11,8 @@ import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import BufferOp, ProgramOp
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
-from popgraph.passes.pipeline import Options, Training
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support.shapes import prod
 
 

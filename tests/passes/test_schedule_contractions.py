@@ -23,11 +23,10 @@ from popgraph.passes.structured.schedule import schedule_contractions as schedul
 from popgraph.passes.structured.schedule.cost import Choice, Estimate
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.to_loops import StructuredToLoops
-from popgraph.passes.structured.to_loops.contraction import sweeps
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.emit import chunks
+from popgraph.passes.tuning import Target, Tuning
 from popgraph.testing.structured import ContractSpec, Operand, channelwise, contracts
-from tests.passes.sharing import THREADS, share_all
+from tests.passes.sharing import THREADS, sharing_all
 
 kinds = st.sampled_from(["f32", "f64"])
 floats = contracts(kinds)
@@ -38,12 +37,12 @@ def contraction(module: ModuleOp) -> ContractOp:
     return found
 
 
-def check_kernels(before: ModuleOp, scheduled: ModuleOp, vector_bytes: int) -> None:
+def check_kernels(before: ModuleOp, scheduled: ModuleOp, target: Target) -> None:
     check_ir(scheduled)
     assert_same_meaning(before, scheduled, WeightStore(), tolerance=1e-6, steps=1)
     after = scheduled.clone()
-    ParallelizeLoops(THREADS, vector_bytes).run(Compilation(), after)
-    StructuredToLoops(vector_bytes).run(Compilation(), after)
+    ParallelizeLoops(THREADS, target).run(Compilation(), after)
+    StructuredToLoops(target).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
 
@@ -67,12 +66,13 @@ def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
     """All schedules that are possible."""
     op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
+    target = Target.of(vector_bytes, 16, Tuning(chain_terms=24))
     return [
         choice
-        for reads in scheduling.ways_to_read(op, 24)
+        for reads in scheduling.ways_to_read(op, target)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(reads, dim, width)
-        for choice in Estimate(reads, False, dim, layout, width, 16).choices()
+        for choice in Estimate(reads, False, dim, layout, width).choices()
     ]
 
 
@@ -95,11 +95,11 @@ def check_any(
     if fields["window"]:
         fields |= {"inside": 1, "window": data.draw(st.integers(1, 3))}
     scheduling._apply(op, replace(choice, numbers=fields), {})
-    with pytest.MonkeyPatch.context() as patch:
-        share_all(patch, grain)
-        patch.setattr(chunks, "TERMS", data.draw(st.sampled_from([2, 32])))
-        patch.setattr(sweeps, "LOCAL", data.draw(st.sampled_from([0, 1 << 19])))
-        check_kernels(before, module, vector_bytes)
+    tuning = Tuning(
+        partial_sums=data.draw(st.sampled_from([2, 32])),
+        swept_totals_l2=data.draw(st.sampled_from([0, 0.5])),
+    )
+    check_kernels(before, module, sharing_all(grain, vector_bytes, tuning))
 
 
 @given(
@@ -116,15 +116,18 @@ def test_rows_apart_take_in_a_packed_factor(
 
 
 @pytest.mark.parametrize("terms", [3, 9, 24, 61])
-@pytest.mark.parametrize("local", [0, 1 << 19])
-def test_sweeps_of_any_length(terms: int, local: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_sweeps_of_any_length(terms: int, share: float) -> None:
     """Sums of chunks beside the results where they fit, else in each tile."""
-    monkeypatch.setattr(sweeps, "LOCAL", local)
-    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1)
+    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1, swept_totals=share)
 
 
 def check_packed(
-    sizes: tuple[int, ...], steps: tuple[int, int], grain: int, sweep: int = 0
+    sizes: tuple[int, ...],
+    steps: tuple[int, int],
+    grain: int,
+    sweep: int = 0,
+    swept_totals: float = 0.5,
 ) -> None:
     """One factor is in panels; chunks of two are one of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
@@ -139,10 +142,8 @@ def check_packed(
     op.properties["schedule"] = ScheduleAttr.of(
         vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4, sweep=sweep
     )
-    with pytest.MonkeyPatch.context() as patch:
-        share_all(patch, grain)
-        patch.setattr(chunks, "TERMS", 2)
-        check_kernels(before, after, 16)
+    tuning = Tuning(partial_sums=2, swept_totals_l2=swept_totals)
+    check_kernels(before, after, sharing_all(grain, 16, tuning))
 
 
 @pytest.mark.parametrize("careless", [False, True])
@@ -157,14 +158,13 @@ def test_vectors_end_where_a_factor_ends(careless: bool, monkeypatch: pytest.Mon
     if careless:
         monkeypatch.setattr(ContractLoops, "_may_read_on", lambda _: True)
     with pytest.raises(AssertionError) if careless else nullcontext():
-        check_kernels(before, after, 32)
+        check_kernels(before, after, Target.of(32))
 
 
 @given(floats, st.sampled_from([16, 64]))
 def test_the_chosen_schedule(spec: ContractSpec, vector_bytes: int) -> None:
     before = spec.module()
     after = before.clone()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scheduling, "FEWEST", 1)
-        ScheduleContractions(vector_bytes).run(Compilation(), after)
-    check_kernels(before, after, vector_bytes)
+    target = Target.of(vector_bytes, tuning=Tuning(least_products=1))
+    ScheduleContractions(target).run(Compilation(), after)
+    check_kernels(before, after, target)

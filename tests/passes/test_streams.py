@@ -13,10 +13,12 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile import ContractOp, PrefetchOp
-from popgraph.passes.pipeline import Options
-from popgraph.passes.structured.schedule.split_gemv import STREAMS
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Tuning
+from popgraph.support.machine import TARGETS
 
 TERMS, RESULTS = 600, 1000
+STREAMS = Tuning().gemv_strips
 
 
 def dense(
@@ -43,7 +45,7 @@ def dense(
 
 def lowered(model: onnx.ModelProto, last: str) -> ModuleOp:
     module, compilation = load(model)
-    lower(module, compilation, Options(vector_bytes=32, registers=16), until=last)
+    lower(module, compilation, Options(machine=TARGETS["avx2"]), until=last)
     return module
 
 

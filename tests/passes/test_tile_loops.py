@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,9 +22,9 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
-from popgraph.passes.structured.to_loops.contraction import prefetch
-from popgraph.passes.structured.to_loops.copy import copies, transpose_in_registers
-from popgraph.passes.structured.to_loops.emit import chunks
+from popgraph.passes.structured.to_loops.copy import copies
+from popgraph.passes.tuning import Target, Tuning
+from popgraph.support.machine import Machine
 from popgraph.testing.structured import (
     AssembleSpec,
     ContractSpec,
@@ -43,24 +40,20 @@ from popgraph.testing.structured import (
     reduces,
     scatters,
 )
-from tests.passes.sharing import THREADS, share_all
+from tests.passes.sharing import THREADS, sharing_all
 
 
-@contextmanager
-def settings(grain: int, terms: int) -> Iterator[None]:
+def small(vector_bytes: int, grain: int, terms: int = 256) -> Target:
     """Chunks for threads and chunks of sums also for the small tensors of tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        share_all(patch, grain)
-        patch.setattr(chunks, "TERMS", max(2, terms))
-        yield
+    return sharing_all(grain, vector_bytes, Tuning(partial_sums=max(2, terms)))
 
 
-def check(spec: Spec, vector_bytes: int, tolerance: float) -> KernelOp:
+def check(spec: Spec, target: Target, tolerance: float) -> KernelOp:
     before = spec.module()
     check_ir(before)
     after = before.clone()
-    ParallelizeLoops(THREADS, vector_bytes).run(Compilation(), after)
-    StructuredToLoops(vector_bytes).run(Compilation(), after)
+    ParallelizeLoops(THREADS, target).run(Compilation(), after)
+    StructuredToLoops(target).run(Compilation(), after)
     check_ir(after)
     assert_same_meaning(before, after, WeightStore(), tolerance=tolerance, steps=1)
     (kernel, *_) = (op for op in after.walk() if isinstance(op, KernelOp))
@@ -74,33 +67,28 @@ terms = st.sampled_from([1, 3, 256])
 
 @given(maps(), vectors, grains)
 def test_maps(spec: MapSpec, vector_bytes: int, grain: int) -> None:
-    with settings(grain, 256):
-        check(spec, vector_bytes, 1e-6)
+    check(spec, small(vector_bytes, grain), 1e-6)
 
 
 @given(reduces(), vectors, grains, terms)
 def test_reductions(spec: ReduceSpec, vector_bytes: int, grain: int, terms: int) -> None:
-    with settings(grain, terms):
-        check(spec, vector_bytes, 1e-6)
+    check(spec, small(vector_bytes, grain, terms), 1e-6)
 
 
 @given(contracts(), vectors, grains, terms)
 def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: int) -> None:
-    with settings(grain, terms):
-        check(spec, vector_bytes, 1e-6)
+    check(spec, small(vector_bytes, grain, terms), 1e-6)
 
 
 @given(assembles() | scatters | packs, vectors, grains)
 def test_everything_else(spec: Spec, vector_bytes: int, grain: int) -> None:
-    with settings(grain, 256):
-        check(spec, vector_bytes, 1e-6)
+    check(spec, small(vector_bytes, grain), 1e-6)
 
 
 def test_chunks_of_a_row_are_whole_vectors() -> None:
     """No vector crosses from a chunk into the next, or beyond the end."""
-    with settings(32, 256):
-        spec = AssembleSpec("f64", (3, 13), 0, 1, (0, 0), (2, 0), (1, 1), 0)
-        assert check(spec, 32, 0).chunks.value.data > 1
+    spec = AssembleSpec("f64", (3, 13), 0, 1, (0, 0), (2, 0), (1, 1), 0)
+    assert check(spec, small(32, 32), 0).chunks.value.data > 1
 
 
 IDENTITY = Operand(((1, 0, 0), (0, 1, 0)))
@@ -111,14 +99,14 @@ ROW = Operand(((0, 1, 0),))
 def test_nothing_to_do(sizes: tuple[int, int]) -> None:
     """Empty domains write nothing; an empty reduction gives its initial value."""
     empty = Operand(((0, 0, 0),))
-    check(MapSpec("f32", sizes, (empty,), ("sum",)), 64, 0)
-    check(ReduceSpec("f32", sizes, 1, (empty,), (), "sum", ("sum",)), 64, 0)
-    check(ContractSpec("f32", sizes, 1, empty, empty), 64, 0)
+    check(MapSpec("f32", sizes, (empty,), ("sum",)), Target.of(64), 0)
+    check(ReduceSpec("f32", sizes, 1, (empty,), (), "sum", ("sum",)), Target.of(64), 0)
+    check(ContractSpec("f32", sizes, 1, empty, empty), Target.of(64), 0)
 
 
 def test_a_whole_tensor_is_one_loop() -> None:
     """Elementwise work on a tensor of any rank runs as one loop over vectors."""
-    kernel = check(MapSpec("f32", (5, 32), (IDENTITY, IDENTITY), ("sum",)), 64, 1e-6)
+    kernel = check(MapSpec("f32", (5, 32), (IDENTITY, IDENTITY), ("sum",)), Target.of(64), 1e-6)
     loops = [op for op in kernel.walk() if op.name == "scf.for"]
     assert len(loops) == 1
     assert sum(op.name == "vector.load" for op in kernel.walk()) == 2
@@ -126,7 +114,7 @@ def test_a_whole_tensor_is_one_loop() -> None:
 
 
 def test_a_broadcast_row_does_not_run_in_place() -> None:
-    kernel = check(MapSpec("f32", (5, 16), (ROW, IDENTITY), ("sum",)), 64, 1e-6)
+    kernel = check(MapSpec("f32", (5, 16), (ROW, IDENTITY), ("sum",)), Target.of(64), 1e-6)
     assert kernel.inplace.data == (1, 0)
 
 
@@ -136,25 +124,26 @@ def test_short_rows_are_woven(short: int, grain: int) -> None:
     """What turns a few rows into columns (a channel shuffle) stores whole vectors."""
     columns = Operand(((0, 1, 0), (1, 0, 0)))
     spec = MapSpec("f32", (21, short), (columns, Operand(((1, 0, 0),))), ("relu", "sum"))
-    with settings(grain, 256):
-        names = [op.name for op in check(spec, 16, 0).walk()]
+    names = [op.name for op in check(spec, small(16, grain), 0).walk()]
     assert ("vector.shuffle" in names) == (short <= 8)
 
 
 def test_large_maps_are_shared_by_threads() -> None:
-    kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), 64, 1e-6)
+    kernel = check(MapSpec("f32", (257, 256), (IDENTITY,), ("relu",)), Target.of(64), 1e-6)
     assert kernel.chunks.value.data >= 2
 
 
 def test_selections_run_on_vectors() -> None:
     """The gradient of relu is a comparison and a selection per lane."""
-    kernel = check(MapSpec("f32", (5, 16), (IDENTITY,), ("select",)), 64, 0)
+    kernel = check(MapSpec("f32", (5, 16), (IDENTITY,), ("select",)), Target.of(64), 0)
     names = [op.name for op in kernel.walk()]
     assert names.count("tile.compare") == names.count("tile.select") == 1
     assert "arith.cmpf" not in names
 
 
-def asked_lines(rows: int, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def asked_lines(
+    rows: int, terms: int, chunk: int, tuning: Tuning, monkeypatch: pytest.MonkeyPatch
+) -> list[int]:
     """The lines of the packed factor that a product asks for, in order."""
     asked: list[int] = []
 
@@ -175,7 +164,7 @@ def asked_lines(rows: int, terms: int, chunk: int, monkeypatch: pytest.MonkeyPat
     product.properties["schedule"] = ScheduleAttr.of(
         vector=1, vectors=2, rows=0, block=14, chunk=chunk, width=16
     )
-    StructuredToLoops(64).run(Compilation(), after)
+    StructuredToLoops(Target(tuning=tuning)).run(Compilation(), after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)
     return asked
 
@@ -186,8 +175,8 @@ def test_what_blocks_of_rows_read_next_is_asked_for(
     rows: int, asks: bool, terms: int, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks of rows share the lines of the next panel or chunk; many blocks ask for nothing."""
-    monkeypatch.setattr(prefetch, "LONG", 0)
-    lines = set(asked_lines(rows, terms, chunk, monkeypatch))
+    tuning = Tuning(prefetched_elements=0)
+    lines = set(asked_lines(rows, terms, chunk, tuning, monkeypatch))
     first = min(chunk, terms) * 2
     wanted = set(range(first, 3 * terms * 2))
     assert len(lines & wanted) >= 0.9 * len(wanted) if asks else not lines
@@ -199,9 +188,8 @@ def test_one_block_of_rows_asks_for_what_follows(
     chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each line once, in order, across panels."""
-    monkeypatch.setattr(prefetch, "MUCH", 0)
-    lines = asked_lines(14, 24, chunk, monkeypatch)
-    distance = prefetch.DISTANCE // prefetch.LINE
+    lines = asked_lines(14, 24, chunk, Tuning(streamed_l2=0), monkeypatch)
+    distance = Machine().prefetch_bytes // Machine().line_bytes
     assert lines == list(range(distance, distance + 3 * 24 * 2))
 
 
@@ -210,7 +198,7 @@ def test_windows_two_apart_run_on_vectors(windows: int) -> None:
     """Every other element comes out of two vectors that end where the memory ends."""
     every_other = Operand(((2, 1, 0),))
     spec = ReduceSpec("f32", (windows, 3), 1, (every_other,), (), "max", ("sum",))
-    names = [op.name for op in check(spec, 16, 0).walk()]
+    names = [op.name for op in check(spec, Target.of(16), 0).walk()]
     assert "vector.shuffle" in names
 
 
@@ -218,8 +206,7 @@ def test_windows_two_apart_run_on_vectors(windows: int) -> None:
 def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
     """Adding 100000 equal numbers goes astray in one chain of float32, not in chunks."""
     module = ReduceSpec("f32", (100_003,), 0, (Operand(((1, 0),)),), (), "sum", ("sum",)).module()
-    with settings(16384, terms):
-        StructuredToLoops(16).run(Compilation(), module)
+    StructuredToLoops(small(16, 16384, terms)).run(Compilation(), module)
     inputs = {"x0": np.full(100_003, 0.1, np.float32)}
     (found,) = evaluate(module, inputs, WeightStore(), None)[0].values()
     element = float(np.float32(0.1) * np.float32(3) + np.float32(2))
@@ -230,17 +217,15 @@ def test_long_sums_are_made_of_short_ones(terms: int, accurate: bool) -> None:
 @pytest.mark.parametrize("sizes", [(3, 16, 9), (2, 33, 15), (16, 16, 9), (1, 32, 12), (4, 40, 8)])
 def test_short_rows_are_turned_in_squares(sizes: tuple[int, int, int]) -> None:
     """Vectors read on behind rows of more than half their lanes, but never behind the memory."""
-    kernel = check(PackSpec("f32", sizes, 16, 0), 64, 0)
+    kernel = check(PackSpec("f32", sizes, 16, 0), Target.of(64), 0)
     turned = any(op.name == "vector.shuffle" for op in kernel.walk())
     assert turned == (sizes[2] > 8 and (sizes[0] > 1 or sizes[1] > 16))
 
 
 @pytest.mark.parametrize("extent", range(9, 70))
-def test_chunks_of_packs_take_whole_neighbours(
-    extent: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_of_packs_take_whole_neighbours(extent: int) -> None:
     """Where vectors are loaded, steps are of two vectors: none may cross the end of a chunk."""
-    share_all(monkeypatch, 8)
-    what = copies.shared_out([0], (extent, 12), f64, 32, loaded=[0])
-    for part in best_parts(what, {}, THREADS):
-        assert part.size % (transpose_in_registers.NEIGHBOURS * 4) == 0
+    target = sharing_all(8, 32)
+    what = copies.shared_out([0], (extent, 12), f64, target, loaded=[0])
+    for part in best_parts(what, {}, THREADS, target):
+        assert part.size % (target.machine.lines_together * 4) == 0

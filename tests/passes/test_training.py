@@ -21,10 +21,10 @@ from popgraph.passes.graphcore.fold_constants import FoldConstants
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.graphcore.training.autodiff import Autodiff
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
 from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.optimizer_spec import SGD, Adam, OptimizerSpec, Scalar
 from popgraph.support.arrays import Array
 
 STEPS = 5
@@ -84,8 +84,8 @@ def compiled(spec: OptimizerSpec, training: bool) -> tuple[ModuleOp, Compilation
         InferShapes(),
         Normalize(),
         OnnxToGraphcore(weights="variable", training=training),
-        Autodiff.of("loss", spec),
-        AddOptimizer.of(spec),
+        Autodiff.towards("loss", spec),
+        AddOptimizer.by(spec),
         FuseSoftmaxLoss(),
         FoldConstants(),
         Canonicalize(),

@@ -23,16 +23,18 @@ from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.structured.winograd import transforms
 from popgraph.passes.base import Compilation
-from popgraph.passes.pipeline import Options
+from popgraph.passes.options import Options
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.overrides import contraction_text
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.testing.structured import finish, graph_of
-from tests.passes.sharing import THREADS, share_all
+from tests.passes.sharing import THREADS, sharing_all
 
 VECTORS, WIDTH = 2, 4
+TARGET = Target.of(8 * WIDTH, 16)
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,9 @@ def test_tiles_are_the_convolution(spec: Spec, grain: int) -> None:
     module = spec.module()
     check_ir(module)
     loops = module.clone()
-    with pytest.MonkeyPatch.context() as patch:
-        share_all(patch, grain)
-        ParallelizeLoops(THREADS, 8 * WIDTH).run(Compilation(), loops)
-        StructuredToLoops(8 * WIDTH).run(Compilation(), loops)
+    target = sharing_all(grain, 8 * WIDTH)
+    ParallelizeLoops(THREADS, target).run(Compilation(), loops)
+    StructuredToLoops(target).run(Compilation(), loops)
     check_ir(loops)
     rng = np.random.default_rng(0)
     count, height, width = spec.image
@@ -182,14 +183,13 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     compilation = Compilation()
     found = next(op for op in module.walk() if isinstance(op, tile.ContractOp))
     text = contraction_text(found, (False, False))
-    UseWinograd(8 * WIDTH, 16, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
+    UseWinograd(TARGET, (f"{text} -> winograd {spec.size}",)).run(compilation, module)
     assert any(isinstance(op, tile.TransformGradientTilesOp) for op in module.walk())
     check_ir(module)
     loops = module.clone()
-    with pytest.MonkeyPatch.context() as patch:
-        share_all(patch, grain)
-        ParallelizeLoops(THREADS, 8 * WIDTH).run(compilation, loops)
-        StructuredToLoops(8 * WIDTH).run(compilation, loops)
+    target = sharing_all(grain, 8 * WIDTH)
+    ParallelizeLoops(THREADS, target).run(compilation, loops)
+    StructuredToLoops(target).run(compilation, loops)
     check_ir(loops)
     rng = np.random.default_rng(0)
     image, slope = (rng.standard_normal(shape) for shape in shapes)
@@ -210,7 +210,7 @@ def test_tiles_that_no_cache_holds_are_asked_for(side: int, asks: bool) -> None:
         return [tile.TransformTilesOp(values[0], (1, side, side), (0, 0), 4, type_)]
 
     module = graph_of([((1, side + 2, side + 2, 32), f64)], build)
-    StructuredToLoops(8 * WIDTH).run(Compilation(), module)
+    StructuredToLoops(TARGET).run(Compilation(), module)
     asked = [op for op in module.walk() if isinstance(op, tile.PrefetchOp)]
     assert len(asked) == (36 if asks else 0) and all(op.written for op in asked)
 

@@ -14,7 +14,7 @@ import popgraph
 from popgraph.builder.pgraph import Schedule, parse, parse_optimizer
 from popgraph.builder.pgraph.lower.schedules import SCHEDULES
 from popgraph.cli import app
-from popgraph.passes.graphcore.training import optimizer_spec
+from popgraph.passes import optimizer_spec
 from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
 from popgraph.support.errors import PopgraphError
 

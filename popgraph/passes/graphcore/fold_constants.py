@@ -1,4 +1,4 @@
-"""What can be computed already when the model is compiled?"""
+"""Constant folding: operations on literals become literals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,10 @@ from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
-
-SMALL_BYTES = 64 * 1024
-"""Up to this size a literal costs less than the operation that would compute it."""
-
-LARGE_BYTES = 16 * 1024 * 1024
-"""Larger literals are not transposed: who reads one can do that on the way, NumPy takes seconds."""
 
 
 def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
@@ -36,9 +32,9 @@ def bytes_of(value: SSAValue) -> int:
     return prod(shape_of(value)) * dtype_of(value).numpy.itemsize
 
 
-def may_fold(op: Operation, limit: int) -> bool:
+def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
     """Whether all operands are literals, and the results are small enough to be literals."""
-    if isinstance(op, TransposeOp) and bytes_of(op.result) > LARGE_BYTES:
+    if isinstance(op, TransposeOp) and bytes_of(op.result) > tuning.large_literal_bytes:
         return False
     return (
         isinstance(op, GraphcoreOp)
@@ -68,11 +64,14 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
     return made
 
 
-def fold_small(ops: Iterable[Operation], weights: WeightStore) -> dict[SSAValue, SSAValue]:
+def fold_small(
+    ops: Iterable[Operation], weights: WeightStore, tuning: Tuning
+) -> dict[SSAValue, SSAValue]:
     """Folds, of operations in their order, those with small operands and small results."""
     folded: dict[SSAValue, SSAValue] = {}
+    limit = tuning.small_literal_bytes
     for op in ops:
-        if may_fold(op, SMALL_BYTES) and sum(map(bytes_of, op.operands)) <= SMALL_BYTES:
+        if may_fold(op, limit, tuning) and sum(map(bytes_of, op.operands)) <= limit:
             folded |= fold(op, weights)
     return folded
 
@@ -82,19 +81,25 @@ class FoldConstants(Pass):
     """
     Operations on literals become literals.
 
-    Only when the results take no more room than the operands, or than 64 KiB: a broadcast
-    literal is cheaper to compute than to load.
+    Only when the results take no more room than the operands, or are small: a broadcast literal is
+    cheaper to compute than to load.
     """
 
     name = "fold-constants"
     TOLERANCE: ClassVar[float] = 0.0
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> FoldConstants:
+        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
             if op.parent is None:
                 continue
-            limit = max(SMALL_BYTES, sum(map(bytes_of, op.operands)) if op.operands else 0)
-            if may_fold(op, limit):
+            operands = sum(map(bytes_of, op.operands)) if op.operands else 0
+            limit = max(self.tuning.small_literal_bytes, operands)
+            if may_fold(op, limit, self.tuning):
                 fold(op, compilation.weights)
         for op in list(module.walk(reverse=True)):
             if isinstance(op, ConstantOp) and not op.result.uses:

@@ -24,6 +24,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.passes.options import Options
 from popgraph.support.index_checks import ERROR, NEAREST
 
 Keep = Callable[[OnnxOp], bool]
@@ -44,6 +45,10 @@ class Normalize(Pass):
     name = "normalize"
 
     indices: str = NEAREST
+
+    @classmethod
+    def of(cls, options: Options) -> Normalize:
+        return cls(options.indices or (NEAREST if options.training is None else ERROR))
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         lowered = supported_operators()

@@ -11,7 +11,6 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.decisions import Way
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
 from popgraph.passes.structured.schedule.schedule_contractions import (
-    FEWEST,
     Constants,
     candidates,
     plain_cycles,
@@ -19,6 +18,7 @@ from popgraph.passes.structured.schedule.schedule_contractions import (
 from popgraph.passes.structured.schedule.schedule_text import turned, varied, way_of
 from popgraph.passes.structured.schedule.split_gemv import settle_loops
 from popgraph.passes.structured.winograd.use_winograd import Sums, UseWinograd
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
@@ -36,9 +36,7 @@ class Alternatives:
     """With the cycles that they are thought to take."""
 
 
-def alternatives(
-    module: ModuleOp, vector_bytes: int, registers: int, *, winograd: bool = True
-) -> list[Alternatives]:
+def alternatives(module: ModuleOp, target: Target, *, winograd: bool = True) -> list[Alternatives]:
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
@@ -46,20 +44,20 @@ def alternatives(
     """
     found: dict[str, Alternatives] = {}
     constants = Constants()
-    sums = Sums(vector_bytes, registers)
+    sums = Sums(target)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
             place += 1
             fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-            pass_ = UseWinograd(vector_bytes, registers)
+            pass_ = UseWinograd(target)
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
             faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
-            settle_loops(op, fixed)
+            settle_loops(op, fixed, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
-                others = list(_sums(op, fixed, vector_bytes, registers))
+                others = list(_sums(op, fixed, target))
                 ways = transforms + others if faster else others + transforms
                 found[text] = Alternatives(text, ways=ways)
             if text in found:
@@ -72,12 +70,12 @@ def alternatives(
 
 
 def _sums(
-    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
+    op: tile.ContractOp, fixed: tuple[bool, bool], target: Target
 ) -> Iterator[tuple[Way, float]]:
     """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
-    chosen = varied(candidates(op, fixed, vector_bytes, registers))
-    plain = [(Way("plain"), plain_cycles(op, vector_bytes))] if chosen else [(Way("plain"), 0.0)]
-    ways = [(way_of(op, choice), choice.cycles) for choice in chosen]
-    ways[1:1] = [(way_of(op, turned(choice)), choice.cycles) for choice in chosen[:1]]
-    small = prod(op.sizes) < FEWEST
+    chosen = varied(candidates(op, fixed, target))
+    plain = [(Way("plain"), plain_cycles(op, target))] if chosen else [(Way("plain"), 0.0)]
+    ways = [(way_of(op, choice, target), choice.cycles) for choice in chosen]
+    ways[1:1] = [(way_of(op, turned(choice), target), choice.cycles) for choice in chosen[:1]]
+    small = prod(op.sizes) < target.tuning.least_products
     yield from plain + ways if small or not ways or ways[0][1] > plain[0][1] else ways + plain

@@ -1,4 +1,4 @@
-"""Which program did this very model file become last time? Asked before anything is read."""
+"""Warm start: the program that this very model file became last time, before anything is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.cache.measured import measured_text
@@ -89,7 +89,16 @@ def _key(
         (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
     )
     place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
-    facts = (str(path), state, threads, indices, host_target(), measured_text(), environment, place)
+    facts = (
+        str(path),
+        state,
+        threads,
+        indices,
+        host_machine(),
+        measured_text(),
+        environment,
+        place,
+    )
     return digest(MAGIC, installed, machine(), described, repr(facts))
 
 

@@ -20,9 +20,10 @@ from popgraph.dialects.program.weights import INLINE_BYTES
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.autodiff import PREFIX, requested
-from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
 from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.graphcore.training.update_rules import UpdateRule, norm_squared, rule_for
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.options import Options
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -52,8 +53,15 @@ class AddOptimizer(Pass):
     gradients: tuple[str, ...] = ()
     extra_outputs: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, options: Options) -> AddOptimizer | None:
+        if options.training is None:
+            return None
+        training = options.training
+        return cls.by(training.optimizer, training.gradients, training.after_step)
+
     @staticmethod
-    def of(
+    def by(
         optimizer: OptimizerSpec,
         gradients: tuple[str, ...] = (),
         extra_outputs: tuple[str, ...] = (),

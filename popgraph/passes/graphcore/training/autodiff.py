@@ -16,7 +16,8 @@ from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tenso
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import expanded, only_graph, place, set_outputs
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
+from popgraph.passes.options import Options
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
 
@@ -42,8 +43,15 @@ class Autodiff(Pass):
     loss_scale: float = 1.0
     stream_loss_scale: bool = False
 
+    @classmethod
+    def of(cls, options: Options) -> Autodiff | None:
+        if options.training is None:
+            return None
+        training = options.training
+        return cls.towards(training.loss, training.optimizer, training.gradients)
+
     @staticmethod
-    def of(loss: str, optimizer: OptimizerSpec, gradients: tuple[str, ...] = ()) -> Autodiff:
+    def towards(loss: str, optimizer: OptimizerSpec, gradients: tuple[str, ...] = ()) -> Autodiff:
         """The pass for what an optimizer wants: it is the optimizer that scales the loss."""
         scale = optimizer.loss_scaling
         return Autodiff(

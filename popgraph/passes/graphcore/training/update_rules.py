@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Protocol
 
-from popgraph.passes.graphcore.training.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 from popgraph.passes.graphcore.training.terms import Term
+from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 
 
 class Place(Protocol):

@@ -11,6 +11,8 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PassError
 
 WEIGHTS = ("constant", "variable")
@@ -32,6 +34,16 @@ class OnnxToGraphcore(Pass):
     weights: str = "constant"
     training: bool = False
     extra_outputs: tuple[str, ...] = ()
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> OnnxToGraphcore:
+        return cls(
+            weights="variable" if options.variables or options.training else "constant",
+            training=options.training is not None,
+            extra_outputs=options.extra_outputs,
+            tuning=options.tuning,
+        )
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.weights not in WEIGHTS:
@@ -42,7 +54,10 @@ class OnnxToGraphcore(Pass):
             return  # it has been lowered
         model = model_of(module)
         lowering = Lowering(
-            compilation.weights, self.training, variables=self.weights == "variable"
+            compilation.weights,
+            self.training,
+            variables=self.weights == "variable",
+            tuning=self.tuning,
         )
         graph = lowering.graph(model.graph, self.extra_outputs)
         model.detach()

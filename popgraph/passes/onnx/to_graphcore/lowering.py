@@ -28,6 +28,7 @@ from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values
+from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import (
     PassError,
     PopgraphError,
@@ -42,6 +43,7 @@ class Lowering(LoweringContext):
     """The lowering of one graph: what each ONNX value has become."""
 
     variables: bool = False
+    tuning: Tuning = Tuning()
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     names: dict[str, SSAValue] = field(default_factory=dict)
     named: set[SSAValue] = field(default_factory=set)
@@ -156,7 +158,7 @@ class Lowering(LoweringContext):
     def _folded(self, made: list[Operation]) -> dict[SSAValue, SSAValue]:
         """The constants that new operations are worth."""
         if not any(operand in self.unfolded for new in made for operand in new.operands):
-            return fold_small(made, self.weights)
+            return fold_small(made, self.weights, self.tuning)
         self.unfolded.update(result for new in made for result in new.results)
         return {}
 

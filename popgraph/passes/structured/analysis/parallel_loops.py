@@ -1,4 +1,4 @@
-"""Which loops of a kernel may threads share, and what of its values does a chunk touch?"""
+"""Parallel loops of a kernel, and the parts of its values that a chunk touches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
-
-LANE_WORK = 8
-"""So many multiplications count as much as touching one element."""
-
-SHORT = 16 * 1024
-"""Bytes: a loop that goes over less before it begins again (channels) touches short pieces."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +63,10 @@ class Touched:
         whole = prod(physical_shape(tensor(value))) * size
         return Touched(value, whole, frozenset(along), spans, written)
 
-    @property
-    def short(self) -> frozenset[int]:
+    def short(self, target: Target) -> frozenset[int]:
         """The loops along which chunks touch many short pieces."""
-        return frozenset(at for at, span in enumerate(self.spans) if span and span <= SHORT)
+        most = target.tuning.short_span_bytes
+        return frozenset(at for at, span in enumerate(self.spans) if span and span <= most)
 
 
 @dataclass(frozen=True)
@@ -89,10 +84,10 @@ class Shareable:
 
 
 def in_short_pieces(
-    cut: CutAttr | None, value: SSAValue, form: Linear, loops: Sequence[Group]
+    cut: CutAttr | None, value: SSAValue, form: Linear, loops: Sequence[Group], target: Target
 ) -> bool:
     """Whether chunks touch a value in many short pieces."""
-    return cut is not None and cut.parts[0].loop in Touched.of(value, form, loops).short
+    return cut is not None and cut.parts[0].loop in Touched.of(value, form, loops).short(target)
 
 
 def touched(

@@ -1,16 +1,13 @@
-"""Scratch memory of Winograd's transforms."""
+"""The scratch memory of Winograd's transforms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LINE = 16
-"""Elements of a cache line."""
 
-
-def apart(elements: int) -> int:
-    """At least so many elements, in an odd number of cache lines: neighbours share no set."""
-    return (-(-elements // LINE) | 1) * LINE
+def apart(elements: int, line: int) -> int:
+    """At least so many elements, in an odd number of lines of cache: neighbours share no set."""
+    return (-(-elements // line) | 1) * line
 
 
 @dataclass(frozen=True)
@@ -25,21 +22,23 @@ class Scratch:
     taps: int
     channels: int
     lanes: int
+    line: int
+    """Elements of a cache line."""
 
     @property
     def pitch(self) -> int:
         """From tile to tile."""
-        return apart(self.channels) if self.channels else 0
+        return apart(self.channels, self.line) if self.channels else 0
 
     @property
     def data(self) -> int:
         """From tap to tap of transformed tiles."""
-        return apart(self.tiles * self.pitch) if self.channels else 0
+        return apart(self.tiles * self.pitch, self.line) if self.channels else 0
 
     @property
     def sums(self) -> int:
         """From tap to tap of sums."""
-        return apart(self.tiles * self.lanes)
+        return apart(self.tiles * self.lanes, self.line)
 
     @property
     def size(self) -> int:

@@ -1,4 +1,4 @@
-"""When does attention run without its whole matrix of scores?"""
+"""Fusion of attention: both products and the softmax between them, some rows at a time."""
 
 from __future__ import annotations
 
@@ -15,17 +15,13 @@ from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, turned
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
-
-FAR_BYTES = 1024 * 1024
-"""A matrix of scores that is smaller stays near between the products."""
-
-LOCAL_BYTES = 128 * 1024
-"""The scores of one block of rows; they are gone through three times."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +34,17 @@ class FuseAttention(Pass):
 
     name = "fuse-attention"
     TOLERANCE = 1e-5
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> FuseAttention:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
             for op in list(graph.block.ops):
                 if isinstance(op, tile.NestOp):
-                    found = attention_of(op)
+                    found = attention_of(op, self.target)
                     if found is not None:
                         found.join()
 
@@ -112,7 +113,7 @@ def _empty_nest(found: Attention, mixed: tile.ContractOp) -> tile.NestOp:
     return new
 
 
-def attention_of(nest: tile.NestOp) -> Attention | None:
+def attention_of(nest: tile.NestOp, target: Target) -> Attention | None:
     """The attention whose softmax a nest is, if it pays to join it."""
     shared = len(nest.sizes)
     if len(nest.outputs) != 1 or not nest.outputs[0].has_one_use() or shared < 2:
@@ -124,14 +125,14 @@ def attention_of(nest: tile.NestOp) -> Attention | None:
         return None
     for scores in makers:
         order = _order(mixed, use.index, nest)
-        if order is not None and _is_row_product(scores, nest):
-            step = _step(scores, mixed, nest)
+        if order is not None and _is_row_product(scores, nest, target):
+            step = _step(scores, mixed, nest, target)
             if step and _even(scores, range(shared)) and _even(mixed, order[:shared]):
                 return Attention(scores, nest, mixed, order, step)
     return None
 
 
-def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp) -> bool:
+def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) -> bool:
     """Whether a product makes rows that the nest goes through, and nobody else reads."""
     (value,) = scores.outputs
     shared = len(nest.sizes)
@@ -147,7 +148,8 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp) -> bool:
             for operand, map_ in readings(op)
             if operand is argument
         )
-        and prod(scores.sizes[: shared + 1]) * element_bytes(value) > FAR_BYTES
+        and prod(scores.sizes[: shared + 1]) * element_bytes(value)
+        > target.l2(target.tuning.attention_scores_l2)
         and _is_whole(scores)
     )
 
@@ -183,10 +185,12 @@ def _is_whole(op: tile.ContractOp) -> bool:
     )
 
 
-def _step(scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp) -> int:
+def _step(
+    scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp, target: Target
+) -> int:
     """How many rows fit into local memory: whole blocks of them; 0 when there is no gain."""
     row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0])
-    rows = min(nest.sizes[-1], LOCAL_BYTES // (2 * row))
+    rows = min(nest.sizes[-1], target.l2(target.tuning.attention_rows_l2) // (2 * row))
     block = max(_block(scores), _block(mixed))
     return rows // block * block if rows > block else rows
 

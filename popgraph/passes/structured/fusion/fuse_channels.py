@@ -1,4 +1,4 @@
-"""Which convolutions run together, some channels at a time, with the image between them near?"""
+"""Fusion of a convolution with the depthwise one that reads it, some channels at a time."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import Sliding, TurnsAttr, follows
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     apart,
@@ -25,31 +26,8 @@ from popgraph.passes.structured.analysis.loops import (
     operands_and_results,
     tensor,
 )
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
-
-LOCAL_BYTES = 768 * 1024
-"""The image of some channels; it stays in the second cache beside what it is made of."""
-
-TURN_BYTES = 256 * 1024
-"""Rows of a larger image, as they take turns."""
-
-MOST_ROWS = 4
-"""More in a turn save nothing."""
-
-FIRST_BYTES = 48 * 1024
-"""An image of more channels is worth having while it stays in the first cache."""
-
-ITERATIONS = 8
-"""Enough for threads to share; more channels at a time are worth less."""
-
-AGAIN = 14
-"""Parts of turns make the rows between them twice: at most one of so many."""
-
-EVEN = 1.15
-"""So many times its share the slowest thread may have to do."""
-
-READ_BYTES = 1024 * 1024
-"""What every iteration reads again must stay near."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +43,17 @@ class FuseChannels(Pass):
     name = "fuse-channels"
     TOLERANCE = 1e-5
     threads: int = 1
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> FuseChannels:
+        return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
-                    found = pair_of(op, self.threads)
+                    found = pair_of(op, self.threads, self.target)
                     if found is not None and found.plan is not None:
                         found.join(found.plan)
 
@@ -97,6 +80,7 @@ class Pair:
     number: int
     """Which factor of the second one the result of the first is."""
     threads: int = 1
+    target: Target = Target()
 
     @property
     def along(self) -> tuple[int, int]:
@@ -113,7 +97,8 @@ class Pair:
         plan = self._whole_images() or self._turns() if self.threads < 2 else self._shared()
         if plan is None or not self._is_cut_evenly(plan):
             return None
-        return plan if plan.step == self.channels or self._read_again() <= READ_BYTES else None
+        near = self.target.l2(self.target.tuning.reread_l2)
+        return plan if plan.step == self.channels or self._read_again() <= near else None
 
     @property
     def _least(self) -> int:
@@ -122,15 +107,18 @@ class Pair:
 
     def _whole_images(self) -> Plan | None:
         """As many channels as the first cache holds, or as few as possible."""
+        target, tuning = self.target, self.target.tuning
         steps = [
             step
             for step in range(self._least, self.channels, self._least)
-            if self.channels % step == 0 and self._local_bytes(step) <= LOCAL_BYTES
+            if self.channels % step == 0
+            and self._local_bytes(step) <= target.l2(tuning.channel_image_l2)
         ]
         near = [
             step
             for step in steps
-            if self._local_bytes(step) <= FIRST_BYTES and self.channels // step >= ITERATIONS
+            if self._local_bytes(step) <= target.l1(tuning.channel_image_l1)
+            and self.channels // step >= tuning.least_iterations
         ]
         best = max(near, default=min(steps, default=0))
         return Plan(best) if best else None
@@ -143,19 +131,23 @@ class Pair:
         if whole is None:
             return None
         count = self.channels // whole.step
-        return whole if -(-count // self.threads) * self.threads <= EVEN * count else None
+        slowest = -(-count // self.threads) * self.threads
+        return whole if slowest <= self.target.tuning.uneven_channels * count else None
 
     def _turns(self, *, small: bool = False) -> Plan | None:
         """A few rows at a time, where whole images are too large; `small` ones, too."""
+        target, tuning = self.target, self.target.tuning
         step, (between,) = self._least, self.first.outputs
-        if self.channels % step or (not small and self._local_bytes(step) <= LOCAL_BYTES):
+        whole = target.l2(tuning.channel_image_l2)
+        if self.channels % step or (not small and self._local_bytes(step) <= whole):
             return None
         _, map_ = operands_and_results(self.second)[self.number]
         made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
         read = min(map_.results[made].used_dims(), default=0)
-        for rows in range(MOST_ROWS, 0, -1):
+        buffer = target.l2(tuning.line_buffer_l2)
+        for rows in range(tuning.most_buffered_rows, 0, -1):
             found = Sliding.of(self.first, self.second, map_, (made, read), rows)
-            if found is not None and self._local_bytes(step, found) <= TURN_BYTES:
+            if found is not None and self._local_bytes(step, found) <= buffer:
                 parts = self._parts(found, self.channels // step)
                 return Plan(step, TurnsAttr.of(makes=made, reads=read, rows=rows, parts=parts))
         return None
@@ -164,8 +156,9 @@ class Pair:
         """Into how many parts of turns does an image fall, for threads to share?"""
         if self.threads < 2:
             return 1
-        most = sliding.extents[0] // (AGAIN * max(1, sliding.kept))
-        wanted = min(-(-ITERATIONS // panels), most)
+        tuning = self.target.tuning
+        most = sliding.extents[0] // (tuning.repeated_rows * max(1, sliding.kept))
+        wanted = min(-(-tuning.least_iterations // panels), most)
         return max(parts for parts in range(1, max(1, wanted) + 1) if sliding.turns % parts == 0)
 
     def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
@@ -228,7 +221,7 @@ class Pair:
         Rewriter.erase_op(first)
 
 
-def pair_of(second: tile.ContractOp, threads: int = 1) -> Pair | None:
+def pair_of(second: tile.ContractOp, threads: int, target: Target) -> Pair | None:
     """The contraction before this one that can go along with it, channel by channel."""
     if not _is_plain(second):
         return None
@@ -242,7 +235,7 @@ def pair_of(second: tile.ContractOp, threads: int = 1) -> Pair | None:
             and follows(map_, channel_loop(first), second.sizes, along)
             and list(second.operands).count(value) == 1
         ):
-            return Pair(first, second, number, threads)
+            return Pair(first, second, number, threads, target)
     return None
 
 

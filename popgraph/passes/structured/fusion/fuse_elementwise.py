@@ -1,4 +1,4 @@
-"""Which maps disappear into what reads them?"""
+"""Fusion of elementwise maps into the operations that read them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.analysis.replace import located, put_in_place
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     Reading,
@@ -30,20 +31,8 @@ from popgraph.passes.structured.analysis.operand_maps import (
     through_view,
     without_repeats,
 )
+from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
-
-MOST_INPUTS = 16
-"""An operation that reads more is slower than two that read less."""
-
-ROW = 16
-"""Work that is done once per so many elements costs next to nothing."""
-
-LONGEST_BODY = 64
-"""
-So many operations on one element hide the time of a load: one more that is fused saves nothing.
-
-Every fusion writes the body again, so without a limit chains would take the square of their length.
-"""
 
 Consumer = tile.MapOp | tile.ReduceOp | tile.ContractOp | tile.ScatterOp
 
@@ -57,16 +46,21 @@ class FuseElementwise(Pass):
     """
 
     name = "fuse-elementwise"
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> FuseElementwise:
+        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         found = [op for op in module.walk() if isinstance(op, Consumer)]
         # Contractions first: they can take in movements, as long as nothing else is part of them.
         for op in sorted(found, key=lambda op: not isinstance(op, tile.ContractOp)):
             if op.parent is not None:
-                _fuse_into(op)
+                _fuse_into(op, self.tuning)
 
 
-def _fuse_into(consumer: Consumer) -> None:
+def _fuse_into(consumer: Consumer, tuning: Tuning) -> None:
     """Takes in everything that may be, until nothing more may."""
     changed: Consumer | None = consumer
     while changed is not None:
@@ -75,7 +69,7 @@ def _fuse_into(consumer: Consumer) -> None:
         steps = chain(
             repeats_dropped(consumer, reading),
             view_looked_through(consumer, reading),
-            producer_inlined(consumer, reading),
+            producer_inlined(consumer, reading, tuning),
             extra_moved(consumer),
         )
         changed = next(steps, None)
@@ -122,7 +116,7 @@ def _shared(consumer: Consumer) -> set[int]:
     return sums | (lhs & rhs)
 
 
-def producer_inlined(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+def producer_inlined(consumer: Consumer, reading: Reading, tuning: Tuning) -> Iterator[Consumer]:
     """
     y = map f(x); z = g(y)  ->  z = g(f(x))
 
@@ -130,7 +124,9 @@ def producer_inlined(consumer: Consumer, reading: Reading) -> Iterator[Consumer]
     """
     for number, value in enumerate(reading.values):
         producer = value.owner
-        if not isinstance(producer, tile.MapOp) or not may_inline(consumer, reading, number):
+        if not isinstance(producer, tile.MapOp) or not may_inline(
+            consumer, reading, number, tuning
+        ):
             continue
         if isinstance(consumer, tile.ContractOp):
             moved = body_map(producer, reading, number)
@@ -191,14 +187,14 @@ def _replace(
     return new
 
 
-def may_inline(consumer: Consumer, reading: Reading, number: int) -> bool:
+def may_inline(consumer: Consumer, reading: Reading, number: int, tuning: Tuning) -> bool:
     """Whether a producer may be computed where it is read."""
     value = reading.values[number]
     producer = value.owner
     assert isinstance(producer, tile.MapOp)
     if len(producer.outputs) != 1 or 0 in reading.sizes:
         return False
-    if len(reading.values) + len(producer.inputs) - 1 > MOST_INPUTS:
+    if len(reading.values) + len(producer.inputs) - 1 > tuning.most_inputs:
         return False
     if isinstance(consumer, tile.ContractOp):
         return is_movement(producer)
@@ -210,11 +206,11 @@ def may_inline(consumer: Consumer, reading: Reading, number: int) -> bool:
         return True
     if is_movement(producer):
         return value.has_one_use() or _keeps_order(producer)
-    if len(consumer.body.block.ops) + len(producer.body.block.ops) > LONGEST_BODY:
+    if len(consumer.body.block.ops) + len(producer.body.block.ops) > tuning.longest_body:
         return False
     if _finishes_a_sum(producer) and not _may_finish_it(consumer, reading, number):
         return False
-    return value.has_one_use() and _runs_no_more(producer, reading, number)
+    return value.has_one_use() and _runs_no_more(producer, reading, number, tuning)
 
 
 def _finishes_a_sum(producer: tile.MapOp) -> bool:
@@ -251,7 +247,7 @@ def _is_costly(producer: tile.MapOp) -> bool:
     return any(map(is_costly, producer.body.block.ops))
 
 
-def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int) -> bool:
+def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int, tuning: Tuning) -> bool:
     """
     Whether the producer's work stays what it is.
 
@@ -267,7 +263,7 @@ def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int) -> bool:
         if any(form.uses(dim) for form in forms):
             break
         shared *= reading.sizes[dim]
-    if shared >= ROW:
+    if shared >= tuning.amortized_elements:
         return True
     cheap = sum(not isinstance(op, arith.ConstantOp) for op in producer.body.block.ops) <= 2
     return cheap and not _is_costly(producer)

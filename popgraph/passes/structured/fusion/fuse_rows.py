@@ -1,4 +1,4 @@
-"""Which operations run together row by row, with nothing between them in main memory?"""
+"""Fusion of reductions and maps over the same rows (softmax, norms) into one nest."""
 
 from __future__ import annotations
 
@@ -15,26 +15,12 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import inputs_of
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
-from popgraph.passes.structured.parallel import parallel_cost
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
-
-LOCAL_BYTES = 16 * 1024
-"""So much local memory leaves room for the operands in the first cache."""
-
-FEWEST_ROWS = 8
-"""Enough that threads can share them."""
-
-SHORTEST_ROW = 8
-"""Elements of the longest row; vectors run along rows."""
-
-MOST_OPERATIONS = 16
-"""What one kernel holds."""
-
-NEAR = 64
-"""Operations that stand further apart in the program are not looked at together."""
 
 Fusable = tile.MapOp | tile.ReduceOp
 
@@ -48,13 +34,18 @@ class FuseRows(Pass):
     """
 
     name = "fuse-rows"
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> FuseRows:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
-            fuse(graph.block)
+            fuse(graph.block, self.target)
 
 
-def fuse(block: Block) -> None:
+def fuse(block: Block, target: Target) -> None:
     """Makes nests of all reductions that have something to share their rows with."""
     for reader in list(block.ops):
         if isinstance(reader, Fusable):
@@ -66,7 +57,7 @@ def fuse(block: Block) -> None:
     }
     for op, member in members.items():
         if isinstance(op, tile.ReduceOp) and op.parent is block:
-            group = grown(member, members)
+            group = grown(member, members, target)
             if len(group.members) > 1:
                 put_into_nest(group)
 
@@ -131,6 +122,7 @@ class Group:
 
     members: tuple[Member, ...]
     shared: int
+    target: Target
 
     @property
     def rows(self) -> Shape:
@@ -165,7 +157,7 @@ class Group:
             and self._reads_own_rows()
             and all(member.walks_along_rows(self.shared) for member in self.members)
             and self._has_many_rows()
-            and self._local_bytes() <= LOCAL_BYTES
+            and self._local_bytes() <= self.target.l1(self.target.tuning.row_buffer_l1)
         )
 
     def _reads_own_rows(self) -> bool:
@@ -175,7 +167,9 @@ class Group:
     def _has_many_rows(self) -> bool:
         row = max(prod(member.sizes[self.shared :]) for member in self.members)
         rows = prod(self.rows)
-        return row >= SHORTEST_ROW and (rows >= FEWEST_ROWS or rows * row <= parallel_cost.GRAIN)
+        tuning = self.target.tuning
+        few = rows < tuning.least_rows and rows * row > tuning.least_chunk_work
+        return row >= tuning.shortest_row and not few
 
     def _local_bytes(self) -> int:
         results = set(self.results)
@@ -186,9 +180,9 @@ class Group:
         )
 
 
-def grown(member: Member, members: Mapping[Operation, Member]) -> Group:
+def grown(member: Member, members: Mapping[Operation, Member], target: Target) -> Group:
     """The largest group around a reduction, found by taking in neighbours one by one."""
-    group: Group | None = Group((member,), member.parallel_rank)
+    group: Group | None = Group((member,), member.parallel_rank, target)
     while group is not None:
         largest = group
         found = (joined(largest, other) for other in neighbours(largest, members))
@@ -208,7 +202,7 @@ def neighbours(group: Group, members: Mapping[Operation, Member]) -> Iterator[Me
                 and other in members
                 and other.parent is op.parent
                 and other not in operations
-                and abs(members[other].position - first) <= NEAR
+                and abs(members[other].position - first) <= group.target.tuning.most_distance
             ):
                 yield members[other]
 
@@ -221,10 +215,12 @@ def is_dense(op: Fusable) -> bool:
 def joined(group: Group, other: Member) -> Group | None:
     """The group with another member, sharing as many loops as possible."""
     members = tuple(sorted((*group.members, other), key=lambda member: member.position))
-    if len(members) > MOST_OPERATIONS or not is_convex(members):
+    if len(members) > group.target.tuning.most_row_operations or not is_convex(members):
         return None
     shared = range(min(group.shared, other.parallel_rank), 0, -1)
-    return next((larger for at in shared if (larger := Group(members, at)).is_valid()), None)
+    return next(
+        (larger for at in shared if (larger := Group(members, at, group.target)).is_valid()), None
+    )
 
 
 def is_convex(members: tuple[Member, ...]) -> bool:

@@ -1,4 +1,4 @@
-"""Which axis of each activation stands innermost in memory? The one that vectors run along."""
+"""Layout of activations: channels are the innermost axis, along which vectors run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from popgraph.dialects.program.shared import tensor_type, whole
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import is_movement, movement, retype
 from popgraph.passes.structured.analysis.split_epilogue import without_finish
+from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
-
-FEWEST = 8
-"""Channels that are worth a vector."""
 
 Computed = tile.MapOp | tile.ReduceOp | tile.ContractOp
 """What writes its results in any order of their axes."""
@@ -39,10 +38,15 @@ class AssignLayouts(Pass):
 
     name = "assign-layouts"
     TOLERANCE = 1e-5
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> AssignLayouts:
+        return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
-            orders = chosen(graph.block)
+            orders = chosen(graph.block, self.tuning)
             if orders:
                 _part_updates(graph.block, orders)
                 _Rewriting(orders).rewrite(graph.block)
@@ -51,18 +55,18 @@ class AssignLayouts(Pass):
 # What is best
 
 
-def chosen(block: Block) -> dict[SSAValue, AxisOrder]:
+def chosen(block: Block, tuning: Tuning) -> dict[SSAValue, AxisOrder]:
     """The order of the axes of every value that does not keep its own."""
     orders: dict[SSAValue, AxisOrder] = {}
     for op in block.ops:
         if isinstance(op, tile.ContractOp):
-            for value, order in wishes(op):
+            for value, order in wishes(op, tuning):
                 if _is_free(value):
                     _spread(value, order, orders)
     return {value: order for value, order in orders.items() if order != tuple(range(len(order)))}
 
 
-def wishes(op: tile.ContractOp) -> Iterator[tuple[SSAValue, AxisOrder]]:
+def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, AxisOrder]]:
     """
     What a contraction of an activation with weights is best at.
 
@@ -81,7 +85,7 @@ def wishes(op: tile.ContractOp) -> Iterator[tuple[SSAValue, AxisOrder]]:
     ):
         channels = [axis for axis, own in enumerate(dims) if own and own <= used]
         shape = tensor(value).get_shape()
-        if prod(shape[axis] for axis in channels) >= FEWEST:
+        if prod(shape[axis] for axis in channels) >= tuning.least_channels:
             others = [axis for axis in range(len(shape)) if axis not in channels]
             yield value, (*others, *channels)
 

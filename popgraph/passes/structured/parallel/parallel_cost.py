@@ -1,4 +1,4 @@
-"""How do threads share a kernel best? By what the slowest of them takes, in estimated cycles."""
+"""The cost model of threads: cycles of the slowest one, for each way to cut loops into chunks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,8 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.cut import Part
-from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
-
-GRAIN = 16 * 1024
-"""Work below this (in elements touched) is not worth handing to another thread."""
-
-MOST = 12
-"""So many chunks for each thread: one that starts late takes fewer, and that costs little."""
-
-TOUCHED = 4
-"""So many elements are touched in a cycle."""
-
-FAR, APART, NEAR = 6.0, 2.5, 24.0
-"""Bytes that come in a cycle: what another thread wrote, that in short pieces, and one's own."""
-
-START = 200
-"""Cycles that a chunk costs."""
-
-LATE = 0.1
-"""How much of a chunk all others wait for whoever takes the last one."""
-
-EVEN = 1.05
-"""So many times its share the slowest thread may do before two loops are cut together."""
+from popgraph.passes.tuning import Target
 
 Parts = tuple[Part, ...]
 
@@ -40,17 +19,18 @@ Homes = Mapping[SSAValue, int | None]
 """Which values kernels before wrote: with the span of the loop that threads shared, if any."""
 
 
-def best_parts(what: Shareable, homes: Homes, threads: int) -> Parts:
+def best_parts(what: Shareable, homes: Homes, threads: int, target: Target) -> Parts:
     """The parts of loops that make chunks; none where one thread is not slower."""
-    if what.work < 2 * GRAIN:
+    tuning = target.tuning
+    if what.work < 2 * tuning.least_chunk_work:
         return ()
-    costs = _Costs(what, homes, threads)
-    most = min(MOST * threads, what.work // GRAIN)
+    costs = _Costs(what, homes, threads, target)
+    most = min(tuning.chunks_per_thread * threads, what.work // tuning.least_chunk_work)
     single: list[Parts] = [
         (part,) for at, loop in enumerate(what.loops) for part in _parts(loop, at, most)
     ]
     best = min(single, key=costs.of, default=())
-    if what.together > 1 and (not best or costs.uneven(best) > EVEN):
+    if what.together > 1 and (not best or costs.uneven(best) > tuning.uneven_work):
         best = min([*([best] if best else []), *_pairs(what.loops, most)], key=costs.of, default=())
     return best if best and costs.of(best) < costs.alone else ()
 
@@ -86,10 +66,12 @@ class _Costs:
     what: Shareable
     homes: Homes
     threads: int
+    target: Target
 
     @property
     def cycles(self) -> float:
-        return self.what.work / TOUCHED
+        """Cycles of all work: elements touched / elements_per_cycle."""
+        return self.what.work / self.target.machine.elements_per_cycle
 
     @property
     def alone(self) -> float:
@@ -110,14 +92,23 @@ class _Costs:
         return self.threads * slowest
 
     def _thread(self, parts: Parts, number: int, chunks: range) -> float:
+        """
+        Cycles of one thread.
+
+        Its share of the work, a part of the largest chunk for which others wait, the bytes that it
+        moves / their bandwidth, the bytes that it reads again / remote_bpc, and the start of each
+        chunk.
+        """
+        machine = self.target.machine
         shares = [self._share(parts, at) for at in chunks]
         moved = sum(
             each.size * self._per_byte(each, parts, number) * self._part_of(parts, chunks, each)
             for each in self.what.touched
         )
-        waiting = LATE * max(shares, default=0.0)
-        again = self._again(parts, chunks) / FAR
-        return self.cycles * (sum(shares) + waiting) + moved + again + START * len(chunks)
+        waiting = self.target.tuning.last_chunk_wait * max(shares, default=0.0)
+        again = self._again(parts, chunks) / machine.remote_bpc
+        started = machine.chunk_start_cycles * len(chunks)
+        return self.cycles * (sum(shares) + waiting) + moved + again + started
 
     def _again(self, parts: Parts, chunks: range) -> float:
         """
@@ -128,7 +119,7 @@ class _Costs:
         """
         touched, inner = self.what.touched, max(part.loop for part in parts)
         one = sum(each.size * self._part_of(parts, chunks[:1], each) for each in touched)
-        if one <= SECOND // 2:
+        if one <= self.target.l2(self.target.tuning.chunk_reread_l2):
             return 0.0
         return sum(
             each.size
@@ -141,13 +132,16 @@ class _Costs:
         )
 
     def _per_byte(self, each: Touched, parts: Parts, number: int) -> float:
-        """The cycles in which a byte of a value comes to a thread."""
+        """Cycles in which a byte of a value comes to a thread: 1 / (local, remote, strided bpc)."""
+        machine = self.target.machine
         outer = parts[0].loop if parts else -1
-        far, near = 1 / (APART if outer in each.short else FAR), 1 / NEAR
+        strided = outer in each.short(self.target)
+        far = 1 / (machine.remote_strided_bpc if strided else machine.remote_bpc)
+        near = 1 / machine.local_bpc
         if each.written:
-            return far if outer in each.short else near
+            return far if strided else near
         if each.value not in self.homes:
-            return 1 / FAR
+            return 1 / machine.remote_bpc
         span = self.homes[each.value]
         if span is None:
             return near if number == 0 else far

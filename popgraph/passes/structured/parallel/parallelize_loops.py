@@ -1,4 +1,4 @@
-"""Which parts of every kernel's loops do threads share?"""
+"""Parallelization: the loops of every kernel are cut into chunks for threads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.parallel_loops import Shareable
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.to_loops import kernels_of, loops_of
+from popgraph.passes.tuning import Target
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,16 @@ class ParallelizeLoops(Pass):
 
     Chunks write different memory, so any number of threads may run them, in any order, and all
     give the same bits. They are made for `threads`: even work for that many, and for each of them
-    what it wrote itself, as far as that goes. `vector_bytes` is the size of the target's vectors.
+    what it wrote itself, as far as that goes.
     """
 
     name = "parallelize-loops"
     threads: int = 1
-    vector_bytes: int = 64
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> ParallelizeLoops:
+        return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.threads < 2:
@@ -38,13 +44,13 @@ class ParallelizeLoops(Pass):
         structures = Structures(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
-            what = loops_of(op, self.vector_bytes).shareable()
+            what = loops_of(op, self.target).shareable()
             if what is None:
                 continue
             key = structures.of(op), tuple(homes.get(value, 0) for value in op.operands)
             parts = known.get(key)
             if parts is None:
-                parts = known[key] = best_parts(what, homes, self.threads)
+                parts = known[key] = best_parts(what, homes, self.threads, self.target)
             if parts:
                 op.attributes[NAME] = CutAttr.of(parts)
             _settle(what, parts, homes)

@@ -1,4 +1,4 @@
-"""What does a contraction cost with one schedule or another? A model of registers and caches."""
+"""The cost model of contractions: cycles of a schedule by registers, caches and bandwidth."""
 
 from __future__ import annotations
 
@@ -7,63 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from xdsl.dialects.builtin import Float64Type
-from xdsl.ir import Attribute
 
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.structured.analysis.loops import Group, group_loops, keeps_sums, tensor
 from popgraph.passes.structured.analysis.panels import Blocks, balanced, last_panel
-from popgraph.passes.structured.schedule.access_cost import LINE_BYTES, Reads
+from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import Order
 from popgraph.passes.structured.schedule.window_cost import Window
+from popgraph.support.machine import Machine
 from popgraph.support.shapes import prod
-
-TERMS = 256
-"""Longest chain of float32 additions."""
-
-IN_ONE_GO: tuple[type[Attribute], ...] = (Float64Type,)
-"""Elements whose sums are accurate however long the chain."""
-
-PACK_CYCLES = 1.0
-"""What packing costs per element, once per step when the factor is not constant."""
-
-ROW_PACK_CYCLES = 0.5
-"""The same, when whole rows are copied."""
-
-STRIDED_CYCLES = 1.25
-"""What it costs to store or load one element that is not next to the last one."""
-
-STREAMS = 16
-"""So many rows far apart are fetched ahead of their readers side by side."""
-
-NEAR = 32 * 1024
-"""So many bytes of a panel stay in the first cache while all rows go by."""
-
-FILL = 28
-"""Bytes that come from the second cache in a cycle."""
-
-CROWDED = 0.7
-"""Cycles that a scalar costs whose line had to leave the first cache for another row's."""
-
-CROSSING = 1.5
-"""How many vectors one counts as that begins anywhere in a cache line."""
-
-TURN = 25.0
-"""Cycles between one tile and the next: the end of a loop is not foreseen."""
-
-LATE = 4
-"""Bytes that come from behind the second cache in a cycle."""
-
-RUN = 48
-"""Cycles in which neighbouring lines of results come from there to be written, and go again."""
-
-RUN_LINES = 4
-"""So many lines at most come together."""
-
-HIDDEN = 1 / 8
-"""Which part of its sums' time a tile waits for results of the one before without a loss."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +47,27 @@ class Choice:
 
 
 def most_rows(registers: int, vectors: int) -> int:
-    """How many rows of so many vectors fit into registers, beside what they are made of."""
+    """
+    How many rows of so many vectors fit into registers, beside what they are made of.
+
+    Of r registers, rows * vectors hold sums; the rest hold a row of vectors and some scalars.
+    """
     budget = registers - 4 if registers > 16 else registers - 3
     return max(1, min(budget // vectors, (registers - 1 - vectors) // vectors))
 
 
-def step_cycles(scalars: float, vectors: float, products: int) -> float:
+def step_cycles(machine: Machine, scalars: float, vectors: float, products: int) -> float:
     """
-    One step of a reduction: two products a cycle at best, and a sum is ready after four cycles.
+    Cycles of one step of a reduction, the largest of three.
 
-    Loads share the way into the core with products: measured with 4 to 14 rows of 2 to 6 vectors,
-    a vector takes a cycle, a scalar half of one and a product a quarter.
+    products / fmas_per_cycle: multiply-adds that begin.
+    products / (2 fmas_per_cycle) + scalars * scalar_load_cycles + vectors * vector_load_cycles:
+    loads share the way into the core with products.
+    fma_latency: a sum is ready for its next product.
     """
-    return max(products / 2, products / 4 + scalars / 2 + vectors, 4.0)
+    issued = products / machine.fmas_per_cycle
+    loaded = scalars * machine.scalar_load_cycles + vectors * machine.vector_load_cycles
+    return max(issued, issued / 2 + loaded, machine.fma_latency)
 
 
 def _whole_lines(extent: int, lines: int, block: int) -> Iterator[Blocks]:
@@ -125,10 +87,11 @@ class Estimate:
         dim: int,
         layout: tuple[LayoutAttr | None, int],
         width: int,
-        registers: int,
     ) -> None:
         self.reads, self.op, self.order, self.factor = reads, reads.op, reads.order, reads.factor
-        self.fixed, self.dim, self.width, self.registers = fixed, dim, width, registers
+        self.target, self.machine = reads.target, reads.target.machine
+        self.tuning, self.registers = reads.target.tuning, reads.target.machine.registers
+        self.fixed, self.dim, self.width = fixed, dim, width
         self.layout, self.vectors = layout
         self.extent, self.terms = self.reads.sizes[dim], reads.terms
         self._line = width * reads.element_bytes  # The bytes of a vector.
@@ -144,10 +107,11 @@ class Estimate:
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *groups]:
             yield self._choice(group)
-            if self.terms > TERMS and self._late(group, self._block(group)):
-                yield self._choice(group, sweep=TERMS)
-            if self.terms > TERMS and self._streams(group):
-                yield self._choice(group, sweep=STREAMS)
+            chain = self.tuning.chain_terms
+            if self.terms > chain and self.l2_reload_cycles(group, self._block(group)):
+                yield self._choice(group, sweep=chain)
+            if self.terms > chain and self._streams(group):
+                yield self._choice(group, sweep=self.machine.prefetch_streams)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for group in groups:
             window = self._window(group)
@@ -167,9 +131,12 @@ class Estimate:
         vectors, type_ = self.reads.vectors, self.reads.types[self.factor]
         sizes = self.reads.parallel
         uses = prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim))
-        far = self.layout is None and not self.fixed and vectors.far > 0
-        large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > 2 * SECOND
-        return far and large and uses <= self._block(rows) and 4 * prod(sizes) <= SECOND // 2
+        far = self.layout is None and not self.fixed and vectors.far_cycles > 0
+        streamed = self.target.l2(self.tuning.streamed_l2)
+        large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > streamed
+        totals = self.reads.element_bytes * prod(sizes)
+        near = totals <= self.target.l2(self.tuning.panels_l2)
+        return far and large and uses <= self._block(rows) and near
 
     @staticmethod
     def _joined(group: Group, form: Linear) -> bool:
@@ -185,16 +152,17 @@ class Estimate:
             block = rows.extent * min(
                 most_rows(self.registers, self.vectors) // rows.extent, lines.extent
             )
-        in_one_go = isinstance(self.reads.types[0].element_type, IN_ONE_GO)
+        in_f64 = isinstance(self.reads.types[0].element_type, Float64Type)
+        chain = self.tuning.chain_terms_f64 if in_f64 else self.tuning.chain_terms
         numbers = ScheduleAttr.RARE | {
             "vector": self.dim,
             "vectors": self.vectors,
             "rows": rows.last if rows else -1,
             "block": block,
-            "chunk": sweep or (0 if in_one_go else TERMS),
+            "chunk": sweep or chain,
             "width": self.width,
             "lines": lines.last if lines else -1,
-            "inside": int(rows is not None and not sweep and self._comes_from_afar()),
+            "inside": int(rows is not None and not sweep and self._streams_from_memory()),
             "sweep": int(sweep > 0),
         }
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
@@ -217,35 +185,37 @@ class Estimate:
         lines = self.terms // window.steps
         near = (window.vectors(block) * lines + self.terms) * self._line
         panels = -(-self.extent // self.width)
-        groups = -(-panels // max(1, NEAR // near))
+        groups = -(-panels // max(1, self.target.l1(self.tuning.panel_l1) // near))
         numbers = ScheduleAttr.RARE | {
             "vector": self.dim,
             "vectors": 1,
             "rows": rows.last,
             "block": block,
-            "chunk": TERMS,
+            "chunk": self.tuning.chain_terms,
             "width": self.width,
             "inside": 1,
             "window": -(-panels // groups),
         }
         cycles = 0.0
         for blocks in balanced(rows.extent, block):
-            sums = window.cycles(blocks.size) * lines
-            fill = window.vectors(blocks.size) * self._line * window.stride / FILL
+            sums = window.cycles(blocks.size, self.machine) * lines
+            moved = window.vectors(blocks.size) * self._line * window.stride
+            fill = moved / self.machine.l2_bpc
             cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.reads.others))
         cycles *= panels * prod(self.reads.parallel)
         cycles /= rows.extent * self.extent
         return Choice(self.order, numbers, self.factor, self.layout, cycles)
 
-    def _comes_from_afar(self) -> bool:
-        """Whether half of the second cache holds all panels while rows go by that it cannot."""
+    def _streams_from_memory(self) -> bool:
+        """Whether L2 holds all panels (in bytes, a share of it) while rows go by that it cannot."""
         kind = self.reads.element_bytes
         panels = self.terms * self.extent * kind
         outside = [self.reads.types[1 - self.factor], tensor(self.op.outputs[0])]
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
-        return panels <= SECOND // 2 and rows > SECOND
+        return panels <= self.target.l2(self.tuning.panels_l2) and rows > self.machine.l2_bytes
 
     def _cycles(self, rows: Group | None, block: int, lines: int, sweep: int) -> float:
+        """Cycles of all: tiles * tile_cycles + packing + (totals if it sweeps, else reloads)."""
         terms = min(self.terms, sweep) if sweep else self.terms
         total = 0.0
         extent = rows.extent * lines if rows else 1
@@ -261,75 +231,93 @@ class Estimate:
         total *= prod(dims) / (extent * self.extent)
         if self.layout is not None and not self.fixed:
             rows_kept = self.reads.vectors.form.stride(self.dim) == 1
-            cycles = ROW_PACK_CYCLES if rows_kept else PACK_CYCLES
+            cycles = self.machine.row_pack_cycles if rows_kept else self.machine.pack_cycles
             total += self._packing(prod(self.reads.types[self.factor].get_shape()), cycles)
         if self.reads.packed is not None:
-            total += self._packing(prod(self.reads.packed.physical.data), PACK_CYCLES)
-        return total + (self._totals(sweep) if sweep else self._late(rows, block))
+            elements = prod(self.reads.packed.physical.data)
+            total += self._packing(elements, self.machine.pack_cycles)
+        return total + (self._totals(sweep) if sweep else self.l2_reload_cycles(rows, block))
 
     def _packing(self, count: int, cycles: float) -> float:
-        """Cycles in which so many elements come, and go where they are read."""
+        """Cycles to pack elements: count * cycles + bytes that L2 does not hold / l2_miss_bpc."""
         moved = 2 * count * self.reads.element_bytes
-        return count * cycles + max(0, moved - SECOND) / LATE
+        missed = max(0, moved - self.machine.l2_bytes)
+        return count * cycles + missed / self.machine.l2_miss_bpc
 
     def _tile_cycles(self, rows: Group | None, block: int, columns: int, terms: int) -> float:
-        """All steps of a tile, and what becomes of its sums."""
-        vectors, scalars = self.reads.vectors, self.reads.scalars
+        """
+        Cycles of a tile: tile_overhead_cycles + terms * step + chunks + epilogue + late results.
+
+        A step is the larger of step_cycles + far lines + evicted scalars, and the time in which
+        its vectors come from L2.
+        """
+        machine, vectors, scalars = self.machine, self.reads.vectors, self.reads.scalars
         work = block * columns
         loads: float = columns * (block if rows and vectors.form.uses(rows.last) else 1)
-        far = scalars.lines(rows, block) * scalars.far + scalars.crowded(rows, block) * CROWDED
+        far = scalars.lines(rows, block) * scalars.far_cycles
+        far += scalars.crowded(rows, block) * machine.evicted_scalar_cycles
         if self.layout is None:
-            far += loads * vectors.far if terms > STREAMS else 0.0
-            loads *= CROSSING
+            far += loads * vectors.far_cycles if terms > machine.prefetch_streams else 0.0
+            loads *= machine.unaligned_vectors
         if scalars.form.stride(self.dim):  # Both run along vectors: channels that do not mix.
             loads += columns * (block if rows and scalars.form.uses(rows.last) else 1)
-            far += loads * self._line / (2 * FILL)  # Without a window, they come more than once.
+            # Without a window, they come more than once: half as many bytes per cycle.
+            far += loads * self._line / (2 * machine.l2_bpc)
             singles = 0
         else:
             singles = scalars.loads(rows, block)
-        step = max(step_cycles(singles, loads, work) + far, self._fill(columns, terms))
+        step = max(step_cycles(machine, singles, loads, work) + far, self._fill(columns, terms))
         if scalars.overlaps(rows):
-            step *= 1.5
-        cycles = TURN + self.terms * step + work * 1.5 * (self.terms // TERMS)
+            step *= self.tuning.window_overlap
+        chunks = self.terms // self.tuning.chain_terms
+        cycles = machine.tile_overhead_cycles + self.terms * step
+        cycles += work * self.tuning.chunk_cycles * chunks
         for form in self.reads.others:
             stride = form.stride(self.dim)
             if stride in (0, 1):
                 cycles += work
             else:
                 near = rows is not None and form.stride(rows.last) == 1
-                cycles += work * self.width * (STRIDED_CYCLES if near else 2 * STRIDED_CYCLES)
+                each = machine.strided_cycles if near else 2 * machine.strided_cycles
+                cycles += work * self.width * each
         swept = terms < self.terms  # Then `_totals` counts the way of the results.
         if swept:
             return cycles
-        return cycles + self._results_late(rows, block, columns, self.terms * step)
+        return cycles + self._result_miss_cycles(rows, block, columns, self.terms * step)
 
-    def _results_late(self, rows: Group | None, block: int, columns: int, summing: float) -> float:
+    def _result_miss_cycles(
+        self, rows: Group | None, block: int, columns: int, summing: float
+    ) -> float:
         """
-        Cycles in which the lines of results come, and go, that the second cache does not hold.
+        Cycles in which the lines of results come, and go, that L2 does not hold.
+
+        max(0, runs of lines * result_run_cycles - hidden_results * cycles of the sums).
 
         Neighbours come together: it is the number of rows that counts, not that of vectors; but of
         every lane where lanes stand apart.
         """
-        if self.reads.results * self.reads.element_bytes <= SECOND:
+        if self.reads.results * self.reads.element_bytes <= self.machine.l2_bytes:
             return 0.0
         form = self.reads.others[-1]
-        runs: float = block * -(-columns // RUN_LINES)
+        runs: float = block * -(-columns // self.machine.result_run_lines)
         if form.stride(self.dim) not in (0, 1):
             near = rows is not None and form.stride(rows.last) == 1
-            lines = 1 + (block - 1) * self.reads.element_bytes / LINE_BYTES if near else block
+            span = (block - 1) * self.reads.element_bytes
+            lines = 1 + span / self.machine.line_bytes if near else block
             runs = columns * self.width * lines
-        return max(0.0, runs * RUN - summing * HIDDEN)
+        hidden = summing * self.tuning.hidden_results
+        return max(0.0, runs * self.machine.result_run_cycles - hidden)
 
     def _fill(self, columns: int, terms: int) -> float:
-        """Cycles in which the vectors of one step arrive, when a panel is too long to stay near."""
-        if terms * columns * self._line <= NEAR:
+        """Cycles in which a step's vectors come from L2, if L1 holds no panel: bytes / l2_bpc."""
+        if terms * columns * self._line <= self.target.l1(self.tuning.panel_l1):
             return 0.0
         lines = columns if self.layout is not None else columns + 1  # They begin anywhere.
-        return lines * self._line / FILL
+        return lines * self._line / self.machine.l2_bpc
 
-    def _late(self, rows: Group | None, block: int) -> float:
+    def l2_reload_cycles(self, rows: Group | None, block: int) -> float:
         """
-        Cycles in which factors come again that do not stay in the second cache.
+        Cycles in which factors come again that do not stay in L2: bytes read again / l2_miss_bpc.
 
         While a panel waits for its next block of rows, it goes by, and the scalars of a block.
         What stands apart takes the room of all between.
@@ -339,22 +327,27 @@ class Estimate:
         if prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim)) <= block:
             return 0.0  # Each panel is needed once.
         lines = scalars.lines(rows, block) * scalars.lines_a_step
-        stands = [self.vectors * self._line, lines * LINE_BYTES]
-        room = [stands[0] if self.layout else max(stands[0], vectors.apart)]
-        room.append(max(stands[1], scalars.apart))
+        stands = [self.vectors * self._line, lines * self.machine.line_bytes]
+        room = [stands[0] if self.layout else max(stands[0], vectors.step_bytes)]
+        room.append(max(stands[1], scalars.step_bytes))
         whole = self.reads.stored
         taken = sum(min(self.terms * one, most) for one, most in zip(room, whole, strict=True))
-        if taken <= SECOND:
+        if taken <= self.machine.l2_bytes:
             return 0.0
         tiles = prod(sizes) / (block * min(self.extent, self.vectors * self.width))
         again = tiles * self.terms * sum(stands) - sum(whole)
-        return max(0.0, again) / LATE
+        return max(0.0, again) / self.machine.l2_miss_bpc
 
     def _totals(self, chunk: int) -> float:
-        """Cycles in which totals in memory take in their chunks, and are finished in the end."""
-        count = prod(self.reads.parallel)
-        element_cycles = 4 / (FILL if 4 * count <= SECOND else LATE)
+        """
+        Cycles in which totals in memory take in their chunks, and are finished in the end.
+
+        results * (2 accesses * chunks + accesses of the epilogue) * element bytes / bandwidth.
+        """
+        count, machine, size = prod(self.reads.parallel), self.machine, self.reads.element_bytes
+        held = size * count <= machine.l2_bytes
+        element_cycles = size / (machine.l2_bpc if held else machine.l2_miss_bpc)
         finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
         strided = self.reads.others[-1].stride(self.dim) != 1
-        each = 2 * (element_cycles + (2 * STRIDED_CYCLES if strided else 0.0))
+        each = 2 * (element_cycles + (2 * machine.strided_cycles if strided else 0.0))
         return count * (each * -(-self.terms // chunk) + finish * element_cycles)

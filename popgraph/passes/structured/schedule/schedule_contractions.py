@@ -1,4 +1,4 @@
-"""How is each contraction blocked, and which of its factors is packed into panels for it?"""
+"""Schedules of contractions: register blocking, loop order and packing into panels."""
 
 from __future__ import annotations
 
@@ -18,22 +18,17 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import without_finish
-from popgraph.passes.structured.analysis.winograd_scratch import LINE
 from popgraph.passes.structured.schedule.access_cost import Reads
-from popgraph.passes.structured.schedule.cost import TERMS, Choice, Estimate
+from popgraph.passes.structured.schedule.cost import Choice, Estimate
 from popgraph.passes.structured.schedule.overrides import Decisions
 from popgraph.passes.structured.schedule.reduction_order import Order, orders
 from popgraph.passes.structured.schedule.schedule_text import fitting, varied, way_of
 from popgraph.passes.structured.schedule.split_gemv import settle_loops
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
-
-PLAIN_CYCLES = 3.0
-"""What a plain loop costs per vector."""
-
-FEWEST = 4096
-"""Contractions of fewer multiplications stay plain loops."""
 
 SHOWN = 3
 """Fitting schedules that an error shows."""
@@ -45,17 +40,19 @@ class ScheduleContractions(Pass):
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
     Before that, loops that are one in disguise are joined, and one is split where memory is better
-    read in several places at a time (see `settle_loops`). `vector_bytes` is the size of a vector
-    register, `registers` how many there are. `schedules` are the user's decisions, `measured` those
-    that were found by measuring (see `Decisions`).
+    read in several places at a time (see `settle_loops`). `schedules` are the user's decisions,
+    `measured` those that were found by measuring (see `Decisions`).
     """
 
     name = "schedule-contractions"
     TOLERANCE = 1e-5
-    vector_bytes: int = 64
-    registers: int = 32
+    target: Target = Target()
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Options) -> ScheduleContractions:
+        return cls(options.target, options.schedules, options.measured or ())
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
@@ -67,7 +64,7 @@ class ScheduleContractions(Pass):
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                settle_loops(op, fixed)
+                settle_loops(op, fixed, self.target)
                 key = structures.of(op), fixed
                 choice = self._decided(op, key, decisions, possible, chosen)
                 if choice is not None:
@@ -86,7 +83,6 @@ class ScheduleContractions(Pass):
     ) -> Choice | None:
         """What was decided, else what is cheapest by estimate."""
         fixed = key[1]
-        machine = self.vector_bytes, self.registers
         for asked in decisions.about(op, fixed):
             way = asked.decision.way
             if way.word:
@@ -96,65 +92,63 @@ class ScheduleContractions(Pass):
             if not way.schedule:
                 continue
             if key not in possible:
-                possible[key] = candidates(op, fixed, *machine)
+                possible[key] = candidates(op, fixed, self.target)
             try:
-                choice = fitting(op, way, possible[key])
+                choice = fitting(op, way, possible[key], self.target)
             except ValueError as error:
-                ways = [str(way_of(op, each)) for each in varied(possible[key])[:SHOWN]]
+                shown = varied(possible[key])[:SHOWN]
+                ways = [str(way_of(op, each, self.target)) for each in shown]
                 asked.refuse(op, str(error), ways)
             else:
                 asked.used = True
                 return choice
         if key not in chosen:
-            chosen[key] = choose(op, fixed, *machine)
+            chosen[key] = choose(op, fixed, self.target)
         return chosen[key]
 
 
-def choose(
-    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
-) -> Choice | None:
+def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Choice | None:
     """
     The cheapest schedule by estimate; None when plain loops are as good.
 
     `fixed` tells which factors are known when the program is loaded.
     """
-    if prod(op.sizes) < FEWEST:
+    if prod(op.sizes) < target.tuning.least_products:
         return None
-    found = candidates(op, fixed, vector_bytes, registers)
+    found = candidates(op, fixed, target)
     best = min(found, key=lambda choice: choice.rank, default=None)
-    if best is None or best.cycles > plain_cycles(op, vector_bytes):
+    if best is None or best.cycles > plain_cycles(op, target):
         return None
     return best
 
 
-def candidates(
-    op: tile.ContractOp, fixed: tuple[bool, bool], vector_bytes: int, registers: int
-) -> list[Choice]:
+def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Choice]:
     """All that can be chosen; nothing where only plain loops will do."""
     kind = lane_type([tensor(op.lhs).element_type])
     if kind is None or indexed_dims(op.finish.block) or prod(op.sizes) == 0:
         return []
-    width = vector_bytes // lane_bytes(kind)
+    width = target.machine.vector_bytes // lane_bytes(kind)
     estimates = [
-        Estimate(reads, fixed[reads.factor], dim, layout, width, registers)
-        for reads in ways_to_read(op, TERMS)
+        Estimate(reads, fixed[reads.factor], dim, layout, width)
+        for reads in ways_to_read(op, target)
         for dim in range(op.parallel_rank)
         for layout in _layouts(reads, dim, width)
     ]
     return [choice for estimate in estimates for choice in estimate.choices()]
 
 
-def ways_to_read(op: tile.ContractOp, terms: int) -> Iterator[Reads]:
+def ways_to_read(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
     """In each order, each factor along vectors, the other one as it is or packed."""
-    for order in orders(op, terms):
+    for order in orders(op, target.tuning.chain_terms):
         for factor in (0, 1):
-            for packed in _scalar_layouts(op, order, 1 - factor):
-                yield Reads(op, order, factor, packed)
+            for packed in _scalar_layouts(op, order, 1 - factor, target):
+                yield Reads(op, order, factor, packed, target)
 
 
-def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
-    """An estimate of what the contraction costs without a schedule."""
+def plain_cycles(op: tile.ContractOp, target: Target) -> float:
+    """Cycles of a contraction without a schedule: products * plain_cycles / lanes, or scalars."""
     kind = lane_type([tensor(op.lhs).element_type])
+    tuning, vector_bytes = target.tuning, target.machine.vector_bytes
     width = vector_bytes // lane_bytes(kind) if kind is not None else 1
     forms = [
         offset(tensor(value), map_, op.sizes)
@@ -166,8 +160,8 @@ def plain_cycles(op: tile.ContractOp, vector_bytes: int) -> float:
         if dims:
             strides = {form.stride(max(dims)) for form in forms}
             if strides <= {0, 1} and 1 in strides and op.sizes[max(dims)] >= width:
-                return PLAIN_CYCLES * prod(op.sizes) / width
-    return prod(op.sizes) * 1.5
+                return tuning.plain_cycles * prod(op.sizes) / width
+    return prod(op.sizes) * tuning.plain_scalar_cycles
 
 
 def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | None, int]]:
@@ -177,11 +171,12 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
     As it is, or packed into panels `[what stays outside][dim / lanes][the rest][lanes]`.
     """
     order, map_ = reads.order, reads.order.maps[reads.factor]
+    least = reads.target.tuning.least_packed_extent
     extent, form, other = order.sizes[dim], reads.vectors.form, reads.scalars.form
-    if other.stride(dim) not in (0, 1) or dim not in map_.used_dims() or extent < 4:
+    if other.stride(dim) not in (0, 1) or dim not in map_.used_dims() or extent < least:
         return
     type_ = tensor((reads.op.lhs, reads.op.rhs)[reads.factor])
-    most = min(8, -(-extent // width))
+    most = min(reads.target.tuning.most_vectors, -(-extent // width))
     if form.stride(dim) == 1 and extent >= width:
         for vectors in range(1, most + 1):
             yield None, vectors
@@ -194,7 +189,9 @@ def _layouts(reads: Reads, dim: int, width: int) -> Iterator[tuple[LayoutAttr | 
             yield panel_layout(type_, map_, order, plain[0], vectors * width), vectors
 
 
-def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[LayoutAttr | None]:
+def _scalar_layouts(
+    op: tile.ContractOp, order: Order, factor: int, target: Target
+) -> Iterator[LayoutAttr | None]:
     """
     The ways to have the scalars of `factor`: as they are, or with their terms side by side.
 
@@ -206,7 +203,8 @@ def _scalar_layouts(op: tile.ContractOp, order: Order, factor: int) -> Iterator[
         return
     inner = order.innermost
     stride = None if inner is None else offset(type_, map_, order.sizes).stride(inner)
-    if stride is not None and stride >= LINE:
+    line = target.machine.line_elements(lane_bytes(type_.element_type))
+    if stride is not None and stride >= line:
         shape = type_.get_shape()
         digits = [
             _digits(AffineExpr.dimension(at), shape[at], result, order)

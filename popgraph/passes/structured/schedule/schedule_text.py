@@ -8,8 +8,9 @@ from dataclasses import replace
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.decisions import Way
-from popgraph.passes.structured.schedule.cost import TERMS, Choice
+from popgraph.passes.structured.schedule.cost import Choice
 from popgraph.passes.structured.schedule.reduction_order import orders
+from popgraph.passes.tuning import Target
 
 FREE = ("block", "chunk", "sweep", "inside")
 """Numbers of a schedule that can be had in any layout of the factors."""
@@ -18,9 +19,9 @@ ALIKE = 2
 """So many choices that differ in their vectors and blocks only are worth a look."""
 
 
-def way_of(op: tile.ContractOp, choice: Choice) -> Way:
+def way_of(op: tile.ContractOp, choice: Choice, target: Target) -> Way:
     """A choice in words."""
-    order = list(orders(op, TERMS)).index(choice.order)
+    order = list(orders(op, target.tuning.chain_terms)).index(choice.order)
     packed = choice.layout is not None
     return Way(
         factor=choice.factor,
@@ -31,14 +32,14 @@ def way_of(op: tile.ContractOp, choice: Choice) -> Way:
     )
 
 
-def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice]) -> Choice:
+def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice], target: Target) -> Choice:
     """The choice that a way describes; ValueError says why there is none."""
     wanted = ScheduleAttr.of_text(way.schedule).numbers
     alike = replace(way, schedule="")
     for choice in found:
         numbers = choice.numbers
         same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
-        if same and replace(way_of(op, choice), schedule="") == alike:
+        if same and replace(way_of(op, choice, target), schedule="") == alike:
             _check_free(wanted, numbers)
             return replace(choice, numbers=wanted)
     raise ValueError("this contraction cannot run like that on this machine")

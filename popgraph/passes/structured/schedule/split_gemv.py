@@ -1,4 +1,4 @@
-"""Which loop of a contraction is better two, so that memory is read in several places at a time?"""
+"""Splitting of the N loop of a large matrix-vector product, for parallel prefetch streams."""
 
 from __future__ import annotations
 
@@ -9,23 +9,17 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.schedule.collapse_contractions import Reshaped, collapse, reshape
-from popgraph.passes.structured.to_loops.contraction.prefetch import MUCH
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
-STREAMS = 4
-"""So many streams come 1.5 times as fast as one, twice as many hardly faster (Zen 3)."""
 
-FEWEST = 32
-"""So many results of each stream are worth it: some whole vectors."""
-
-
-def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool]) -> None:
+def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
     """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
     collapse(op)
-    _split_streams(op, fixed)
+    _split_streams(op, fixed, target)
 
 
-def _split_streams(op: tile.ContractOp, fixed: tuple[bool, bool]) -> None:
+def _split_streams(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
     """
     Results of which each has its own part of a large constant, in four parts side by side.
 
@@ -38,26 +32,35 @@ def _split_streams(op: tile.ContractOp, fixed: tuple[bool, bool]) -> None:
     if len(wide) != 1 or any(layout_of(tensor(value)) for value, _ in op.mapped):
         return
     (dim,) = wide
-    if sizes[dim] % STREAMS or sizes[dim] < STREAMS * FEWEST:
+    strips = target.tuning.gemv_strips
+    if sizes[dim] % strips or sizes[dim] < strips * target.tuning.least_strip_results:
         return
     factors = zip(op.mapped[:2], fixed, strict=True)
-    if not any(constant and _much(value, map_, dim) for (value, map_), constant in factors):
+    if not any(
+        constant and _is_streamed(value, map_, dim, target) for (value, map_), constant in factors
+    ):
         return
-    split = [_split(tensor(value).get_shape(), map_, dim, sizes[dim]) for value, map_ in op.mapped]
+    split = [
+        _split(tensor(value).get_shape(), map_, dim, sizes[dim], strips)
+        for value, map_ in op.mapped
+    ]
     found = [each for each in split if each is not None]
     if len(found) == len(split):
         shapes, new = zip(*found, strict=True)
-        parts = (*sizes[:dim], STREAMS, sizes[dim] // STREAMS, *sizes[dim + 1 :])
+        parts = (*sizes[:dim], strips, sizes[dim] // strips, *sizes[dim + 1 :])
         reshape(op, Reshaped(parts, parallel + 1, shapes, new))
 
 
-def _much(value: SSAValue, map_: AffineMap, dim: int) -> bool:
+def _is_streamed(value: SSAValue, map_: AffineMap, dim: int, target: Target) -> bool:
     """Whether a factor comes from memory, for results along `dim`."""
     size = prod(tensor(value).get_shape()) * element_bytes(value)
-    return size >= MUCH and dim in {at for result in map_.results for at in result.used_dims()}
+    large = size >= target.l2(target.tuning.streamed_l2)
+    return large and dim in {at for result in map_.results for at in result.used_dims()}
 
 
-def _split(shape: Shape, map_: AffineMap, dim: int, extent: int) -> tuple[Shape, AffineMap] | None:
+def _split(
+    shape: Shape, map_: AffineMap, dim: int, extent: int, strips: int
+) -> tuple[Shape, AffineMap] | None:
     """An operand's shape and map when `dim` is two loops; None if its index is something else."""
     later = [AffineExpr.dimension(old + (old > dim)) for old in range(map_.num_dims)]
     results = [result.replace_dims_and_symbols(later, ()) for result in map_.results]
@@ -67,6 +70,6 @@ def _split(shape: Shape, map_: AffineMap, dim: int, extent: int) -> tuple[Shape,
         alone = len(users) == 1 and isinstance(map_.results[at], AffineDimExpr)
         if not alone or shape[at] != extent:
             return None
-        shape = (*shape[:at], STREAMS, extent // STREAMS, *shape[at + 1 :])
+        shape = (*shape[:at], strips, extent // strips, *shape[at + 1 :])
         results[at : at + 1] = [AffineExpr.dimension(dim), AffineExpr.dimension(dim + 1)]
     return shape, AffineMap(map_.num_dims + 1, 0, tuple(results))

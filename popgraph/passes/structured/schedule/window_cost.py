@@ -1,10 +1,11 @@
-"""What do the steps of a reduction have in common, where it slides along a row of vectors?"""
+"""The cost of a sliding window: vectors of an image that stay in registers between steps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from popgraph.dialects.tile.affine import Linear
+from popgraph.support.machine import Machine
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,16 @@ class Window:
         turns = [len(range(first, self.steps, self.stride)) for first in range(self.stride)]
         return sum(rows + turn - 1 for turn in turns if turn > 1)
 
-    def cycles(self, rows: int) -> float:
-        """Two products, two loads a cycle; a sum is ready for the next after four cycles."""
+    def cycles(self, rows: int, machine: Machine) -> float:
+        """
+        Cycles of all steps of the window for some rows, the largest of three, and a half.
+
+        rows * steps / fmas_per_cycle: multiply-adds that begin; loads / 2: two vectors a cycle,
+        each once; fma_latency * steps: a sum is ready for its next product.
+        """
         loads = self.vectors(rows) + self.steps
-        return max(rows * self.steps / 2, loads / 2, 4.0 * self.steps) + 0.5
+        issued = rows * self.steps / machine.fmas_per_cycle
+        return max(issued, loads / 2, machine.fma_latency * self.steps) + 0.5
 
     def most_rows(self, registers: int) -> int:
         """For how many rows registers hold the sums and what is kept, beside two for the rest."""

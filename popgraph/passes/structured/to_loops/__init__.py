@@ -1,4 +1,4 @@
-"""How do structured operations become kernels with their loops written out?"""
+"""The lowering of structured operations to kernels with their loops written out."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.loops.outline_kernels import Functions
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.analysis.parallel_loops import Shareable
@@ -37,6 +38,7 @@ from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     transform_shareable,
 )
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
+from popgraph.passes.tuning import Target
 
 __all__ = ["StructuredToLoops"]
 
@@ -91,37 +93,37 @@ class Loops:
     shareable: Callable[[], Shareable | None]
 
 
-def loops_of(op: Operation, vector_bytes: int) -> Loops:
+def loops_of(op: Operation, target: Target) -> Loops:
     """Who writes the loops of an operation."""
     made: MapLoops | ReduceLoops | ContractLoops | WinogradLoops | NestLoops | ChainLoops
     match op:
         case tile.MapOp():
-            made = MapLoops(op, vector_bytes)
+            made = MapLoops(op, target)
         case tile.ReduceOp():
-            made = ReduceLoops(Reduction.of_reduce(op), vector_bytes)
+            made = ReduceLoops(Reduction.of_reduce(op), target)
         case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
-            made = ContractLoops(op, op.schedule)
+            made = ContractLoops(op, op.schedule, target)
         case tile.ContractOp():
-            made = ReduceLoops(Reduction.of_contract(op), vector_bytes)
+            made = ReduceLoops(Reduction.of_contract(op), target)
         case tile.WinogradOp():
-            made = WinogradLoops(op)
+            made = WinogradLoops(op, target)
         case tile.NestOp():
-            made = NestLoops(op, vector_bytes)
+            made = NestLoops(op, target)
         case tile.ChainOp():
-            made = ChainLoops(op)
+            made = ChainLoops(op, target)
         case tile.ScatterOp():
-            return Loops(partial(scatter_kernel, op), partial(scatter_shareable, op))
+            return Loops(partial(scatter_kernel, op, target), partial(scatter_shareable, op))
         case tile.AssembleOp():
-            how = op, vector_bytes
+            how = op, target
             return Loops(partial(assemble_kernel, *how), partial(assemble_shareable, *how))
         case tile.PackOp() | tile.UnpackOp():
             once = runs_once(op)
             return Loops(
-                partial(relayout_kernel, op, vector_bytes, once=once),
-                partial(relayout_shareable, op, vector_bytes),
+                partial(relayout_kernel, op, target, once=once),
+                partial(relayout_shareable, op, target),
             )
         case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
-            written = partial(transform_kernel, op, vector_bytes)
+            written = partial(transform_kernel, op, target)
             return Loops(written, partial(transform_shareable, op))
         case _:
             raise AssertionError(f"{op.name} has no loops")
@@ -151,13 +153,16 @@ class StructuredToLoops(Pass):
 
     Of operations that are equal but for their operands, and for where in larger tensors these are
     parts, the loops are written once, as a function that each of them launches. Concatenations
-    whose pieces can be computed in place stay: they are work for plan-memory. `vector_bytes` is
-    the size of the target's vectors.
+    whose pieces can be computed in place stay: they are work for plan-memory.
     """
 
     name = "structured-to-loops"
     TOLERANCE = 1e-5
-    vector_bytes: int = 64
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> StructuredToLoops:
+        return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         structures = Structures(moved_to_start)
@@ -169,7 +174,7 @@ class StructuredToLoops(Pass):
             if key in written:
                 put_in_place(op, written[key].launch(op))
                 continue
-            kernel = loops_of(op, self.vector_bytes).kernel()
+            kernel = loops_of(op, self.target).kernel()
             kernel.location = op.location
             if counts[key] == 1:
                 put_in_place(op, kernel)

@@ -1,4 +1,4 @@
-"""What do 3x3 convolutions cost by Winograd's transforms, and what do they become?"""
+"""Winograd's transforms of 3x3 convolutions: their cost model and their operations."""
 
 from __future__ import annotations
 
@@ -20,50 +20,15 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.decisions import Way
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.caches import SECOND, THIRD
 from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import Convolution
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch, apart
-from popgraph.passes.structured.parallel.parallel_cost import APART, FAR
 from popgraph.passes.structured.schedule.cost import most_rows
-from popgraph.passes.structured.winograd.weight_gradients import LATE_TILES, TILE_CYCLES
+from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import prod
-
-TERMS = 64
-"""Longest chain of float32 additions: transforms make numbers of different size."""
-
-VECTORS = 2
-"""Vectors of results beside each other in registers."""
-
-PIXELS = 14
-"""Tiles in registers at once, at most."""
-
-SCRATCH = 768 * 1024
-"""Bytes of transformed tiles and sums that stay in the second cache while weights go by."""
-
-BUSY = 0.9
-"""How much of the time the multipliers are busy in a long sum."""
-
-OUTPUT_CYCLES = {2: 30.0, 4: 90.0}
-"""What it costs to transform the results of a tile back, per vector of channels, by its size."""
-
-SHARED = 4
-"""Fewer blocks of tiles than this are not for threads to share: panels of weights are."""
-
-FEW = 16
-"""So many blocks may read a panel of weights one after the other."""
-
-FAR_FILL, THIRD_FILL = 8.0, 20.0
-"""Bytes that come from memory in a cycle, and from the third cache, beside the products."""
-
-CROWD_CYCLES = 0.5
-"""Cycles for each byte of a block beyond half of the second cache, as weights go by beside it."""
-
-WEIGHT_CYCLES, TURN_CYCLES = 24.0, 3.0
-"""What a vector of transformed weights costs, and a weight before, when that is done every time."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +43,7 @@ class ConvolutionChoice:
     vectors: int
     rows: int
     width: int
+    target: Target
 
     @property
     def way(self) -> Way:
@@ -92,7 +58,14 @@ class ConvolutionChoice:
         """Bytes of memory that one thread needs."""
         taps, lanes = (self.size + 2) ** 2, self.vectors * self.width
         channels = 0 if self.at_once else self.found.channels
-        return Scratch(self.tiles, taps, channels, lanes).size * lane_bytes(self.found.kind)
+        return Scratch(self.tiles, taps, channels, lanes, self._line).size * lane_bytes(
+            self.found.kind
+        )
+
+    @property
+    def _line(self) -> int:
+        """Elements of a cache line."""
+        return self.target.machine.line_elements(lane_bytes(self.found.kind))
 
     @property
     def _lanes(self) -> int:
@@ -107,29 +80,43 @@ class ConvolutionChoice:
         """
         Cycles in which weights arrive: from memory for the first block, then for each again.
 
-        With those in which tiles come back that had to make room for them.
+        bytes / memory_bpc + (blocks - 1) * bytes / (l3_bpc or memory_bpc), and crowd_cycles for
+        each byte of tiles that had to make room for weights.
         """
+        machine, tuning = self.target.machine, self.target.tuning
         size = self._weights((self.size + 2) ** 2)
-        again = THIRD_FILL if size <= THIRD else FAR_FILL
-        crowd = 0 if self.at_once else max(0, self.scratch - SECOND // 2)
-        return size / FAR_FILL + (blocks - 1) * size / again + CROWD_CYCLES * blocks * crowd
+        again = machine.l3_bpc if size <= machine.l3_bytes else machine.memory_bpc
+        kept = self.target.l2(tuning.winograd_kept_l2)
+        crowd = 0 if self.at_once else max(0, self.scratch - kept)
+        fetched = size / machine.memory_bpc + (blocks - 1) * size / again
+        return fetched + tuning.winograd_crowd_cycles * blocks * crowd
 
     @property
     def cycles(self) -> float:
-        """On one thread."""
+        """
+        Cycles on one thread: work + fetches + (late tiles) + (transform of weights).
+
+        Late tiles cost late_tile_cycles for each byte beyond L2; the transform of weights that are
+        not constant costs weight_cycles per vector of results and permute_cycles per weight.
+        """
+        tuning = self.target.tuning
         blocks = -(-self.found.tiles(self.size) // self.tiles)
         cycles = self._work + self._fetches(blocks)
         if self.at_once:
-            cycles += LATE_TILES[self.size] * max(0, self._transformed_bytes - SECOND)
+            late = max(0, self._transformed_bytes - self.target.machine.l2_bytes)
+            cycles += tuning.late_tile_cycles[self.size] * late
         if not self.found.fixed:
             taps, channels = (self.size + 2) ** 2, self.found.channels
-            cycles += WEIGHT_CYCLES * taps * channels * (self._lanes // self.width)
-            cycles += TURN_CYCLES * TAPS**2 * channels * self._lanes
+            vectors = self._lanes // self.width
+            cycles += tuning.winograd_weight_cycles * taps * channels * vectors
+            cycles += tuning.winograd_permute_cycles * TAPS**2 * channels * self._lanes
         return cycles
 
     def slowest(self, threads: int) -> float:
         """
-        Of so many threads that share blocks of tiles, or panels of weights where tiles stand ready.
+        Cycles of the slowest of so many threads that share blocks of tiles, or panels of weights.
+
+        They share panels where tiles stand ready.
 
         Whoever has some tiles needs all weights; whoever has some panels needs all tiles, and
         writes short pieces of results all over the image.
@@ -140,8 +127,11 @@ class ConvolutionChoice:
             return self._work * own / blocks + self._fetches(own)
         chunks = blocks * (self._lanes // (self.vectors * self.width) or 1)
         results = prod(self.found.op.sizes[:4]) * lane_bytes(self.found.kind)
-        afar = self._transformed_bytes / FAR + results / threads / APART
-        return self._work * -(-chunks // threads) / chunks + self._fetches(blocks) / threads + afar
+        machine = self.target.machine
+        remote = self._transformed_bytes / machine.remote_bpc
+        remote += results / threads / machine.remote_strided_bpc
+        work = self._work * -(-chunks // threads) / chunks
+        return work + self._fetches(blocks) / threads + remote
 
     @property
     def _transformed_bytes(self) -> int:
@@ -151,13 +141,21 @@ class ConvolutionChoice:
 
     @property
     def _work(self) -> float:
-        """Cycles of transforms and products."""
+        """
+        Cycles of transforms and products.
+
+        Products: taps * tiles * channels * results / (fmas_per_cycle * lanes * utilization), more
+        where few sums are in registers; transforms: tile_cycles and output_cycles per vector.
+        """
+        machine, tuning = self.target.machine, self.target.tuning
         taps = (self.size + 2) ** 2
         total, channels = self.found.tiles(self.size), self.found.channels
-        work = taps * total * channels * self._lanes / (2 * self.width * BUSY)
-        short = max(1.0, 8 / (min(self.rows, self.tiles) * self.vectors))
-        coming = TILE_CYCLES[self.size] * -(-channels // self.width)
-        going = OUTPUT_CYCLES[self.size] * (self._lanes // self.width)
+        lanes = machine.fmas_per_cycle * self.width
+        work = taps * total * channels * self._lanes / (lanes * tuning.winograd_utilization)
+        sums = min(self.rows, self.tiles) * self.vectors
+        short = max(1.0, tuning.winograd_ramp_sums / sums)
+        coming = tuning.winograd_tile_cycles[self.size] * -(-channels // self.width)
+        going = tuning.winograd_output_cycles[self.size] * (self._lanes // self.width)
         return work * short + total * (coming + going)
 
     # The new operations
@@ -222,19 +220,20 @@ class ConvolutionChoice:
         if not self.at_once:
             return []
         rows = -(-total // self.tiles) * self.tiles
-        layout = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, apart(found.channels)))
+        layout = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, apart(found.channels, self._line)))
         type_ = tensor_type(found.kind, (taps, total, found.channels), layout)
         domain = found.op.sizes[:3]
         return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
 
     def convolution(self, image: SSAValue, weights: SSAValue) -> tile.WinogradOp:
         op = self.found.op
+        chain = self.target.tuning.winograd_chain_terms
         schedule = ScheduleAttr.of(
             vector=3,
             vectors=self.vectors,
             rows=-1,
             block=self.rows,
-            chunk=TERMS if isinstance(self.found.kind, Float32Type) else 0,
+            chunk=chain if isinstance(self.found.kind, Float32Type) else 0,
             width=self.width,
         )
         return tile.WinogradOp(
@@ -253,23 +252,25 @@ class ConvolutionChoice:
 
 
 def convolution_choices(
-    found: Convolution, vector_bytes: int, registers: int, threads: int
+    found: Convolution, target: Target, threads: int
 ) -> Iterator[ConvolutionChoice]:
     """All tiles that a convolution can be cut into."""
-    width = vector_bytes // lane_bytes(found.kind)
-    vectors = min(VECTORS, -(-found.op.sizes[3] // width))
-    rows = min(PIXELS, most_rows(registers, vectors))
+    machine, tuning = target.machine, target.tuning
+    width = machine.vector_bytes // lane_bytes(found.kind)
+    vectors = min(tuning.winograd_vectors, -(-found.op.sizes[3] // width))
+    rows = min(tuning.max_tiles_in_registers, most_rows(machine.registers, vectors))
     for size in (2, 4):
         total = found.tiles(size)
         if min(found.op.sizes[1:3]) < size:
             continue
-        for blocks in {-(-total // (rounds * rows)) for rounds in range(1, 5)}:
+        rounds_of_blocks = range(1, tuning.winograd_rounds + 1)
+        for blocks in {-(-total // (rounds * rows)) for rounds in rounds_of_blocks}:
             tiles = -(-total // blocks)
-            few = blocks < (SHARED if threads < 2 else threads)
-            choice = ConvolutionChoice(found, size, tiles, few, vectors, rows, width)
-            if choice.scratch <= SCRATCH:
+            few = blocks < (tuning.least_shared_blocks if threads < 2 else threads)
+            choice = ConvolutionChoice(found, size, tiles, few, vectors, rows, width, target)
+            if choice.scratch <= target.l2(tuning.winograd_scratch_l2):
                 yield choice
-            elif blocks < FEW:
+            elif blocks < tuning.most_panel_blocks:
                 yield replace(choice, at_once=True)
 
 

@@ -1,4 +1,4 @@
-"""Which 3x3 convolutions are computed by Winograd's transforms, and in tiles of which size?"""
+"""The choice of Winograd's transforms for 3x3 convolutions, and of the size of their tiles."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from math import inf
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.scalars import lane_bytes
+from popgraph.dialects.tile.structured.decisions import Decision
 from popgraph.passes.analysis.structural_hash import Structures
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.schedule.overrides import Decisions
 from popgraph.passes.structured.schedule.schedule_contractions import Constants, candidates
 from popgraph.passes.structured.winograd.convolutions import ConvolutionChoice, convolution_choices
 from popgraph.passes.structured.winograd.weight_gradients import GradientChoice, gradient_choices
+from popgraph.passes.tuning import Target
+from popgraph.support.errors import PassError
 
 Choice = ConvolutionChoice | GradientChoice
-
-GAIN = 1.1
-"""So many times as fast as the sums themselves it must be."""
 
 
 class Sums:
     """Contractions as their best schedules compute them; those that are alike are asked once."""
 
-    def __init__(self, vector_bytes: int, registers: int) -> None:
-        self._target = vector_bytes, registers
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self._structures = Structures()
         self._cycles: dict[Hashable, float] = {}
 
@@ -36,9 +36,9 @@ class Sums:
         """Whether transforms pay, by estimate."""
         key = self._structures.of(op), fixed
         if key not in self._cycles:
-            ways = candidates(op, fixed, *self._target)
+            ways = candidates(op, fixed, self._target)
             self._cycles[key] = min((way.cycles for way in ways), default=inf)
-        return choice.cycles * GAIN <= self._cycles[key]
+        return choice.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
 
 
 @dataclass(frozen=True)
@@ -53,24 +53,32 @@ class UseWinograd(Pass):
     Only when the window moves by one, channels stand last, and the transforms cost less than they
     save: also those of the weights, if they are not known when the program is loaded. The gradient
     of such a convolution's images is such a convolution; that of its weights has the same
-    transforms, turned, and sums over tiles. `vector_bytes` is the size of a vector
-    register, `registers` how many there are. `schedules` are the user's decisions, `measured`
-    those that were found by measuring (see `Decisions`). How many tiles a block has depends on how
+    transforms, turned, and sums over tiles. `schedules` are the user's decisions, `measured` those
+    that were found by measuring (see `Decisions`). How many tiles a block has depends on how
     many `threads` are to share them, what is computed does not.
     """
 
     name = "use-winograd"
     TOLERANCE = 1e-5
-    vector_bytes: int = 64
-    registers: int = 32
+    target: Target = Target()
     schedules: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
     threads: int = 1
 
+    @classmethod
+    def of(cls, options: Options) -> UseWinograd | None:
+        if options.winograd:
+            measured = options.measured or ()
+            return cls(options.target, options.schedules, measured, options.threads)
+        for text in options.schedules:
+            if Decision.of(text).way.size:
+                raise PassError("a schedule asks for Winograd's transforms, which are off", text)
+        return None
+
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
         decisions = Decisions(self.schedules, self.measured)
-        sums = Sums(self.vector_bytes, self.registers)
+        sums = Sums(self.target)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
@@ -114,11 +122,10 @@ class UseWinograd(Pass):
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
-                width = self.vector_bytes // lane_bytes(slope.kind)
-                return gradient_choices(slope, width)
+                return gradient_choices(slope, self.target)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
                 found = replace(found, fixed=fixed[number])
-                return convolution_choices(found, self.vector_bytes, self.registers, self.threads)
+                return convolution_choices(found, self.target, self.threads)
         return ()

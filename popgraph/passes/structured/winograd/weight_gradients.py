@@ -1,4 +1,4 @@
-"""What do gradients of 3x3 weights cost by Winograd's transforms, and what do they become?"""
+"""Winograd's transforms of the gradients of 3x3 weights: cost model and operations."""
 
 from __future__ import annotations
 
@@ -17,32 +17,13 @@ from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.decisions import Way
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.analysis.replace import put_in_place
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import retype
 from popgraph.passes.structured.analysis.winograd_scratch import apart
-
-BUSY = 0.8
-"""How much of the time the multipliers are busy in sums over tiles."""
-
-TILE_CYCLES = {2: 40.0, 4: 120.0}
-"""What a tile's transform costs, per vector of channels, by the tile's size."""
-
-BACK_CYCLES = 2.0
-"""What a term of the transform of sums costs, per vector."""
-
-LATE_TILES = {2: 1.2, 4: 1.75}
-"""
-Cycles for each byte of transformed tiles, there and back, that the second cache does not hold.
-
-A tile goes to as many places far apart as it has taps: 16 of them are fetched ahead, 36 are not.
-"""
-
-LATE_SUMS = {2: 0.5, 4: 1.0}
-"""The same for sums of products, which are long rows in each place."""
+from popgraph.passes.tuning import Target
 
 
 @dataclass(frozen=True)
@@ -52,6 +33,7 @@ class GradientChoice:
     found: WeightGradient
     size: int
     width: int
+    target: Target
 
     @property
     def way(self) -> Way:
@@ -63,16 +45,25 @@ class GradientChoice:
 
     @property
     def cycles(self) -> float:
+        """
+        Cycles of products, transforms of tiles, the transform of sums, and what L2 does not hold.
+
+        Products: taps * tiles * pairs / (fmas_per_cycle * lanes * utilization).
+        """
+        tuning, machine = self.target.tuning, self.target.machine
         size, taps, width = self.size, self._taps, self.width
         total = self.found.tiles(size)
         before, behind = self.found.channels
         vectors = -(-before // width) + -(-behind // width)
         pairs = before * behind
-        products = taps * total * pairs / (2 * width * BUSY)
-        back = BACK_CYCLES * taps * TAPS**2 * pairs / width
+        products = (
+            taps * total * pairs / (machine.fmas_per_cycle * width * tuning.gradient_utilization)
+        )
+        back = tuning.gradient_back_cycles * taps * TAPS**2 * pairs / width
         tiles = self._late(taps * total * before) + self._late(taps * total * behind)
-        late = LATE_TILES[size] * tiles + LATE_SUMS[size] * self._late(taps * pairs)
-        return products + TILE_CYCLES[size] * total * vectors + back + late
+        late = tuning.late_tile_cycles[size] * tiles
+        late += tuning.late_sum_cycles[size] * self._late(taps * pairs)
+        return products + tuning.winograd_tile_cycles[size] * total * vectors + back + late
 
     @property
     def _taps(self) -> int:
@@ -80,7 +71,7 @@ class GradientChoice:
 
     def _late(self, elements: int) -> int:
         """Bytes that the second cache does not hold."""
-        return max(0, elements * lane_bytes(self.found.kind) - SECOND)
+        return max(0, elements * lane_bytes(self.found.kind) - self.target.machine.l2_bytes)
 
     # The new operations
 
@@ -111,7 +102,8 @@ class GradientChoice:
     def _type(self, channels: int) -> TensorType:
         """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
         shape = (self._taps, self.found.tiles(self.size), channels)
-        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels)))
+        line = self.target.machine.line_elements(lane_bytes(self.found.kind))
+        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels, line)))
         return tensor_type(self.found.kind, shape, room)
 
     def _sums(
@@ -159,7 +151,8 @@ class GradientChoice:
         return new
 
 
-def gradient_choices(found: WeightGradient, width: int) -> list[GradientChoice]:
+def gradient_choices(found: WeightGradient, target: Target) -> list[GradientChoice]:
     """All sizes of tiles."""
+    width = target.machine.vector_bytes // lane_bytes(found.kind)
     sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
-    return [GradientChoice(found, size, width) for size in sizes]
+    return [GradientChoice(found, size, width, target) for size in sizes]

@@ -15,9 +15,6 @@ from popgraph.passes.structured.to_loops.emit.chunks import add_up
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 
-SUMS = 64 * 1024
-"""Bytes of sums that stay in the second cache beside a chunk of a panel and what it meets."""
-
 EachTile = Callable[[Callable[[Tile, Index], None]], None]
 """Writes the loops over tiles, around work on one tile that begins at some row."""
 

@@ -1,4 +1,4 @@
-"""Which loops are around the micro-kernel of a contraction with a schedule?"""
+"""The loop nest around the micro-kernel of a scheduled contraction."""
 
 from __future__ import annotations
 
@@ -27,16 +27,15 @@ from popgraph.passes.structured.analysis.panels import (
     split_sizes,
 )
 from popgraph.passes.structured.analysis.parallel_loops import (
-    LANE_WORK,
     Loop,
     Shareable,
     in_short_pieces,
     touched,
 )
-from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import SUMS, ChunkByChunk
+from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import ChunkByChunk
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import FEW, Ahead
+from popgraph.passes.structured.to_loops.contraction.prefetch import Ahead
 from popgraph.passes.structured.to_loops.contraction.sweeps import Sweeps
 from popgraph.passes.structured.to_loops.contraction.tile_nest import Loops, TileNest, rows_of
 from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
@@ -46,14 +45,15 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
 class ContractLoops:
     """Writes the loops of one scheduled contraction."""
 
-    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr) -> None:
-        self.op, self.schedule = op, schedule
+    def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
+        self.op, self.schedule, self.target = op, schedule, target
         dim, lanes = schedule.vector.data, schedule.lanes
         self.panel, self.lane = dim, dim + 1
         self.extent = op.sizes[dim]
@@ -116,7 +116,8 @@ class ContractLoops:
             shared.append(Loop(loops.rows.extent, least=schedule.block.data, even=True))
         values = [value for value, _ in op.mapped]
         moved = touched(values, self.forms, loops.all, len(op.outputs))
-        return Shareable(tuple(shared), prod(op.sizes) // LANE_WORK, moved, together=2)
+        work = prod(op.sizes) // self.target.tuning.products_per_touch
+        return Shareable(tuple(shared), work, moved, together=2)
 
     # Loops
 
@@ -128,9 +129,11 @@ class ContractLoops:
             chunks_of(self.cut),
             self._inplace(),
         )
-        writer = Writer(kernel.body.block)
+        writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
-        short = in_short_pieces(self.cut, op.outputs[0], self.forms[-1], self.loops.all)
+        short = in_short_pieces(
+            self.cut, op.outputs[0], self.forms[-1], self.loops.all, self.target
+        )
         clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
@@ -219,7 +222,9 @@ class ContractLoops:
         rows = rows_of(self.loops.beside)
         levels = len(self.micro.levels()) - 1
         sums = levels * rows * self.schedule.lanes * element_bytes(self.op.lhs)
-        return 2 <= self.ahead.blocks <= FEW and sums <= SUMS
+        tuning = self.target.tuning
+        few = 2 <= self.ahead.blocks <= tuning.prefetched_blocks
+        return few and sums <= self.target.l2(tuning.chunk_sums_l2)
 
     def _ahead(self, grid: Grid, factors: Sequence[Access]) -> Ahead | None:
         """What asks for panels that stand one after the other, if they are read in that order."""

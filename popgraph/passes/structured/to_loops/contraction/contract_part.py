@@ -36,7 +36,7 @@ class ContractPart:
         for source, form in zip(sources, self.forms, strict=True):
             assert isinstance(source, Access), "a row of a product is no register"
             places.append((source.memory, source.start + self._begin(form, place)))
-        ContractLoops(part, self._schedule).write(place.writer, places)
+        ContractLoops(part, self._schedule, place.writer.target).write(place.writer, places)
         part.erase()
 
     def _begin(self, form: Linear, place: Place) -> Index:

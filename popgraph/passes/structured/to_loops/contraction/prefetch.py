@@ -1,4 +1,4 @@
-"""When are packed weights asked for, so that they have arrived when they are read?"""
+"""Software prefetching of packed weights, some steps before they are read."""
 
 from __future__ import annotations
 
@@ -14,22 +14,8 @@ from popgraph.passes.structured.to_loops.contraction.tiles import Grid
 from popgraph.passes.structured.to_loops.emit.access import Access, Place
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
+from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.shapes import prod
-
-FEW = 40
-"""A panel that more blocks of rows use has long arrived when it is read again."""
-
-LONG = 4 * 1024
-"""Elements of a panel that are worth asking for."""
-
-MUCH = 2 << 20
-"""Bytes of a factor that no second cache keeps from one run to the next."""
-
-LINE = 64
-"""Bytes that come together."""
-
-DISTANCE = 2560
-"""Bytes that a core reads while memory answers; a power of two of them is slower."""
 
 
 @dataclass(frozen=True)
@@ -64,25 +50,36 @@ class Ahead:
     def place(self) -> Place:
         return self.grid.place
 
+    @property
+    def target(self) -> Target:
+        return self.place.writer.target
+
     def ask(self) -> None:
         """What one step of the reduction asks for."""
+        tuning = self.target.tuning
         if self.blocks == 1:
             self._for_what_follows()
-        elif self.blocks <= FEW and self._steps * self.lanes >= LONG:
+        elif self._is_long(tuning):
             self._for_next_section()
+
+    def _is_long(self, tuning: Tuning) -> bool:
+        """Whether few blocks read a panel of many elements."""
+        few = self.blocks <= tuning.prefetched_blocks
+        return few and self._steps * self.lanes >= tuning.prefetched_elements
 
     def _for_what_follows(self) -> None:
         """All that is read a few steps later; the next panel follows this one."""
         kind = self.panel.memory.type
         assert isinstance(kind, MemRefType)
         size = element_types.from_ir(kind.element_type).numpy.itemsize
-        if prod(kind.get_shape()) * size < MUCH:
+        machine, streamed = self.target.machine, self.target.l2(self.target.tuning.streamed_l2)
+        if prod(kind.get_shape()) * size < streamed:
             return
         for stream in range(self.streams):
             with self.grid.at(stream, 0):
                 memory, index = self.place.of(self.panel)
-            for line in range(0, self.lanes * size, LINE):
-                ahead = DISTANCE // self.streams + line
+            for line in range(0, self.lanes * size, machine.line_bytes):
+                ahead = machine.prefetch_bytes // self.streams + line
                 self.place.writer.prefetch(memory, index + ahead // size)
 
     def _for_next_section(self) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from xdsl.ir import Attribute, Block
 
 from popgraph.dialects import element_types
-from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.structured.to_loops.contraction.epilogue import (
     Epilogue,
     sum_of_read,
@@ -16,13 +15,9 @@ from popgraph.passes.structured.to_loops.contraction.epilogue import (
 )
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Sums, Tile
-from popgraph.passes.structured.to_loops.emit import chunks
 from popgraph.passes.structured.to_loops.emit.access import Access
 from popgraph.passes.structured.to_loops.emit.chunks import Loops, add_up
 from popgraph.passes.structured.to_loops.emit.vectors import Run
-
-LOCAL = SECOND // 2
-"""Bytes of totals beside the results: what a factor leaves of the second cache."""
 
 EachTile = Callable[[Callable[[Tile], None]], None]
 """Writes the loops over all tiles, around work on one of them."""
@@ -47,16 +42,18 @@ class Sweeps:
         levels = self.micro.levels()
         if len(levels) == 1:
             levels.append(list)  # No loop around the only chunk.
-        if self._bytes * (len(levels) - 2) > LOCAL:
+        target = self.micro.grid.writer.target
+        if self._bytes * (len(levels) - 2) > target.l2(target.tuning.swept_totals_l2):
             inside, levels = self._few()
-        (target,) = self.epilogue.targets
-        totals = [self._local(target) for _ in levels[2:]]
-        add_up(self.micro.grid.place, levels, SweptTotals(self, [*totals, target], inside))
+        (result,) = self.epilogue.targets
+        totals = [self._local(result) for _ in levels[2:]]
+        add_up(self.micro.grid.place, levels, SweptTotals(self, [*totals, result], inside))
 
     def _few(self) -> tuple[list[Loops], list[Loops]]:
         """The levels of chunks that tiles add up for themselves, and the few of the results."""
         count = self.micro.steps // self.micro.shortest
-        *inside, last = self.micro.levels(longer=max(chunks.TERMS, 2 * count // chunks.TERMS))
+        few = self.micro.grid.writer.target.tuning.partial_sums
+        *inside, last = self.micro.levels(longer=max(few, 2 * count // few))
         return inside[:-1], [inside[-1], last]
 
     def _local(self, target: Access) -> Access:

@@ -1,4 +1,4 @@
-"""How does a `tile.assemble` become loops?"""
+"""The kernel of a `tile.assemble`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from popgraph.passes.structured.analysis.parallel_loops import Shareable
 from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
 
-def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
+def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
     """The fill where pieces leave room, then the pieces."""
     output = tensor(op.output)
     shape = output.get_shape()
     dims = _common_dims(op)
     cut = cut_of(op)
     kernel = tile.KernelOp(op.pieces, [output], chunks_of(cut))
-    writer = Writer(kernel.body.block)
-    chunk, *sources, target = kernel.body.block.args
-    clear_gaps(writer, [op.output], [target], cut)
+    writer = Writer(kernel.body.block, target)
+    chunk, *sources, result = kernel.body.block.args
+    clear_gaps(writer, [op.output], [result], cut)
     mine = _part(writer, cut, dims, shape, chunk)
     rank = len(shape)
     if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):
         form = offset(output, AffineMap.identity(rank), shape)
         source = Source(writer.literal(op.fill))
-        copy(writer, shape, source, (target, form), output.element_type, vector_bytes, mine)
+        copy(writer, shape, source, (result, form), output.element_type, mine)
     for memory, (piece, offsets, steps) in zip(sources, op.placements(), strict=True):
         sizes = tensor(piece).get_shape()
         where = AffineMap(
@@ -44,16 +45,16 @@ def assemble_kernel(op: tile.AssembleOp, vector_bytes: int) -> tile.KernelOp:
         )
         source = Source(memory, offset(tensor(piece), AffineMap.identity(rank), sizes))
         form = offset(output, where, sizes)
-        copy(writer, sizes, source, (target, form), output.element_type, vector_bytes, mine)
+        copy(writer, sizes, source, (result, form), output.element_type, mine)
     return kernel
 
 
-def assemble_shareable(op: tile.AssembleOp, vector_bytes: int) -> Shareable | None:
+def assemble_shareable(op: tile.AssembleOp, target: Target) -> Shareable | None:
     """What threads may share of it."""
     output = tensor(op.output)
     if has_gaps(op.output):
         return None
-    return shared_out(_common_dims(op), output.get_shape(), output.element_type, vector_bytes)
+    return shared_out(_common_dims(op), output.get_shape(), output.element_type, target)
 
 
 def _common_dims(op: tile.AssembleOp) -> list[int]:

@@ -1,4 +1,4 @@
-"""How do elements move from one memory to another?"""
+"""Copies of boxes of elements from one memory to another."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
-from popgraph.passes.structured.to_loops.copy.transpose_in_registers import NEIGHBOURS, Ends
+from popgraph.passes.structured.to_loops.copy.transpose_in_registers import Ends
 from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
 
@@ -42,7 +43,7 @@ def shared_out(
     dims: Sequence[int],
     shape: Shape,
     kind: Attribute,
-    vector_bytes: int,
+    target: Target,
     loaded: Container[int] = (),
 ) -> Shareable:
     """
@@ -52,8 +53,9 @@ def shared_out(
     neighbours: what crosses the end of a chunk would write what belongs to the next, or to nobody.
     """
     inner = max((dim for dim, size in enumerate(shape) if size > 1), default=-1)
+    vector_bytes, together = target.machine.vector_bytes, target.machine.lines_together
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
-    steps = [NEIGHBOURS * width if dim in loaded else width if dim == inner else 1 for dim in dims]
+    steps = [together * width if dim in loaded else width if dim == inner else 1 for dim in dims]
     loops = tuple(Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True))
     return Shareable(loops, prod(shape))
 
@@ -69,7 +71,6 @@ def copy(
     source: Source,
     target: tuple[SSAValue, Linear],
     kind: Attribute,
-    vector_bytes: int,
     cut: Cut | None = None,
     *,
     turns: bool = True,
@@ -82,6 +83,7 @@ def copy(
     """
     if 0 in sizes:
         return
+    vector_bytes = writer.target.machine.vector_bytes
     forms = [target[1]] if source.form is None else [source.form, target[1]]
     apart = frozenset() if cut is None else frozenset({cut.dim})
     groups = group_loops(range(len(sizes)), sizes, forms, apart)

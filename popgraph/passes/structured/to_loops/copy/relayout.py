@@ -26,11 +26,12 @@ from popgraph.passes.structured.analysis.parallel_loops import Shareable
 from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
 
 def relayout_kernel(
-    op: tile.PackOp | tile.UnpackOp, vector_bytes: int, *, once: bool
+    op: tile.PackOp | tile.UnpackOp, target: Target, *, once: bool
 ) -> tile.KernelOp:
     """
     Every element from its place in the one layout to its place in the other.
@@ -39,21 +40,20 @@ def relayout_kernel(
     """
     digits, physical = _digits(op), physical_shape(tensor(op.output))
     if isinstance(op, tile.PackOp) and digits is not None:
-        return _packed(op, digits, physical, vector_bytes, once=once)
+        return _packed(op, digits, physical, target, once=once)
     source, output = tensor(op.source), tensor(op.output)
     shape = output.get_shape()
     kernel = tile.KernelOp([op.source], [output])
-    writer = Writer(kernel.body.block)
-    _, memory, target = kernel.body.block.args
-    clear_gaps(writer, [op.output], [target])
+    writer = Writer(kernel.body.block, target)
+    _, memory, result = kernel.body.block.args
+    clear_gaps(writer, [op.output], [result])
     identity = AffineMap.identity(len(shape))
     copy(
         writer,
         shape,
         Source(memory, offset(source, identity, shape)),
-        (target, offset(output, identity, shape)),
+        (result, offset(output, identity, shape)),
         output.element_type,
-        vector_bytes,
         turns=not once,
     )
     return kernel
@@ -150,7 +150,7 @@ def _form(strides: Shape, start: Shape) -> Linear:
     return Linear(first, terms)
 
 
-def relayout_shareable(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> Shareable | None:
+def relayout_shareable(op: tile.PackOp | tile.UnpackOp, target: Target) -> Shareable | None:
     """What threads may share of it."""
     output, digits = tensor(op.output), _digits(op)
     if digits is None:
@@ -158,7 +158,7 @@ def relayout_shareable(op: tile.PackOp | tile.UnpackOp, vector_bytes: int) -> Sh
     strides = _strides(digits, output.get_shape())
     loaded = {at for at, stride in enumerate(strides) if stride == 1}
     shared = _shared(list(_boxes(digits, output.get_shape())))
-    return shared_out(shared, physical_shape(output), output.element_type, vector_bytes, loaded)
+    return shared_out(shared, physical_shape(output), output.element_type, target, loaded)
 
 
 def _digits(op: tile.PackOp | tile.UnpackOp) -> list[Digit] | None:
@@ -185,7 +185,7 @@ def _shared(boxes: Sequence[Box]) -> list[int]:
 
 
 def _packed(
-    op: tile.PackOp, digits: list[Digit], physical: Shape, vector_bytes: int, *, once: bool
+    op: tile.PackOp, digits: list[Digit], physical: Shape, target: Target, *, once: bool
 ) -> tile.KernelOp:
     """Goes over the packed memory in order, which is written once; padding is written too."""
     output: TensorType[Attribute] = tensor(op.output)
@@ -193,8 +193,8 @@ def _packed(
     strides = _strides(digits, output.get_shape())
     cut = cut_of(op)
     kernel = tile.KernelOp([op.source], [output], chunks_of(cut))
-    writer = Writer(kernel.body.block)
-    chunk, memory, target = kernel.body.block.args
+    writer = Writer(kernel.body.block, target)
+    chunk, memory, result = kernel.body.block.args
     mine = None
     if cut is not None:
         dim = _shared(boxes)[cut.only.loop]
@@ -208,9 +208,8 @@ def _packed(
             writer,
             box.sizes,
             source,
-            (target, to),
+            (result, to),
             output.element_type,
-            vector_bytes,
             mine,
             turns=not once,
         )

@@ -1,4 +1,4 @@
-"""How do elements that stand across move? In squares that change rows for columns in registers."""
+"""Transposition in registers: squares change rows for columns on their way."""
 
 from __future__ import annotations
 
@@ -14,12 +14,6 @@ from popgraph.passes.structured.to_loops.emit.access import Place, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-
-MOST_TURNED = 16
-"""A square of so many rows stays in registers."""
-
-NEIGHBOURS = 2
-"""Lines that come from memory together."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,8 @@ class Ends:
         if self.source_form.stride(inner.last) in (0, 1):
             return None
         across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
-        if across is None or lanes > min(MOST_TURNED, 2 * across.extent - 1, inner.extent):
+        most = place.writer.target.tuning.most_transposed
+        if across is None or lanes > min(most, 2 * across.extent - 1, inner.extent):
             return None
         beyond = None
         if across.extent < lanes:
@@ -91,7 +86,8 @@ class Squares:
         along = next(one for one in outer if one.group == self.across)
         outer.remove(along)
         if self.beyond is None:
-            widths = (NEIGHBOURS * self.lanes, self.lanes, 1)
+            together = self.place.writer.target.machine.lines_together
+            widths = (together * self.lanes, self.lanes, 1)
             self._loops(outer, replace(along, widths=widths), inner)
             return
         short = next(one for one in outer if one.group == self.beyond)

@@ -1,4 +1,4 @@
-"""How does a `tile.map` become loops?"""
+"""The kernel of a `tile.map`."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
-
-MOST_WOVEN = 8
-"""So many vectors are woven into each other with fewer instructions than elements are moved."""
 
 
 class MapLoops:
@@ -60,8 +58,9 @@ class MapLoops:
     `window` tells how much of each loop runs, from where the place stands; all of it by default.
     """
 
-    def __init__(self, op: tile.MapOp, vector_bytes: int, window: Shape | None = None) -> None:
-        self.op = op
+    def __init__(self, op: tile.MapOp, target: Target, window: Shape | None = None) -> None:
+        self.op, self.target = op, target
+        vector_bytes = target.machine.vector_bytes
         self.sizes = op.sizes
         maps = [*op.input_maps, *[AffineMap.identity(len(op.sizes))] * len(op.outputs)]
         self.values = [*op.inputs, *op.outputs]
@@ -108,7 +107,7 @@ class MapLoops:
 
         Results then stand next to each other along both; a few vectors are woven into as many.
         """
-        if len(self.groups) < 2 or self.groups[-1].extent > MOST_WOVEN:
+        if len(self.groups) < 2 or self.groups[-1].extent > self.target.tuning.most_interleaved:
             return 0
         around, inner = self.groups[-2], self.groups[-1]
         inputs = len(self.op.inputs)
@@ -131,11 +130,11 @@ class MapLoops:
             chunks_of(cut),
             self._inplace(),
         )
-        writer = Writer(kernel.body.block)
+        writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
         inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
         tables = memories[inputs:results]
-        short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups)
+        short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups, self.target)
         clear_gaps(writer, op.outputs, memories[results:], cut, short=short)
         if 0 not in self.sizes:
             found = [

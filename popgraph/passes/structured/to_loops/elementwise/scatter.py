@@ -24,20 +24,21 @@ from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
-def scatter_kernel(op: tile.ScatterOp) -> tile.KernelOp:
+def scatter_kernel(op: tile.ScatterOp, target: Target) -> tile.KernelOp:
     """Zero, then add; each chunk in its own part of the result."""
     groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
     cut = cut_of(op)
     kernel = tile.KernelOp(op.inputs, [tensor(op.output)], chunks_of(cut))
-    writer = Writer(kernel.body.block)
-    chunk, *sources, target = kernel.body.block.args
+    writer = Writer(kernel.body.block, target)
+    chunk, *sources, result = kernel.body.block.args
     parts = spans(writer, groups, cut, chunk)
-    _clear(writer, op, target, parts[0] if cut else None)
+    _clear(writer, op, result, parts[0] if cut else None)
     if 0 not in op.sizes:
-        _add(writer, op, [Run(*pair) for pair in zip(groups, parts, strict=True)], sources, target)
+        _add(writer, op, [Run(*pair) for pair in zip(groups, parts, strict=True)], sources, result)
     return kernel
 
 

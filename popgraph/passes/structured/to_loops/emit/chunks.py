@@ -1,4 +1,4 @@
-"""How do long sums stay accurate? They are made of short ones, and these of shorter ones."""
+"""Chunked summation: long sums are made of short ones, so that they stay accurate."""
 
 from __future__ import annotations
 
@@ -15,9 +15,6 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 
-TERMS = 32
-"""So many terms, or sums of them, are added up before that is added to what they are part of."""
-
 Loops = Callable[[], list[Run]]
 """The loops of one level, to be asked where the loops of the next one are open."""
 
@@ -29,14 +26,16 @@ def by_chunks(
     A nest of loops by levels: those inside of the shortest chunks first, those around all last.
 
     The shortest chunks have at most `terms` steps (0: all of them), the innermost loop advancing
-    by `width`. Longer ones have at most `longer` of the next shorter ones, TERMS by default.
+    by `width`. Longer ones have at most `longer` of the next shorter ones,
+    `Tuning.partial_sums` by default.
     """
     levels: list[Loops] = []
+    most = longer or place.writer.target.tuning.partial_sums
     cut = chunk_of_terms(_extents(runs), width, terms) if terms else None
     while cut is not None:
         runs, inside = _chunked(place, runs, cut)
         levels.append(inside)
-        cut = chunk_of_terms(_extents(runs), 1, longer or TERMS)
+        cut = chunk_of_terms(_extents(runs), 1, most)
     outermost = list(runs)
     return [*levels, lambda: outermost]
 

@@ -1,4 +1,4 @@
-"""How is a kernel's text put together? Loops that open and close, and indices hoisted out."""
+"""The writer of a kernel's body: loops that open and close, values hoisted as far as they go."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
 from popgraph.passes.structured.to_loops.emit.create import alike, made, number_of
 from popgraph.passes.structured.to_loops.emit.index import Index
+from popgraph.passes.tuning import Target
 
 Bound = int | SSAValue
 INDEX = IndexType()
@@ -63,14 +64,15 @@ class Loop:
 
 class Writer:
     """
-    Writes into the body of a kernel.
+    Writes into the body of a kernel, for a target.
 
     Every value is computed in the outermost block where it can be: constants at the top, the part
     of an index that belongs to a loop in that loop, loads of memory that nobody writes where their
     index is known. Everything is computed once per block.
     """
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, target: Target) -> None:
+        self.target = target
         self.levels = [Level(block)]
         self.depths: dict[SSAValue, int] = dict.fromkeys(block.args, 0)
 

@@ -1,4 +1,4 @@
-"""How do contractions that share a loop become one kernel, some channels at a time?"""
+"""The kernel of a chain: contractions that share the loop over channels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from popgraph.passes.structured.analysis.loops import (
     operands_and_results,
     tensor,
 )
-from popgraph.passes.structured.analysis.parallel_loops import LANE_WORK, Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.sliding_windows import Rows, Turns
 from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
@@ -30,14 +30,15 @@ from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, clear_gaps, halo_boxes
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
 
 class ChainLoops:
     """Writes the loops of one chain."""
 
-    def __init__(self, op: tile.ChainOp) -> None:
-        self.op = op
+    def __init__(self, op: tile.ChainOp, target: Target) -> None:
+        self.op, self.target = op, target
         self.step, self.sliding = op.step.value.data, op.sliding
         self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
         self.parts = op.turns.parts.data if op.turns else 1
@@ -52,7 +53,8 @@ class ChainLoops:
                 if value in op.body.block.args or value in op.yielded:
                     stride = apart(value, map_, contraction.sizes, along, self.step)
                     moved.append(self._touched(value, stride))
-        work = sum(prod(contraction.sizes) for contraction in op.chained) // LANE_WORK
+        work = sum(prod(contraction.sizes) for contraction in op.chained)
+        work //= self.target.tuning.products_per_touch
         return Shareable((Loop(self.panels * self.parts),), work, tuple(moved))
 
     def _touched(self, value: SSAValue, stride: int | None) -> Touched:
@@ -76,9 +78,9 @@ class ChainLoops:
     def kernel(self) -> tile.KernelOp:
         op = self.op
         kernel = tile.KernelOp(list(op.inputs), [tensor(op.output)], chunks_of(self.cut), [])
-        self.writer = Writer(kernel.body.block)
+        self.writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
-        short = self.cut is not None and 0 in self.shareable().touched[-1].short
+        short = self.cut is not None and 0 in self.shareable().touched[-1].short(self.target)
         clear_gaps(self.writer, op.yielded, memories[-1:], self.cut, short=short)
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
@@ -153,7 +155,7 @@ class ChainLoops:
         part.properties["domain"] = IntsAttr.of(window)
         (type_,) = self._types(op.outputs)
         Rewriter.replace_value_with_new_type(part.outputs[0], type_)
-        ContractLoops(part, op.schedule).write(self.writer, begin)
+        ContractLoops(part, op.schedule, self.target).write(self.writer, begin)
         part.erase()
 
     def _types(self, values: Sequence[SSAValue]) -> list[Attribute]:

@@ -25,6 +25,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 Loops = MapLoops | ReduceLoops | ContractPart
@@ -33,8 +34,8 @@ Loops = MapLoops | ReduceLoops | ContractPart
 class NestLoops:
     """Writes the loops of one nest."""
 
-    def __init__(self, op: tile.NestOp, vector_bytes: int) -> None:
-        self.op = op
+    def __init__(self, op: tile.NestOp, target: Target) -> None:
+        self.op, self.target = op, target
         self.rank = len(op.sizes)
         self.step = op.step.value.data
         last = op.sizes[-1]
@@ -42,24 +43,24 @@ class NestLoops:
             dict.fromkeys(width for width in (self.step, last % self.step) if width)
         )
         self.loops = {
-            width: [self._loops(inner, width, vector_bytes) for inner in op.nested]
+            width: [self._loops(inner, width, target) for inner in op.nested]
             for width in self.widths
         }
         self.groups = self._groups()
         self.cut = cut_of(op)
 
-    def _loops(self, inner: tile.Nested, width: int, vector_bytes: int) -> Loops:
+    def _loops(self, inner: tile.Nested, width: int, target: Target) -> Loops:
         """The loops of one operation, as they run in an iteration of so many indices."""
         window = (*[1] * (self.rank - 1), width, *inner.sizes[self.rank :])
         match inner:
             case tile.MapOp():
-                return MapLoops(inner, vector_bytes, window)
+                return MapLoops(inner, target, window)
             case tile.ReduceOp():
-                return ReduceLoops(Reduction.of_reduce(inner), vector_bytes, window)
+                return ReduceLoops(Reduction.of_reduce(inner), target, window)
             case tile.ContractOp() if inner.schedule:
                 return ContractPart(inner, inner.schedule, window)
             case tile.ContractOp():
-                return ReduceLoops(Reduction.of_contract(inner), vector_bytes, window)
+                return ReduceLoops(Reduction.of_contract(inner), target, window)
 
     def _groups(self) -> list[Group]:
         """The shared loops; the last stays alone where iterations take several of its indices."""
@@ -85,7 +86,7 @@ class NestLoops:
             chunks_of(self.cut),
             self._inplace(),
         )
-        self.writer = Writer(kernel.body.block)
+        self.writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.place = Place(self.writer, op.sizes)

@@ -50,10 +50,8 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
 from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
 from popgraph.passes.structured.to_loops.reduction.sums import Sums, type_of
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
-
-UNROLLED = 4
-"""So many vectors are reduced side by side: the next addition need not wait for the last."""
 
 
 class Lanes(Enum):
@@ -96,8 +94,8 @@ class ReduceLoops:
     `window` tells how much of each loop runs, from where the place stands; all of it by default.
     """
 
-    def __init__(self, what: Reduction, vector_bytes: int, window: Shape | None = None) -> None:
-        self.what = what
+    def __init__(self, what: Reduction, target: Target, window: Shape | None = None) -> None:
+        self.what, self.target = what, target
         sizes, parallel = what.sizes, what.parallel
         identity = AffineMap.identity(parallel)
         self.values = [*what.inputs, *what.extras, *what.outputs]
@@ -111,7 +109,7 @@ class ReduceLoops:
         self.outer = group_loops(range(parallel), window, self.forms, apart)
         self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
         self.combiners = what.combiners
-        self.mode = self._mode(vector_bytes)
+        self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
 
@@ -130,7 +128,7 @@ class ReduceLoops:
     # Decisions
 
     def _mode(self, vector_bytes: int) -> Mode:
-        what = self.what
+        what, beside = self.what, self.target.tuning.reduction_vectors
         factors = self.forms[: len(what.inputs)]
         kinds = [tensor(value).element_type for value in what.inputs]
         kinds += [type_of(initial) for initial in what.initial]
@@ -140,13 +138,13 @@ class ReduceLoops:
             widest = widest_lane([*kinds, *results], what.body, what.finish, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
-                return Mode(Lanes.PARALLEL, lanes, max(1, min(UNROLLED, extent // lanes)))
+                return Mode(Lanes.PARALLEL, lanes, max(1, min(beside, extent // lanes)))
         if self.inner and None not in self.combiners:
             extent, inner = self.inner[-1].extent, self.inner[-1].last
             widest = widest_lane(kinds, what.body, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
-                return Mode(Lanes.REDUCTION, lanes, max(1, min(UNROLLED, extent // lanes)))
+                return Mode(Lanes.REDUCTION, lanes, max(1, min(beside, extent // lanes)))
         return Mode(Lanes.NOTHING)
 
     def _largest_first(self) -> list[Group]:
@@ -176,9 +174,9 @@ class ReduceLoops:
             chunks_of(cut),
             self._inplace(),
         )
-        writer = Writer(kernel.body.block)
+        writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
-        short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer)
+        short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer, self.target)
         clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
         if 0 not in what.sizes[: what.parallel]:
             found = [

@@ -46,7 +46,7 @@ class Sums:
         """The loops around `step`; long float32 sums go by chunks."""
         if self.empty:
             return start
-        terms = chunks.TERMS if self._sums_float32() else 0
+        terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
         levels = chunks.by_chunks(self.place, self.runs, terms, width=width)
         return self._level(levels, start, step)
 

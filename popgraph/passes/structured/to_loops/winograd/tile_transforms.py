@@ -16,19 +16,15 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.analysis.caches import SECOND
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
-from popgraph.passes.structured.analysis.winograd_scratch import LINE
 from popgraph.passes.structured.to_loops.emit.access import Access, Place, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
 from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
-
-AHEAD = 2 * LINE
-"""Elements of each tap that a core transforms while memory answers."""
+from popgraph.passes.tuning import Target
 
 N, Y, X, R, S, C = range(6)
 """The dimensions of a read: a tile's image, row and column, then row, column, channel in it."""
@@ -147,6 +143,9 @@ class TilesIn:
         self.pixels = Place(self.writer, sizes)
         self.image = Access(image, offset(tensor(op.x), window, sizes))
         self.kind = element(op.x)
+        target = self.writer.target
+        line = target.machine.line_elements(lane_bytes(self.kind))
+        self.ahead = target.tuning.transform_ahead_lines * line
 
     def transform(self, number: Index, place: Place, into: Access) -> None:
         """All channels of one tile."""
@@ -171,7 +170,7 @@ class TilesIn:
             memory, index = place.of(into)
             self.writer.put(value, memory, index)
             if not self.near:
-                self.writer.prefetch(memory, index + AHEAD, written=True)
+                self.writer.prefetch(memory, index + self.ahead, written=True)
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
         self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
@@ -184,17 +183,18 @@ class TilesIn:
         return value
 
 
-def transform_kernel(op: Transformed, vector_bytes: int) -> tile.KernelOp:
+def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
     """All tiles of all images."""
     taps, total, channels = tensor(op.output).get_shape()
     cut = cut_of(op)
     kernel = tile.KernelOp([op.x], [tensor(op.output)], chunks_of(cut))
-    writer = Writer(kernel.body.block)
+    writer = Writer(kernel.body.block, target)
     chunk, x, y = kernel.body.block.args
     clear_gaps(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
-    near = taps * total * channels * element_bytes(op.output) <= SECOND
-    loops = TilesIn(tiling, op, x, vector_bytes // lane_bytes(element(op.x)), near=near)
+    near = taps * total * channels * element_bytes(op.output) <= target.machine.l2_bytes
+    width = target.machine.vector_bytes // lane_bytes(element(op.x))
+    loops = TilesIn(tiling, op, x, width, near=near)
     sizes = (taps, total, 1, 1, channels)
     place = Place(writer, sizes)
     into = Access(

@@ -13,6 +13,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, has_gaps, tensor
 from popgraph.passes.structured.analysis.panels import (
@@ -23,8 +24,8 @@ from popgraph.passes.structured.analysis.panels import (
     split_sizes,
     whole_panel,
 )
-from popgraph.passes.structured.analysis.parallel_loops import LANE_WORK, Loop, Shareable, Touched
-from popgraph.passes.structured.analysis.winograd_scratch import LINE, Scratch
+from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
@@ -49,6 +50,7 @@ from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     sum_of,
 )
 from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
+from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
@@ -63,8 +65,9 @@ class WinogradLoops:
     into: Access
     """Where the transformed tiles of the block stand."""
 
-    def __init__(self, op: tile.WinogradOp) -> None:
-        self.op = op
+    def __init__(self, op: tile.WinogradOp, target: Target) -> None:
+        self.op, self.target = op, target
+        self.line = target.machine.line_elements(lane_bytes(element(op.x)))
         self.size, self.side = op.size.value.data, op.transforms.side
         self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
         self.kind = element(op.x)
@@ -80,6 +83,7 @@ class WinogradLoops:
         op = self.op
         if has_gaps(op.output):
             return None
+        per_touch = self.target.tuning.products_per_touch
         work = self.taps * self.total * self.channels * op.sizes[3]
         loops = tuple(Loop(group.extent) for group in self.shared)
         at = {group: number for number, group in enumerate(self.shared)}
@@ -100,7 +104,7 @@ class WinogradLoops:
             *(moved(value, *self.shared) for value in op.extras),
             moved(op.output, *self.shared, written=True),
         )
-        return Shareable(loops, work // LANE_WORK, touched, together=len(loops))
+        return Shareable(loops, work // per_touch, touched, together=len(loops))
 
     @property
     def shared(self) -> list[Group]:
@@ -117,7 +121,7 @@ class WinogradLoops:
             chunks_of(self.cut),
             in_place(operands, read, [op.output], op.sizes),
         )
-        self.writer = Writer(kernel.body.block)
+        self.writer = Writer(kernel.body.block, self.target)
         self.tiling = Tiling(self.writer, op)
         chunk, x, u, *others = kernel.body.block.args
         short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
@@ -188,7 +192,7 @@ class WinogradLoops:
     def _factors(self, x: SSAValue, u: SSAValue) -> None:
         """Local memory for transformed tiles, and for the sums of one panel; the accesses."""
         channels = 0 if self.op.is_transformed else self.channels
-        scratch = Scratch(self.tiles, self.taps, channels, self.lanes)
+        scratch = Scratch(self.tiles, self.taps, channels, self.lanes, self.line)
         sums = self.writer.alloca(self.kind, self.taps * scratch.sums)
         sizes = (self.taps, self.total, self.panels.extent, self.lanes, self.channels)
         self.products = Place(self.writer, sizes)
@@ -259,7 +263,7 @@ class WinogradLoops:
         where = self.products.where
         index = self.products.index(self.weights.form) + size
         index += where[TERM].scaled(share - self.lanes) + where[TILE].scaled(size // self.tiles)
-        for line in range(0, share, LINE):
+        for line in range(0, share, self.line):
             self.writer.prefetch(self.weights.memory, index + line)
 
     # Results

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from popgraph.passes.graphcore.training.optimizer_scalars import (
+from popgraph.passes.optimizer_scalars import (
     SGD0,
     SGD1,
     SGD2,

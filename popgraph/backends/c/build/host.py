@@ -1,0 +1,130 @@
+"""Detection of the host: the compiler's vectors, a preset by the processor's kind, else sysconf."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from popgraph.backends.c.build.target import host_target
+from popgraph.backends.c.machine.targets import NATIVE, wanted_target
+from popgraph.support.errors import BackendError
+from popgraph.support.machine import MACHINES, PRESETS, TARGETS, Machine, preset_of
+
+VARIABLE = "POPGRAPH_MACHINE"
+CPUINFO = Path("/proc/cpuinfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def host_machine() -> Machine:
+    """
+    What code is made for: caches and rates of a processor, vectors of the compiler.
+
+    `$POPGRAPH_MACHINE` names a preset, whose vectors are then taken, too, unless
+    `$POPGRAPH_TARGET` says which. A target that is asked for by name has generic caches and rates:
+    it gives the same program on every machine.
+    """
+    name, target = os.environ.get(VARIABLE, "").strip(), wanted_target()
+    if name and name not in MACHINES:
+        raise BackendError(
+            f"there is no machine {name!r}", hint=f"{VARIABLE} may be {', '.join(MACHINES)}"
+        )
+    if name and target == NATIVE:
+        return replace(MACHINES[name], cores=_cores())
+    vectors = host_target()
+    if name:
+        found = MACHINES[name]
+    elif target != NATIVE:
+        found = TARGETS[target]
+    else:
+        found = processor(vectors.name)
+    return replace(found.with_vectors(vectors.vector_bytes, vectors.registers), cores=_cores())
+
+
+@functools.cache
+def processor(vectors: str) -> Machine:
+    """The machine at hand by its kind; one without a preset has the caches that it reports."""
+    kind = _kind()
+    preset = PRESETS["apple_m1"] if kind == "apple" else None
+    if preset is None and isinstance(kind, tuple):
+        family, model, arm = kind
+        preset = preset_of(family, model, arm=arm)
+    return preset or reported(TARGETS[vectors])
+
+
+def reported(generic: Machine, caches: Path = CACHES) -> Machine:
+    """A generic machine with the sizes of caches, lines and pages that the system reports."""
+    sizes = {
+        "line_bytes": _sysconf("SC_LEVEL1_DCACHE_LINESIZE"),
+        "l1_bytes": _sysconf("SC_LEVEL1_DCACHE_SIZE"),
+        "l2_bytes": _sysconf("SC_LEVEL2_CACHE_SIZE"),
+        "l3_bytes": _l3_share(caches),
+        "page_bytes": _sysconf("SC_PAGE_SIZE"),
+    }
+    found = {name: size for name, size in sizes.items() if size > 0}
+    if (ways := _sysconf("SC_LEVEL1_DCACHE_ASSOC")) > 2:
+        found["l1_ways_free"] = ways - 2
+    source = "no preset for this processor: sizes as the system reports them, generic rates"
+    return replace(generic, source=source, **found)  # type: ignore[arg-type]
+
+
+def _kind() -> tuple[int, int, bool] | str | None:
+    """Family and model of an x86 processor, implementer and part of an Arm one, or "apple"."""
+    if platform.system() == "Darwin":
+        return "apple" if platform.machine() == "arm64" else _darwin_kind()
+    try:
+        text = CPUINFO.read_text().split("\n\n")[0]
+    except OSError:
+        return None
+    return kind_of(text)
+
+
+def kind_of(cpuinfo: str) -> tuple[int, int, bool] | None:
+    """What the first processor of a /proc/cpuinfo is; None if that does not say."""
+    rows = dict(re.findall(r"^([^\t:]+?)\s*:\s*(.*)$", cpuinfo, re.MULTILINE))
+    for names, arm in ((("cpu family", "model"), False), (("CPU implementer", "CPU part"), True)):
+        if all(name in rows for name in names):
+            first, second = (int(rows[name], 0) for name in names)
+            return first, second, arm
+    return None
+
+
+def _darwin_kind() -> tuple[int, int, bool] | None:
+    """The same of a Mac with an Intel processor."""
+    names = ("machdep.cpu.family", "machdep.cpu.model")
+    try:
+        done = subprocess.run(
+            ["sysctl", "-n", *names], capture_output=True, text=True, check=True, timeout=5
+        )
+        family, model = map(int, done.stdout.split())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    return family, model, False
+
+
+def _sysconf(name: str) -> int:
+    """What the system says; 0 if it does not."""
+    try:
+        return max(0, os.sysconf(name))
+    except (OSError, ValueError, AttributeError):
+        return 0
+
+
+def _l3_share(caches: Path) -> int:
+    """Half of the third cache that a core reaches: others use it, too; 0 if nobody says."""
+    for index in sorted(caches.glob("index*")):
+        try:
+            if (index / "level").read_text().strip() == "3":
+                size = re.fullmatch(r"(\d+)K", (index / "size").read_text().strip())
+                return int(size[1]) * 1024 // 2 if size else 0
+        except OSError:
+            continue
+    return 0
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1

@@ -1,0 +1,83 @@
+"""The options of a compilation: the user's wishes, the machine and the thresholds."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import InitVar, dataclass
+
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.tuning import Target, Tuning
+from popgraph.support.errors import PassError
+from popgraph.support.index_checks import CHOICES
+from popgraph.support.machine import Machine
+
+
+@dataclass(frozen=True)
+class Training:
+    """What to train: the output to make small, and by which rule."""
+
+    loss: str
+    optimizer: OptimizerSpec
+    gradients: tuple[str, ...] = ()
+    """Tensors whose gradient is to be an output, named `Gradient___<tensor>`."""
+    after_step: tuple[str, ...] = ()
+    """Variables (weights, optimizer state, streamed scalars) that are to be outputs as well, as
+    they are when the step has ended."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user decides about a compilation."""
+
+    training: Training | None = None
+    variables: bool = False
+    """Weights are variables that the host may write (always so in training)."""
+    extra_outputs: tuple[str, ...] = ()
+    """Inner tensors, inputs or weights that are to be outputs as well."""
+    machine: Machine | None = None
+    """What code is made for; None: the machine at hand, or a generic one where nothing runs."""
+    tuning: Tuning = Tuning()
+    """The thresholds of decisions."""
+    threads: int = 1
+    """So many are to share the work (`compile(threads=...)` says it); any number gives the same."""
+    winograd: bool = True
+    """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
+    schedules: tuple[str, ...] = ()
+    """How contractions run: `WHICH -> WAY`, as in `dialects/tile/structured/decisions.py`."""
+    measured: tuple[str, ...] | None = None
+    """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
+    disabled: frozenset[str] = frozenset()
+    """Names of passes to leave out; only those marked optional can be."""
+    indices: str | None = None
+    """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
+    run ends with an `IndicesError`); None: an error in training."""
+    search: tuple[str, ...] = ()
+    """Folders in which a `.pgraph` text looks for what it imports."""
+    vector_bytes: InitVar[int | None] = None
+    """Deprecated: `machine.vector_bytes`."""
+    registers: InitVar[int | None] = None
+    """Deprecated: `machine.registers`."""
+
+    def __post_init__(self, vector_bytes: int | None, registers: int | None) -> None:
+        if vector_bytes is not None or registers is not None:
+            warnings.warn(
+                "Options(vector_bytes=..., registers=...) is now "
+                "Options(machine=Machine(vector_bytes=..., registers=...))",
+                DeprecationWarning,
+                stacklevel=3,
+            )
+            given = self.target.machine
+            vectors = vector_bytes or given.vector_bytes
+            machine = given.with_vectors(vectors, registers or given.registers)
+            object.__setattr__(self, "machine", machine)
+        if self.indices not in (None, *CHOICES):
+            raise PassError(
+                f"indices cannot be {self.indices!r}",
+                "Options.indices",
+                f"one of {', '.join(map(repr, CHOICES))}",
+            )
+
+    @property
+    def target(self) -> Target:
+        """What passes are handed of the machine and the thresholds."""
+        return Target(self.machine or Machine(), self.tuning)

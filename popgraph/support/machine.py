@@ -1,0 +1,290 @@
+"""The machine model: what the compiler knows of a processor's vectors, caches and rates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class Machine:
+    """
+    Every fact about a processor that a decision rests on; the defaults are a generic AVX-512 core.
+
+    Cycles are those of a core. Rates in bytes per cycle are what a kernel sees beside its
+    arithmetic, not the peak of a bus. The generic figures were measured on a Xeon (family 6, model
+    85) and a Zen 3; the sizes of caches are effective ones there, see `MEASURED`.
+    """
+
+    name: str = "avx512"
+    """The preset, or the target of the compiler."""
+    source: str = "a generic AVX-512 core"
+    """Where the figures come from."""
+
+    # Registers and arithmetic
+
+    vector_bytes: int = 64
+    """Bytes of a vector register."""
+    registers: int = 32
+    """Vector registers: sums and what they are made of must fit into them."""
+    fmas_per_cycle: int = 2
+    """Vector multiply-adds that begin in a cycle."""
+    fma_latency: float = 4.0
+    """Cycles until a sum is ready for the next product."""
+    vector_load_cycles: float = 1.0
+    """Cycles that a vector costs beside products (measured with 4 to 14 rows of 2 to 6 vectors)."""
+    scalar_load_cycles: float = 0.5
+    """Cycles of a scalar that is loaded into all lanes."""
+    unaligned_vectors: float = 1.5
+    """How many vectors one counts as that begins anywhere in a cache line."""
+    tile_overhead_cycles: float = 25.0
+    """Cycles between one register tile and the next: the end of a loop is not predicted."""
+    strided_cycles: float = 1.25
+    """Cycles to load or store one element that is not next to the last one."""
+    pack_cycles: float = 1.0
+    """Cycles per element that is packed."""
+    row_pack_cycles: float = 0.5
+    """Cycles per element where whole rows are packed."""
+    elements_per_cycle: float = 4.0
+    """Elements that a kernel touches in a cycle, by and large; for work that threads share."""
+
+    # Caches
+
+    line_bytes: int = 64
+    """Bytes of a cache line."""
+    page_bytes: int = 4096
+    """Bytes of a page: hardware prefetchers do not cross it, and cache sets repeat with it."""
+    l1_bytes: int = 32 * KIB
+    """Bytes of the first data cache."""
+    l1_ways_free: int = 6
+    """Lines of one L1 set that scalars may hold beside a panel: the ways of the cache, less two."""
+    page_aliases: int = 32
+    """Lines at the same place of different pages that L1 and L2 keep together."""
+    l2_bytes: int = 1 * MIB
+    """Bytes of the second cache, which every core has for itself."""
+    l3_bytes: int = 16 * MIB
+    """Bytes that stay in the third cache, which others use too, until they are read again."""
+
+    # Rates and latencies
+
+    l2_bpc: float = 28.0
+    """Bytes per cycle from L2 into L1."""
+    l2_miss_bpc: float = 4.0
+    """Bytes per cycle from behind L2, where a kernel waits for them."""
+    l3_bpc: float = 20.0
+    """Bytes per cycle from L3, streamed beside products."""
+    memory_bpc: float = 8.0
+    """Bytes per cycle from memory, streamed beside products."""
+    local_bpc: float = 24.0
+    """Bytes per cycle of what the same core wrote before."""
+    remote_bpc: float = 6.0
+    """Bytes per cycle of what another core wrote."""
+    remote_strided_bpc: float = 2.5
+    """Bytes per cycle of what another core wrote, in short pieces."""
+    far_line_cycles: float = 6.0
+    """Cycles of a line that is a page or more away from the last one; nearer ones cost less."""
+    evicted_scalar_cycles: float = 0.7
+    """Cycles of a scalar whose line had to leave L1 for that of another row."""
+    result_run_cycles: float = 48.0
+    """Cycles in which neighbouring lines of results come from behind L2 and go back there."""
+    result_run_lines: int = 4
+    """Lines of results that come together at most."""
+    lines_together: int = 2
+    """Lines that memory delivers together (the adjacent-line prefetcher)."""
+
+    # Prefetching
+
+    prefetch_streams: int = 16
+    """Rows far apart that hardware prefetchers follow side by side."""
+    prefetch_bytes: int = 2560
+    """Bytes that a core reads while memory answers; a power of two of them is slower."""
+
+    # Threads
+
+    chunk_start_cycles: float = 200.0
+    """Cycles that it costs a thread to take a chunk of work."""
+    cores: int = field(default=1, repr=False)
+    """Cores of this machine: for people only, programs do not depend on it."""
+
+    def line_elements(self, element_bytes: int) -> int:
+        """Elements of a cache line."""
+        return max(1, self.line_bytes // element_bytes)
+
+    def with_vectors(self, vector_bytes: int, registers: int) -> Machine:
+        """The same caches and rates with other vector registers."""
+        return replace(self, vector_bytes=vector_bytes, registers=registers)
+
+
+UNITS: Mapping[str, str] = {
+    "bytes": "bytes",
+    "cycles": "cycles",
+    "bpc": "bytes per cycle",
+    "latency": "cycles",
+    "vectors": "aligned vectors",
+    "lines": "lines",
+    "together": "lines",
+    "registers": "vectors",
+    "streams": "rows",
+    "per_cycle": "per cycle",
+    "free": "lines",
+    "aliases": "lines",
+    "cores": "cores",
+}
+"""The unit of a field by how its name ends."""
+
+
+def unit_of(name: str) -> str:
+    """The unit of a field of `Machine`; nothing where it is text."""
+    return next((unit for end, unit in UNITS.items() if f"_{name}".endswith(f"_{end}")), "")
+
+
+GENERIC = Machine()
+
+MEASURED = (
+    "cycles and rates measured with PopGraph's own kernels; cache sizes are effective ones: with "
+    "1 MiB for L2 and 16 MiB for L3 the cost model ranks schedules as measurements do"
+)
+"""What the reader of a preset is to know where its L2 is not what the data sheet says."""
+
+
+def _generic(name: str, vector_bytes: int, registers: int) -> Machine:
+    source = f"a generic core with vectors of {vector_bytes} bytes"
+    return replace(GENERIC.with_vectors(vector_bytes, registers), name=name, source=source)
+
+
+TARGETS: Mapping[str, Machine] = {
+    each.name: each
+    for each in (
+        replace(GENERIC, source="a generic core with vectors of 64 bytes"),
+        _generic("avx2", 32, 16),
+        _generic("avx", 32, 16),
+        _generic("sse2", 16, 16),
+        _generic("neon", 16, 32),
+        _generic("baseline", 16, 16),
+    )
+}
+"""What POPGRAPH_TARGET names, with generic caches and rates: the same on every machine."""
+
+PRESETS: Mapping[str, Machine] = {
+    each.name: each
+    for each in (
+        replace(GENERIC, name="skylake_server", source=f"Xeon, family 6 model 85: {MEASURED}"),
+        replace(GENERIC, name="rocket_lake", source="family 6 model 167: as skylake_server"),
+        replace(
+            GENERIC.with_vectors(32, 16),
+            name="zen3",
+            source=f"Zen 3, family 25: {MEASURED}",
+        ),
+        replace(
+            GENERIC,
+            name="zen4",
+            # AMD, Software Optimization Guide for the AMD Zen4 Microarchitecture (57647): L1d
+            # 32 KiB, 8 ways; L2 1 MiB, 8 ways.
+            source="AMD 57647 for the sizes of caches, rates as on zen3",
+        ),
+        replace(
+            GENERIC,
+            name="zen5",
+            # AMD, Software Optimization Guide for the AMD Zen5 Microarchitecture (58455): L1d
+            # 48 KiB, 12 ways; L2 1 MiB, 16 ways; two FMAs of 512 bits in a cycle, ready after 4.
+            l1_bytes=48 * KIB,
+            l1_ways_free=10,
+            source="AMD 58455 for the sizes of caches, generic rates",
+        ),
+        replace(
+            GENERIC,
+            name="ice_lake_server",
+            # Intel support article 000027820 (3rd generation Xeon Scalable): L1d 48 KiB, L2
+            # 1.25 MiB, L3 1.5 MiB a core, of which programs on one core see the others', too.
+            # Optimization Reference Manual (248966): L1d has 12 ways.
+            l1_bytes=48 * KIB,
+            l1_ways_free=10,
+            l2_bytes=1280 * KIB,
+            source="Intel 000027820 for the sizes of caches, generic rates",
+        ),
+        replace(
+            GENERIC,
+            name="sapphire_rapids",
+            # The same article (4th and 5th generation): L1d 48 KiB, L2 2 MiB, L3 1.875 MiB a core.
+            l1_bytes=48 * KIB,
+            l1_ways_free=10,
+            l2_bytes=2 * MIB,
+            source="Intel 000027820 for the sizes of caches, generic rates",
+        ),
+        replace(
+            GENERIC.with_vectors(32, 16),
+            name="skylake_client",
+            # Optimization Reference Manual (248966), Skylake client: L1d 32 KiB, 8 ways; L2
+            # 256 KiB, 4 ways; L3 up to 2 MiB a core: half of what four cores have.
+            l2_bytes=256 * KIB,
+            l3_bytes=4 * MIB,
+            source="Intel 248966 for the sizes of caches, generic rates",
+        ),
+        replace(
+            GENERIC.with_vectors(16, 32),
+            name="neoverse_n1",
+            # Arm Neoverse N1 Core Technical Reference Manual (100616): L1d 64 KiB, 4 ways; L2 up
+            # to 1 MiB, 8 ways. Software Optimization Guide: two FMLA of 128 bits in a cycle, ready
+            # after 4.
+            l1_bytes=64 * KIB,
+            l1_ways_free=2,
+            source="Arm 100616 for the sizes of caches, generic rates",
+        ),
+        replace(
+            GENERIC.with_vectors(16, 32),
+            name="apple_m1",
+            # AnandTech, "Apple Announces The Apple Silicon M1" (16226), Firestorm: L1d 128 KiB, L2
+            # 12 MiB for four cores; four units for FMLA of 128 bits, ready after 4. macOS's
+            # `sysctl hw`: lines of 128 bytes, pages of 16 KiB.
+            line_bytes=128,
+            page_bytes=16 * KIB,
+            l1_bytes=128 * KIB,
+            l2_bytes=3 * MIB,
+            l3_bytes=8 * MIB,
+            fmas_per_cycle=4,
+            source="AnandTech 16226 and sysctl for caches and units, generic rates",
+        ),
+    )
+}
+"""Processors by name. Where only a data sheet was at hand, its source says so."""
+
+MACHINES: Mapping[str, Machine] = {**PRESETS, **TARGETS}
+"""What POPGRAPH_MACHINE names."""
+
+Kinds = tuple[tuple[str, int, range], ...]
+
+KINDS: Kinds = (
+    ("skylake_server", 6, range(85, 86)),
+    ("rocket_lake", 6, range(167, 168)),
+    ("ice_lake_server", 6, range(106, 107)),
+    ("ice_lake_server", 6, range(108, 109)),
+    ("sapphire_rapids", 6, range(143, 144)),
+    ("sapphire_rapids", 6, range(207, 208)),  # Emerald Rapids has the same cores.
+    ("skylake_client", 6, range(78, 79)),
+    ("skylake_client", 6, range(94, 95)),
+    ("skylake_client", 6, range(142, 143)),  # Kaby Lake, Coffee Lake and Comet Lake likewise.
+    ("skylake_client", 6, range(158, 159)),
+    ("skylake_client", 6, range(165, 167)),
+    ("zen4", 25, range(0x10, 0x20)),
+    ("zen4", 25, range(0x60, 0x80)),
+    ("zen4", 25, range(0xA0, 0xB0)),
+    ("zen3", 25, range(0x10)),
+    ("zen3", 25, range(0x20, 0x60)),
+    ("zen5", 26, range(0x100)),
+)
+"""The preset of an x86 processor by its family and models, as CPUID and /proc/cpuinfo say them."""
+
+ARM_PARTS: Mapping[tuple[int, int], str] = {(0x41, 0xD0C): "neoverse_n1"}
+"""The preset of an Arm processor by its implementer and part, as /proc/cpuinfo says them."""
+
+
+def preset_of(family: int, model: int, *, arm: bool = False) -> Machine | None:
+    """The preset of a processor (of an `arm` one: implementer and part); None if there is none."""
+    if arm:
+        name = ARM_PARTS.get((family, model))
+    else:
+        names = (name for name, own, models in KINDS if own == family and model in models)
+        name = next(names, None)
+    return PRESETS[name] if name else None
