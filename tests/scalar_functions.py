@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -11,7 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from popgraph.dialects.graphcore import GRAPHCORE, Elementwise
 from popgraph.dialects.graphcore.base import Array
+from popgraph.dialects.tile.scalars import RECORDS, Kind
 
 Exact: TypeAlias = Callable[..., Any]
 """The function in a type of numbers that is wider than the one that is judged."""
@@ -29,7 +31,7 @@ POPART = "ai.graphcore"
 @dataclass(frozen=True)
 class Function:
     """
-    An operator of ONNX or PopART, what it means, and the largest error in each type.
+    An operator of ONNX, PopART or PopGraph, what it means, and the largest error in each type.
 
     Errors are in units in the last place of the exact result: 0.5 is what rounding alone makes.
     Where `scale` is given, they are in those of the larger of the result and of `scale(x)`: digits
@@ -153,26 +155,27 @@ def gelu(x: Any) -> Any:
     return x * erfc(-x / np.sqrt(x.dtype.type(2))) / 2
 
 
+FLOATS = {record.name: record for record in RECORDS if Kind.FLOAT in record.kinds}
+"""The scalar functions of floats."""
+WIDER: Mapping[str, Exact] = {"erf": erf}
+"""The functions that the reference computes in f64, for any wider type."""
+
+
+def of_records() -> Iterator[Function]:
+    """The operators that are one scalar function, with the errors that its record allows."""
+    for op in GRAPHCORE.operations:
+        if issubclass(op, Elementwise) and op.ONNX and op.SCALAR in FLOATS:
+            record, operator = FLOATS[op.SCALAR], op.ONNX.split()[0]
+            domain, _, name = operator.rpartition(".")
+            exact = WIDER.get(record.name, record.numpy)
+            assert exact is not None
+            count = len(op.get_irdl_definition().operands)
+            yield Function(name, exact, *record.ulps, arity=count, domain=domain)
+
+
 FUNCTIONS: tuple[Function, ...] = (
-    Function("Exp", np.exp, 0.51, 1, 1.5),
-    Function("Expm1", np.expm1, 0.51, 0.51, 2, domain=POPART),
-    Function("Log", np.log, 0.51, 1, 1),
-    Function("Log1p", np.log1p, 0.51, 1, 1, domain=POPART),
-    Function("Sqrt", np.sqrt),
+    *of_records(),
     Function("Reciprocal", lambda x: 1 / x),
-    Function("Sin", np.sin, 0.51, 1, 1),
-    Function("Cos", np.cos, 0.51, 1, 1),
-    Function("Tan", np.tan, 0.51, 1, 3),
-    Function("Asin", np.arcsin, 0.51, 0.51, 3),
-    Function("Acos", np.arccos, 0.51, 0.51, 3),
-    Function("Atan", np.arctan, 0.51, 0.51, 1.5),
-    Function("Sinh", np.sinh, 0.51, 0.51, 3),
-    Function("Cosh", np.cosh, 0.51, 0.51, 2),
-    Function("Tanh", np.tanh, 0.51, 1.5, 3),
-    Function("Asinh", np.arcsinh, 0.51, 0.51, 3),
-    Function("Acosh", np.arccosh, 0.51, 0.51, 3),
-    Function("Atanh", np.arctanh, 0.51, 0.51, 3),
-    Function("Erf", erf, 0.51, 1, 1.5),
     Function("Sigmoid", sigmoid, 0.51, 2.5, 2.5, vanishes=True),
     Function("Softplus", softplus, 1.5, 1.5, 2),
     Function("Softsign", lambda x: x / (1 + np.abs(x)), 1.5, 1.5, 1.5),
@@ -201,22 +204,12 @@ FUNCTIONS: tuple[Function, ...] = (
         *("Shrink", shrink, 0.5, 0.5, 0.5),
         attributes={"bias": 0.25, "lambd": 0.5},
     ),
-    Function("Neg", np.negative, 0, 0, 0),
-    Function("Abs", np.abs, 0, 0, 0),
     Function("Sign", np.sign, 0, 0, 0),
-    Function("Floor", np.floor, 0, 0, 0),
-    Function("Ceil", np.ceil, 0, 0, 0),
-    Function("Round", np.rint, 0, 0, 0),
     Function("Relu", lambda x: np.where(x < 0, 0, x), 0, 0, 0),
-    Function("Max", np.maximum, 0, 0, 0, arity=2),
-    Function("Min", np.minimum, 0, 0, 0, arity=2),
     Function("PRelu", lambda x, y: np.where(x < 0, x * y, x), arity=2),
-    Function("Add", np.add, arity=2),
-    Function("Sub", np.subtract, arity=2),
-    Function("Mul", np.multiply, arity=2),
-    Function("Div", np.divide, arity=2),
+    Function("Pow", np.power, *FLOATS["pow"].ulps, 2, slopes=(slope_of_base, slope_of_exponent)),
     Function(
-        *("Mod", np.fmod, 0, 0, 0, 2),
+        *("Mod", np.fmod, *FLOATS["rem"].ulps, 2),
         attributes={"fmod": 1},
         slopes=(lambda x, y: 1 + 0 * x, lambda x, y: -np.trunc(x / y)),
     ),
@@ -224,8 +217,6 @@ FUNCTIONS: tuple[Function, ...] = (
         *("Remainder", remainder, 0.5, 0.5, 0.5, 2, POPART),
         slopes=(lambda x, y: 1 + 0 * x, lambda x, y: -np.floor(x / y)),
     ),
-    Function("Atan2", np.arctan2, 0.51, 0.51, 2, arity=2, domain=POPART),
-    Function("Pow", np.power, 0.51, 0.51, 1, arity=2, slopes=(slope_of_base, slope_of_exponent)),
 )
 
 
@@ -243,14 +234,15 @@ def model(functions: Sequence[Function], dtype: str, count: int) -> onnx.ModelPr
         outputs.append(helper.make_tensor_value_info(f"z{at}", kind, [count]))
     nodes.append(helper.make_node("Sum", [f"sum{at}" for at in range(len(functions))], ["loss"]))
     outputs.append(helper.make_tensor_value_info("loss", kind, []))
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(POPART, 1)]
+    domains = sorted({each.domain for each in functions} - {""})
+    opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(one, 1) for one in domains)]
     graph = helper.make_graph(nodes, "functions", inputs, outputs)
     return helper.make_model(graph, opset_imports=opsets, ir_version=11)
 
 
 def admits(function: Function, dtype: str) -> bool:
     """Whether ONNX has the operator for this type."""
-    if function.domain == POPART:
+    if function.domain:
         return True
     schema = onnx.defs.get_schema(function.op, OPSET)
     name = {"f16": "float16", "bf16": "bfloat16", "f32": "float", "f64": "double"}[dtype]

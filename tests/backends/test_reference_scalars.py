@@ -26,9 +26,10 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation
 
 from popgraph.backends.c.print import conversions, rows
+from popgraph.backends.c.print.unit import headers
 from popgraph.backends.reference.memory import numpy_dtype
-from popgraph.backends.reference.scalars import PLAIN, TYPED, function_of
-from popgraph.dialects.tile.scalars import SCALARS
+from popgraph.backends.reference.scalars import TYPED, function_of
+from popgraph.dialects.tile.scalars import RECORDS, SCALARS, Kind, Scalar, named
 
 u8 = IntegerType(8, Signedness.UNSIGNED)
 
@@ -52,18 +53,29 @@ def results(op: Operation, *columns: Any) -> list[Any]:
     return whole.tolist()  # type: ignore[no-any-return]
 
 
-def test_everything_that_c_computes_is_known() -> None:
-    tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS)
-    wanted = {name for table in tables for name in table}
-    assert wanted <= {op.name for op in (*PLAIN, *TYPED)}
-
-
 def test_whatever_bodies_may_hold_has_a_meaning_and_a_form_in_c() -> None:
-    """The table of scalars is the one list; what both backends compute follows it."""
-    assert set(SCALARS) <= {*PLAIN, *TYPED}
+    """The records are the one list; what both backends compute follows it."""
+    meaningless = [record.ir.name for record in RECORDS if record.numpy is None]
+    assert set(meaningless) <= {op.name for op in TYPED}
     elsewhere = {"arith.select", "arith.bitcast", "arith.cmpf", "arith.cmpi"}
     tables = (rows.FLOAT, rows.INT, conversions.CONVERSIONS, elsewhere)
-    assert {op.name for op in SCALARS} <= {name for table in tables for name in table}
+    formed = {name for table in tables for name in table}
+    assert {op.name for op in SCALARS} <= formed
+    assert formed <= {op.name for op in (*SCALARS, *TYPED)}
+
+
+def test_every_record_is_of_an_operation_of_its_own() -> None:
+    assert len(SCALARS) == len(RECORDS)
+    for kind in Kind:
+        names = [record.name for record in RECORDS if kind in record.kinds]
+        assert sorted(names) == sorted(named(kind))
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.ir.name)
+def test_functions_of_the_headers_have_both_widths(record: Scalar) -> None:
+    text = "".join(headers().values())
+    for name in (f"popgraph_{record.name}", f"popgraph_near_{record.name}"):
+        assert (f" {name}(" in text) == (f" {name}f(" in text)
 
 
 def test_float32_is_not_computed_in_double() -> None:
@@ -213,6 +225,6 @@ def test_the_error_function() -> None:
 
 
 def test_what_is_not_in_the_vocabulary_is_named() -> None:
-    (x,) = scalars(f32)
-    with pytest.raises(AssertionError, match=r"math\.cbrt is not in the scalar vocabulary"):
-        function_of(math.CbrtOp(x))
+    (x,) = scalars(i32)
+    with pytest.raises(AssertionError, match=r"math\.ctpop is not in the scalar vocabulary"):
+        function_of(math.CtPopOp(x))

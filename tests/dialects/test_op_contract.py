@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -174,3 +175,9 @@ def test_a_broken_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     sample = next(sample for sample in SMOOTH if sample.op is gc.TanhOp)
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         test_gradient_is_the_slope(sample)
+
+
+def test_every_module_of_operations_is_in_the_dialect() -> None:
+    folder = Path(gc.__file__).parent
+    wanted = {path.stem for path in folder.glob("*.py") if "@operation" in path.read_text()}
+    assert {op.__module__.rpartition(".")[2] for op in GRAPHCORE.operations} == wanted

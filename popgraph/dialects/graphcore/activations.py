@@ -7,7 +7,7 @@ import math
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntegerAttr, TensorType, f32, i1
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import AddOp, MaxOp, MinOp, MulOp, WhereOp
 from popgraph.dialects.graphcore.base import (
@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore.base import (
     Tensor,
     flag,
     integer,
+    operation,
     precisely,
     shape_of,
 )
@@ -30,7 +31,7 @@ CUBIC = 0.044715
 """The coefficient of the approximation of GELU by tanh."""
 
 
-@irdl_op_definition
+@operation
 class GeluOp(Composite):
     """
     x times the normal distribution's probability of less than x. ONNX Gelu.
@@ -87,7 +88,7 @@ def _by_sigmoid(x: SSAValue) -> Operand:
     return MulOp(above, SigmoidOp(MulOp(inner, bend)))
 
 
-@irdl_op_definition
+@operation
 class LeakyReluOp(Composite):
     """x where it is positive, else `alpha` * x; the gradient at 0 is alpha. ONNX LeakyRelu."""
 
@@ -119,7 +120,7 @@ class LeakyReluOp(Composite):
         return (self.either(self.x),)
 
 
-@irdl_op_definition
+@operation
 class DropoutOp(Composite):
     """
     x with a share `ratio` of its elements set to 0 at random, the others scaled up to make good.

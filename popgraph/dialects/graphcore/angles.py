@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition
 
 from popgraph.dialects.graphcore.arithmetic import (
     AddOp,
@@ -24,6 +23,7 @@ from popgraph.dialects.graphcore.base import (
     Binary,
     Elements,
     Operand,
+    operation,
     precisely,
     shape_of,
 )
@@ -38,11 +38,12 @@ def _beside_one(x: SSAValue) -> Operand:
     return MulOp(SubOp(one, x), AddOp(one, x))
 
 
-@irdl_op_definition
+@operation
 class AsinOp(FloatUnary):
     """The angle whose sine it is. ONNX Asin."""
 
     name = "graphcore.asin"
+    ONNX: ClassVar[str] = "Asin"
     SCALAR: ClassVar[str] = "asin"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -52,11 +53,12 @@ class AsinOp(FloatUnary):
         return (DivOp(dy, SqrtOp(_beside_one(self.x))),)
 
 
-@irdl_op_definition
+@operation
 class AcosOp(FloatUnary):
     """The angle whose cosine it is. ONNX Acos."""
 
     name = "graphcore.acos"
+    ONNX: ClassVar[str] = "Acos"
     SCALAR: ClassVar[str] = "acos"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -66,11 +68,12 @@ class AcosOp(FloatUnary):
         return (NegOp(DivOp(dy, SqrtOp(_beside_one(self.x)))),)
 
 
-@irdl_op_definition
+@operation
 class Atan2Op(Binary):
     """The angle at which the point (rhs, lhs) is seen from the origin. PopART atan2."""
 
     name = "graphcore.atan2"
+    ONNX: ClassVar[str] = "ai.graphcore.Atan2"
     SCALAR: ClassVar[str] = "atan2"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -93,11 +96,12 @@ class Atan2Op(Binary):
         )
 
 
-@irdl_op_definition
+@operation
 class SinhOp(FloatUnary):
     """(e^x - e^-x) / 2. ONNX Sinh."""
 
     name = "graphcore.sinh"
+    ONNX: ClassVar[str] = "Sinh"
     SCALAR: ClassVar[str] = "sinh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -107,11 +111,12 @@ class SinhOp(FloatUnary):
         return (MulOp(dy, CoshOp(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class CoshOp(FloatUnary):
     """(e^x + e^-x) / 2. ONNX Cosh."""
 
     name = "graphcore.cosh"
+    ONNX: ClassVar[str] = "Cosh"
     SCALAR: ClassVar[str] = "cosh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -121,11 +126,12 @@ class CoshOp(FloatUnary):
         return (MulOp(dy, SinhOp(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class AsinhOp(FloatUnary):
     """The number whose hyperbolic sine it is. ONNX Asinh."""
 
     name = "graphcore.asinh"
+    ONNX: ClassVar[str] = "Asinh"
     SCALAR: ClassVar[str] = "asinh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -139,11 +145,12 @@ class AsinhOp(FloatUnary):
         return (DivOp(DivOp(dy, larger), SqrtOp(AddOp(one, MulOp(ratio, ratio)))),)
 
 
-@irdl_op_definition
+@operation
 class AcoshOp(FloatUnary):
     """The number from 0 up whose hyperbolic cosine it is; NaN below 1. ONNX Acosh."""
 
     name = "graphcore.acosh"
+    ONNX: ClassVar[str] = "Acosh"
     SCALAR: ClassVar[str] = "acosh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -156,11 +163,12 @@ class AcoshOp(FloatUnary):
         return (DivOp(DivOp(dy, above), below),)
 
 
-@irdl_op_definition
+@operation
 class AtanhOp(FloatUnary):
     """The number whose hyperbolic tangent it is. ONNX Atanh."""
 
     name = "graphcore.atanh"
+    ONNX: ClassVar[str] = "Atanh"
     SCALAR: ClassVar[str] = "atanh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import TensorType, i1
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def
+from xdsl.irdl import operand_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore.base import (
     Elementwise,
     Operand,
     Unary,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -28,11 +29,12 @@ from popgraph.dialects.graphcore.broadcasting import scalar, sum_to
 from popgraph.dialects.graphcore.logic import AndOp, CompareOp
 
 
-@irdl_op_definition
+@operation
 class NegOp(Unary):
     """-x. ONNX Neg."""
 
     name = "graphcore.neg"
+    ONNX: ClassVar[str] = "Neg"
     SCALAR: ClassVar[str] = "neg"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -42,11 +44,12 @@ class NegOp(Unary):
         return (NegOp(dy),)
 
 
-@irdl_op_definition
+@operation
 class ExpOp(Unary):
     """e^x. ONNX Exp."""
 
     name = "graphcore.exp"
+    ONNX: ClassVar[str] = "Exp"
     SCALAR: ClassVar[str] = "exp"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -57,11 +60,12 @@ class ExpOp(Unary):
         return (MulOp(dy, self.result),)
 
 
-@irdl_op_definition
+@operation
 class LogOp(Unary):
     """The natural logarithm. ONNX Log."""
 
     name = "graphcore.log"
+    ONNX: ClassVar[str] = "Log"
     SCALAR: ClassVar[str] = "log"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -72,11 +76,12 @@ class LogOp(Unary):
         return (DivOp(dy, self.x),)
 
 
-@irdl_op_definition
+@operation
 class AddOp(Binary):
     """lhs + rhs. ONNX Add."""
 
     name = "graphcore.add"
+    ONNX: ClassVar[str] = "Add Sum"
     SCALAR: ClassVar[str] = "add"
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
@@ -86,11 +91,12 @@ class AddOp(Binary):
         return (sum_to(dy, shape_of(self.lhs)), sum_to(dy, shape_of(self.rhs)))
 
 
-@irdl_op_definition
+@operation
 class SubOp(Binary):
     """lhs - rhs. ONNX Sub."""
 
     name = "graphcore.sub"
+    ONNX: ClassVar[str] = "Sub"
     SCALAR: ClassVar[str] = "sub"
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
@@ -100,11 +106,12 @@ class SubOp(Binary):
         return (sum_to(dy, shape_of(self.lhs)), sum_to(NegOp(dy), shape_of(self.rhs)))
 
 
-@irdl_op_definition
+@operation
 class MulOp(Binary):
     """lhs * rhs. ONNX Mul."""
 
     name = "graphcore.mul"
+    ONNX: ClassVar[str] = "Mul"
     SCALAR: ClassVar[str] = "mul"
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
@@ -125,7 +132,7 @@ def _divide(lhs: Array, rhs: Array) -> Array:
     return np.asarray(floor + (inexact & ((lhs < 0) != (rhs < 0))))
 
 
-@irdl_op_definition
+@operation
 class DivOp(Binary):
     """
     lhs / rhs. ONNX Div.
@@ -134,6 +141,7 @@ class DivOp(Binary):
     """
 
     name = "graphcore.div"
+    ONNX: ClassVar[str] = "Div"
     SCALAR: ClassVar[str] = "div"
 
     def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
@@ -148,7 +156,7 @@ class DivOp(Binary):
         )
 
 
-@irdl_op_definition
+@operation
 class RemOp(Binary):
     """
     What is left of lhs when rhs is taken away a whole number of times: C's fmod. ONNX Mod.
@@ -178,7 +186,7 @@ def _power(lhs: Array, rhs: Array) -> Array:
     return np.asarray(np.where(rhs < 0, inverse, np.power(lhs, np.maximum(rhs, 0))))
 
 
-@irdl_op_definition
+@operation
 class PowOp(Binary):
     """lhs to the power rhs; integers wrap, negative powers of them truncate toward 0. ONNX Pow."""
 
@@ -219,11 +227,12 @@ class _Extremum(Binary):
         return share(self.lhs, self.rhs), share(self.rhs, self.lhs)
 
 
-@irdl_op_definition
+@operation
 class MaxOp(_Extremum):
     """The larger; NaN if either is. The gradient of equals is half each. ONNX Max."""
 
     name = "graphcore.max"
+    ONNX: ClassVar[str] = "Max"
     SCALAR: ClassVar[str] = "max"
     WINS: ClassVar[str] = "gt"
 
@@ -231,11 +240,12 @@ class MaxOp(_Extremum):
         return (precisely(np.maximum, lhs, rhs),)
 
 
-@irdl_op_definition
+@operation
 class MinOp(_Extremum):
     """The smaller; NaN if either is. The gradient of equals is half each. ONNX Min."""
 
     name = "graphcore.min"
+    ONNX: ClassVar[str] = "Min"
     SCALAR: ClassVar[str] = "min"
     WINS: ClassVar[str] = "lt"
 
@@ -243,11 +253,12 @@ class MinOp(_Extremum):
         return (precisely(np.minimum, lhs, rhs),)
 
 
-@irdl_op_definition
+@operation
 class WhereOp(Elementwise):
     """lhs where `condition` holds, else rhs. ONNX Where."""
 
     name = "graphcore.where"
+    ONNX: ClassVar[str] = "Where"
     SCALAR: ClassVar[str] = "where"
     ELEMENTS: ClassVar[Elements] = ANY
     condition = operand_def(TensorType)

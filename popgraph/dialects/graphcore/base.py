@@ -1,15 +1,15 @@
-"""What does every graphcore operation answer about itself, and what do the kinds answer for it?"""
+"""The base of graphcore operations: what each answers about itself, and what its kind answers."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
@@ -92,6 +92,13 @@ class GraphcoreOp(IRDLOperation, ABC):
     One class answers everything about one operation: its result types (`infer`), its meaning
     (`evaluate`), its gradient (`gradient`, where it has one) and how it is computed (its kind).
     Constructors take operands, then properties by keyword, and infer the result types.
+    """
+
+    ONNX: ClassVar[str] = ""
+    """
+    The operators that this operation is, input by input, separated by spaces.
+
+    Those of other domains than ONNX's own have the domain before: `ai.graphcore.Log1p`.
     """
 
     traits = traits_def(Pure())
@@ -213,11 +220,25 @@ class GraphcoreOp(IRDLOperation, ABC):
         return parse_operation(parser, cls)
 
 
+Op = TypeVar("Op", bound=GraphcoreOp)
+
+OPERATIONS: list[type[GraphcoreOp]] = []
+"""Every operation of the dialect, as the modules of this package define them."""
+
+
+def operation(cls: type[Op]) -> type[Op]:
+    """Defines an operation for xDSL, and makes it one of the dialect."""
+    made = irdl_op_definition(cls)
+    OPERATIONS.append(made)
+    return made
+
+
 class Elementwise(GraphcoreOp):
     """
     Kind: one scalar function for every element, operands broadcast by NumPy's rule.
 
-    `SCALAR` names the scalar function; structured bodies and the C printer know it by that name.
+    `SCALAR` names the scalar function: a record of `dialects/tile/scalars.py`, or a composition of
+    them in `passes/graphcore/to_structured/scalars.py`.
     """
 
     SCALAR: ClassVar[str]

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    prop_def,
-    result_def,
-)
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import AddOp, MulOp, SubOp
 from popgraph.dialects.graphcore.base import (
@@ -19,6 +14,7 @@ from popgraph.dialects.graphcore.base import (
     Composite,
     Operand,
     Tensor,
+    operation,
     precisely,
     precisely_each,
     shape_of,
@@ -54,7 +50,7 @@ class _BatchNorm(Composite):
         return along(vector, 1, len(shape_of(self.operands[0])))
 
 
-@irdl_op_definition
+@operation
 class BatchNormOp(_BatchNorm):
     """(x - mean) / sqrt(variance + epsilon) * scale + bias, per channel. ONNX, in inference."""
 
@@ -100,7 +96,7 @@ class BatchNormOp(_BatchNorm):
         return (AddOp(MulOp(centred, self.spread(factor)), self.spread(self.bias)),)
 
 
-@irdl_op_definition
+@operation
 class BatchNormTrainOp(_BatchNorm):
     """
     As `batch_norm`, by the mean and the variance of this batch, which are results.

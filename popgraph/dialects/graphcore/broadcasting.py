@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     ANY,
@@ -22,6 +22,7 @@ from popgraph.dialects.graphcore.base import (
     as_array,
     dtype_of,
     flag,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -33,7 +34,7 @@ from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 
 
-@irdl_op_definition
+@operation
 class ReshapeOp(Movement):
     """The same elements in row-major order under another shape. ONNX Reshape, Squeeze, Flatten."""
 
@@ -61,7 +62,7 @@ class ReshapeOp(Movement):
         return (ReshapeOp(dy, shape=shape_of(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class BroadcastOp(Movement):
     """Repeats elements along axes of size 1 and new leading axes. ONNX Expand."""
 
@@ -133,7 +134,7 @@ class AxesReduction(Reduction):
         )
 
 
-@irdl_op_definition
+@operation
 class ReduceSumOp(AxesReduction):
     """The sum along `axes`; 0 for no elements. ONNX ReduceSum."""
 

@@ -8,7 +8,7 @@ from typing import TypedDict, Unpack
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     NUMBERS,
@@ -17,6 +17,7 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Tensor,
     integer,
+    operation,
     precisely,
     shape_of,
 )
@@ -30,7 +31,7 @@ from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
 
 
-@irdl_op_definition
+@operation
 class MatMulOp(Contraction):
     """Matrix products over the last two axes; leading axes broadcast. ONNX MatMul, Gemm."""
 
@@ -146,7 +147,7 @@ class Convolution(Contraction):
             )
 
 
-@irdl_op_definition
+@operation
 class ConvOp(Convolution):
     """y = x convolved with w (cross-correlation), in `groups` of channels. ONNX Conv."""
 
@@ -184,7 +185,7 @@ class ConvOp(Convolution):
         )
 
 
-@irdl_op_definition
+@operation
 class ConvInputGradOp(Convolution):
     """The gradient of `conv` for an x of `shape`, given that of y. ONNX ConvTranspose."""
 
@@ -236,7 +237,7 @@ class ConvInputGradOp(Convolution):
         )
 
 
-@irdl_op_definition
+@operation
 class ConvWeightGradOp(Convolution):
     """The gradient of `conv` for a w of `shape`, given that of y."""
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import operand_def, result_def
 
-from popgraph.dialects.graphcore.base import Array, Composite, Operand, Tensor
+from popgraph.dialects.graphcore.base import (
+    Array,
+    Composite,
+    Operand,
+    Tensor,
+    operation,
+)
 from popgraph.dialects.graphcore.broadcasting import same_type
 
 
-@irdl_op_definition
+@operation
 class DetachOp(Composite):
     """x; no gradient flows through it. PopART detach."""
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import TensorType, f32
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.irdl import operand_def, prop_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.arithmetic import AddOp, DivOp, ExpOp, MulOp, NegOp, SubOp, WhereOp
@@ -23,6 +23,7 @@ from popgraph.dialects.graphcore.base import (
     Unary,
     dtype_of,
     is_float,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -47,22 +48,24 @@ class Step(Unary):
         return (BroadcastOp(scalar(0, dy), shape=shape_of(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class SignOp(Step):
     """-1, 0 or 1; NaN of NaN. ONNX Sign."""
 
     name = "graphcore.sign"
+    ONNX: ClassVar[str] = "Sign"
     SCALAR: ClassVar[str] = "sign"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (precisely(np.sign, x),)
 
 
-@irdl_op_definition
+@operation
 class FloorOp(Step):
     """The largest whole number that is not larger. ONNX Floor."""
 
     name = "graphcore.floor"
+    ONNX: ClassVar[str] = "Floor"
     SCALAR: ClassVar[str] = "floor"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -70,11 +73,12 @@ class FloorOp(Step):
         return (precisely(np.floor, x),)
 
 
-@irdl_op_definition
+@operation
 class CeilOp(Step):
     """The smallest whole number that is not smaller. ONNX Ceil."""
 
     name = "graphcore.ceil"
+    ONNX: ClassVar[str] = "Ceil"
     SCALAR: ClassVar[str] = "ceil"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -82,11 +86,12 @@ class CeilOp(Step):
         return (precisely(np.ceil, x),)
 
 
-@irdl_op_definition
+@operation
 class RoundOp(Step):
     """The nearest whole number, the even one of two. ONNX Round."""
 
     name = "graphcore.round"
+    ONNX: ClassVar[str] = "Round ai.graphcore.Round ai.graphcore.NearbyInt"
     SCALAR: ClassVar[str] = "round"
     ELEMENTS: ClassVar[Elements] = FLOATS
 
@@ -94,11 +99,12 @@ class RoundOp(Step):
         return (precisely(np.rint, x),)
 
 
-@irdl_op_definition
+@operation
 class AbsOp(Unary):
     """|x|; its gradient at 0 is 0. ONNX Abs."""
 
     name = "graphcore.abs"
+    ONNX: ClassVar[str] = "Abs"
     SCALAR: ClassVar[str] = "abs"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -108,11 +114,12 @@ class AbsOp(Unary):
         return (MulOp(dy, SignOp(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class ReluOp(Unary):
     """max(x, 0); its gradient at 0 is 0. ONNX Relu."""
 
     name = "graphcore.relu"
+    ONNX: ClassVar[str] = "Relu"
     SCALAR: ClassVar[str] = "relu"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -124,11 +131,12 @@ class ReluOp(Unary):
         return (WhereOp(CompareOp(self.result, zero, "gt"), dy, zero),)
 
 
-@irdl_op_definition
+@operation
 class SqrtOp(FloatUnary):
     """The square root. ONNX Sqrt."""
 
     name = "graphcore.sqrt"
+    ONNX: ClassVar[str] = "Sqrt"
     SCALAR: ClassVar[str] = "sqrt"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -138,11 +146,12 @@ class SqrtOp(FloatUnary):
         return (DivOp(MulOp(dy, scalar(0.5, dy)), self.result),)
 
 
-@irdl_op_definition
+@operation
 class ReciprocalOp(FloatUnary):
     """1 / x. ONNX Reciprocal."""
 
     name = "graphcore.reciprocal"
+    ONNX: ClassVar[str] = "Reciprocal"
     SCALAR: ClassVar[str] = "reciprocal"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -152,11 +161,12 @@ class ReciprocalOp(FloatUnary):
         return (NegOp(MulOp(dy, MulOp(self.result, self.result))),)
 
 
-@irdl_op_definition
+@operation
 class Log1pOp(FloatUnary):
     """log(1 + x), exact where x is small. PopART log1p."""
 
     name = "graphcore.log1p"
+    ONNX: ClassVar[str] = "ai.graphcore.Log1p"
     SCALAR: ClassVar[str] = "log1p"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -166,11 +176,12 @@ class Log1pOp(FloatUnary):
         return (DivOp(dy, AddOp(scalar(1, dy), self.x)),)
 
 
-@irdl_op_definition
+@operation
 class Expm1Op(FloatUnary):
     """e^x - 1, exact where x is small. PopART expm1."""
 
     name = "graphcore.expm1"
+    ONNX: ClassVar[str] = "ai.graphcore.Expm1"
     SCALAR: ClassVar[str] = "expm1"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -180,11 +191,12 @@ class Expm1Op(FloatUnary):
         return (MulOp(dy, AddOp(self.result, scalar(1, dy))),)
 
 
-@irdl_op_definition
+@operation
 class SinOp(FloatUnary):
     """The sine. ONNX Sin."""
 
     name = "graphcore.sin"
+    ONNX: ClassVar[str] = "Sin"
     SCALAR: ClassVar[str] = "sin"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -194,11 +206,12 @@ class SinOp(FloatUnary):
         return (MulOp(dy, CosOp(self.x)),)
 
 
-@irdl_op_definition
+@operation
 class CosOp(FloatUnary):
     """The cosine. ONNX Cos."""
 
     name = "graphcore.cos"
+    ONNX: ClassVar[str] = "Cos"
     SCALAR: ClassVar[str] = "cos"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -208,11 +221,12 @@ class CosOp(FloatUnary):
         return (NegOp(MulOp(dy, SinOp(self.x))),)
 
 
-@irdl_op_definition
+@operation
 class TanOp(FloatUnary):
     """The tangent. ONNX Tan."""
 
     name = "graphcore.tan"
+    ONNX: ClassVar[str] = "Tan"
     SCALAR: ClassVar[str] = "tan"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -223,11 +237,12 @@ class TanOp(FloatUnary):
         return (DivOp(dy, MulOp(cosine, cosine)),)
 
 
-@irdl_op_definition
+@operation
 class AtanOp(FloatUnary):
     """The angle whose tangent it is. ONNX Atan."""
 
     name = "graphcore.atan"
+    ONNX: ClassVar[str] = "Atan"
     SCALAR: ClassVar[str] = "atan"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -237,11 +252,12 @@ class AtanOp(FloatUnary):
         return (DivOp(dy, AddOp(scalar(1, dy), MulOp(self.x, self.x))),)
 
 
-@irdl_op_definition
+@operation
 class ErfOp(FloatUnary):
     """The error function. ONNX Erf."""
 
     name = "graphcore.erf"
+    ONNX: ClassVar[str] = "Erf"
     SCALAR: ClassVar[str] = "erf"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -252,11 +268,12 @@ class ErfOp(FloatUnary):
         return (MulOp(dy, MulOp(bell, scalar(2 / math.sqrt(math.pi), dy))),)
 
 
-@irdl_op_definition
+@operation
 class TanhOp(FloatUnary):
     """The hyperbolic tangent. ONNX Tanh."""
 
     name = "graphcore.tanh"
+    ONNX: ClassVar[str] = "Tanh"
     SCALAR: ClassVar[str] = "tanh"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -267,11 +284,12 @@ class TanhOp(FloatUnary):
         return (MulOp(dy, SubOp(scalar(1, dy), square)),)
 
 
-@irdl_op_definition
+@operation
 class SigmoidOp(FloatUnary):
     """1 / (1 + e^-x). ONNX Sigmoid."""
 
     name = "graphcore.sigmoid"
+    ONNX: ClassVar[str] = "Sigmoid"
     SCALAR: ClassVar[str] = "sigmoid"
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
@@ -282,7 +300,7 @@ class SigmoidOp(FloatUnary):
         return (MulOp(dy, slope),)
 
 
-@irdl_op_definition
+@operation
 class CastOp(Elementwise):
     """
     The element in another type. ONNX Cast.

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from xdsl.dialects.builtin import StringAttr, TensorType, i1
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+from xdsl.irdl import operand_def, prop_def
 
 from popgraph.dialects.graphcore.base import (
     BITS,
@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore.base import (
     Elementwise,
     Operand,
     Unary,
+    operation,
 )
 
 PREDICATES: dict[str, Callable[[Array, Array], Any]] = {
@@ -32,7 +33,7 @@ PREDICATES: dict[str, Callable[[Array, Array], Any]] = {
 }
 
 
-@irdl_op_definition
+@operation
 class CompareOp(Elementwise):
     """Whether `lhs predicate rhs`; with a NaN only `ne` holds. ONNX Equal, Less, Greater ..."""
 
@@ -58,11 +59,12 @@ class CompareOp(Elementwise):
             return (np.asarray(PREDICATES[self.predicate.data](lhs, rhs)),)
 
 
-@irdl_op_definition
+@operation
 class AndOp(Binary):
     """Both, of bools; bit by bit, of integers. ONNX And, BitwiseAnd."""
 
     name = "graphcore.and"
+    ONNX: ClassVar[str] = "And BitwiseAnd ai.graphcore.BitwiseAnd"
     SCALAR: ClassVar[str] = "and"
     ELEMENTS: ClassVar[Elements] = BITS
 
@@ -70,11 +72,12 @@ class AndOp(Binary):
         return (np.asarray(np.bitwise_and(lhs, rhs)),)
 
 
-@irdl_op_definition
+@operation
 class OrOp(Binary):
     """Either, of bools; bit by bit, of integers. ONNX Or, BitwiseOr."""
 
     name = "graphcore.or"
+    ONNX: ClassVar[str] = "Or BitwiseOr ai.graphcore.BitwiseOr"
     SCALAR: ClassVar[str] = "or"
     ELEMENTS: ClassVar[Elements] = BITS
 
@@ -82,11 +85,12 @@ class OrOp(Binary):
         return (np.asarray(np.bitwise_or(lhs, rhs)),)
 
 
-@irdl_op_definition
+@operation
 class XorOp(Binary):
     """One but not both, of bools; bit by bit, of integers. ONNX Xor, BitwiseXor."""
 
     name = "graphcore.xor"
+    ONNX: ClassVar[str] = "Xor BitwiseXor ai.graphcore.BitwiseXor"
     SCALAR: ClassVar[str] = "xor"
     ELEMENTS: ClassVar[Elements] = BITS
 
@@ -94,11 +98,12 @@ class XorOp(Binary):
         return (np.asarray(np.bitwise_xor(lhs, rhs)),)
 
 
-@irdl_op_definition
+@operation
 class NotOp(Unary):
     """The other bool; all other bits, of integers. ONNX Not, BitwiseNot."""
 
     name = "graphcore.not"
+    ONNX: ClassVar[str] = "Not BitwiseNot ai.graphcore.BitwiseNot"
     SCALAR: ClassVar[str] = "not"
     ELEMENTS: ClassVar[Elements] = BITS
 
@@ -106,11 +111,12 @@ class NotOp(Unary):
         return (np.asarray(np.bitwise_not(x)),)
 
 
-@irdl_op_definition
+@operation
 class IsNanOp(Unary):
     """Whether the element is not a number. ONNX IsNaN."""
 
     name = "graphcore.is_nan"
+    ONNX: ClassVar[str] = "IsNaN"
     SCALAR: ClassVar[str] = "is_nan"
     ELEMENTS: ClassVar[Elements] = FLOATS
 

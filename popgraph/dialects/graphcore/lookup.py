@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Tensor,
     integer,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -48,7 +49,7 @@ def gathered_shape(op: GraphcoreOp, data: Shape, indices: Shape, axis: int) -> S
     return (*data[:axis], *indices, *data[axis + 1 :])
 
 
-@irdl_op_definition
+@operation
 class GatherOp(Lookup):
     """
     The slices of `data` along `axis` that `indices` name, in place of that axis. ONNX Gather.
@@ -81,7 +82,7 @@ class GatherOp(Lookup):
         return (GatherGradOp(dy, self.indices, axis=axis, size=size), None)
 
 
-@irdl_op_definition
+@operation
 class CheckIndicesOp(Lookup):
     """
     The same indices, which a run must find between `low` and `last`, or equal to `ignored`.
@@ -140,7 +141,7 @@ class CheckIndicesOp(Lookup):
         return self.check("").error(np.asarray(largest))
 
 
-@irdl_op_definition
+@operation
 class GatherGradOp(Lookup):
     """The gradient of `gather` for data of `size` along `axis`: slices added to their places."""
 
@@ -182,7 +183,7 @@ class GatherGradOp(Lookup):
         return (GatherOp(dy, self.indices, axis=integer(self.axis)), None)
 
 
-@irdl_op_definition
+@operation
 class IotaOp(Lookup):
     """Every element is its own index along `axis`. ONNX Range, EyeLike, OneHot are made of it."""
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp
 from popgraph.dialects.graphcore.base import (
@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore.base import (
     Composite,
     Operand,
     Tensor,
+    operation,
     precisely,
     shape_of,
 )
@@ -69,7 +70,7 @@ class Loss(Composite):
         return dloss
 
 
-@irdl_op_definition
+@operation
 class IdentityLossOp(Loss):
     """x itself, summed or averaged. PopART identityloss."""
 
@@ -96,7 +97,7 @@ class IdentityLossOp(Loss):
         return (self.reduce(self.x),)
 
 
-@irdl_op_definition
+@operation
 class L1LossOp(Loss):
     """scale * |x|, summed or averaged; the gradient at 0 is 0. PopART l1loss."""
 

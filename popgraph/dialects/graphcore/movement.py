@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import base, irdl_op_definition, operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import base, operand_def, prop_def, result_def, var_operand_def
 
 from popgraph.dialects.graphcore.base import (
     ANY,
@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore.base import (
     as_array,
     dtype_of,
     integer,
+    operation,
     shape_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
@@ -25,7 +26,7 @@ from popgraph.dialects.program.shared import tensor_type
 from popgraph.support import shapes
 
 
-@irdl_op_definition
+@operation
 class TransposeOp(Movement):
     """Axis i of the result is axis `perm[i]` of x. ONNX Transpose."""
 
@@ -65,7 +66,7 @@ def swapped(value: Operand) -> Operand:
     return TransposeOp(value, perm=[*batch, column, row])
 
 
-@irdl_op_definition
+@operation
 class ConcatOp(Movement):
     """The operands one after the other along `axis`. ONNX Concat."""
 
@@ -111,7 +112,7 @@ class ConcatOp(Movement):
         return tuple(parts)
 
 
-@irdl_op_definition
+@operation
 class SliceOp(Movement):
     """Along every axis `sizes` elements from `starts` in `steps`, which may go back. ONNX Slice."""
 
@@ -170,7 +171,7 @@ def reverse(value: Operand, axes: Sequence[bool]) -> Operand:
     return SliceOp(value, starts=starts, sizes=sizes, steps=[-1 if back else 1 for back in axes])
 
 
-@irdl_op_definition
+@operation
 class PadOp(Movement):
     """
     x with `low` elements of `value` before, `high` after, and `interior` between neighbours.

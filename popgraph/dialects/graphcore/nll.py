@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import operand_def, opt_prop_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import (
     DivOp,
@@ -28,6 +28,7 @@ from popgraph.dialects.graphcore.base import (
     dtype_of,
     flag,
     integer,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -113,7 +114,7 @@ def least(usual: float, like: Operand) -> float:
     return 6.104e-5 if dtype_of(like).name == "f16" else usual
 
 
-@irdl_op_definition
+@operation
 class NllLossOp(_Nll):
     """
     -log(probability of the label), summed or averaged. PopART nllloss.
@@ -198,7 +199,7 @@ class NllLossOp(_Nll):
         return (self.reduce(losses),)
 
 
-@irdl_op_definition
+@operation
 class NllLossGradOp(_Nll):
     """
     The gradient of `nll_loss`: -1 / max(probability, 1e-10) at the label (f16: 6.104e-5).

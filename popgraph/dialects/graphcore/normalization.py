@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import (
-    irdl_op_definition,
-    operand_def,
-    opt_operand_def,
-    prop_def,
-    result_def,
-)
+from xdsl.irdl import operand_def, opt_operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import AddOp, MulOp, PowOp, SubOp
 from popgraph.dialects.graphcore.base import (
@@ -21,6 +15,7 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Tensor,
     integer,
+    operation,
     precisely,
     precisely_each,
     shape_of,
@@ -59,7 +54,7 @@ def stretched(value: Operand | None, shape: Shape) -> Operand | None:
     return BroadcastOp(value, shape=shape)
 
 
-@irdl_op_definition
+@operation
 class LayerNormOp(Composite):
     """
     (x - mean) * inverse_deviation * scale + bias, over the axes from `axis` on.
@@ -185,7 +180,7 @@ def _window_sums(value: Operand, width: int, count: int) -> Operand:
     return result
 
 
-@irdl_op_definition
+@operation
 class LrnOp(Composite):
     """
     x / (bias + alpha / size * sum(x^2))^beta, the sum over `size` neighbouring channels.

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.base import (
     FLOATS,
@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore.base import (
     Tensor,
     Window,
     flag,
+    operation,
     precisely,
     shape_of,
 )
@@ -104,7 +105,7 @@ def lowest(dtype: np.dtype[Any]) -> float:
     return np.iinfo(dtype).min
 
 
-@irdl_op_definition
+@operation
 class MaxPoolOp(Pool):
     """The largest element of every window; NaN if one is. ONNX MaxPool."""
 
@@ -134,7 +135,7 @@ class MaxPoolOp(Pool):
         return (MaxPoolGradOp(self.x, dy, **self.options),)
 
 
-@irdl_op_definition
+@operation
 class MaxPoolGradOp(Pool):
     """The gradient of `max_pool`: that of a window goes to its first largest element."""
 
@@ -172,7 +173,7 @@ class MaxPoolGradOp(Pool):
         return result[geometry.inside(x.shape[2:])]
 
 
-@irdl_op_definition
+@operation
 class AveragePoolOp(Pool):
     """The mean of every window; padding counts as zeros if `include_pad`. ONNX AveragePool."""
 
@@ -213,7 +214,7 @@ class AveragePoolOp(Pool):
         return (AveragePoolGradOp(dy, shape=shape, **self.options, include_pad=include),)
 
 
-@irdl_op_definition
+@operation
 class AveragePoolGradOp(Pool):
     """The gradient of `average_pool` for an x of `shape`: shared out evenly in every window."""
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, f64, i64
 from xdsl.ir import Attribute
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.base import (
@@ -20,6 +20,7 @@ from popgraph.dialects.graphcore.base import (
     Random,
     Tensor,
     integer,
+    operation,
     tensor_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
@@ -122,7 +123,7 @@ def check_state(op: GraphcoreOp, state: Operand) -> None:
         raise op.fail(f"needs a seed and a step, {STATE}, to draw from, not {tensor_of(state)}")
 
 
-@irdl_op_definition
+@operation
 class RandomUniformOp(Random):
     """
     Numbers in [0, 1), evenly distributed: element i is the leading bits of its random words.

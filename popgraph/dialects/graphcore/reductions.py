@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, f32, i64
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, SubOp, WhereOp
@@ -22,6 +22,7 @@ from popgraph.dialects.graphcore.base import (
     flag,
     integer,
     is_float,
+    operation,
     precisely,
     shape_of,
     tensor_of,
@@ -55,7 +56,7 @@ class _Extreme(AxesReduction):
         return (WhereOp(chosen, share, scalar(0, dy)),)
 
 
-@irdl_op_definition
+@operation
 class ReduceMaxOp(_Extreme):
     """The largest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMax."""
 
@@ -67,7 +68,7 @@ class ReduceMaxOp(_Extreme):
         return (precisely(lambda a: np.max(a, axis=self.axes.data, keepdims=keep), x),)
 
 
-@irdl_op_definition
+@operation
 class ReduceMinOp(_Extreme):
     """The smallest along `axes`, NaN if one is; equals share the gradient. ONNX ReduceMin."""
 
@@ -79,7 +80,7 @@ class ReduceMinOp(_Extreme):
         return (precisely(lambda a: np.min(a, axis=self.axes.data, keepdims=keep), x),)
 
 
-@irdl_op_definition
+@operation
 class ReduceProdOp(AxesReduction):
     """The product along `axes`; 1 for no elements. ONNX ReduceProd."""
 
@@ -103,7 +104,7 @@ class ReduceProdOp(AxesReduction):
         return (MulOp(self.kept(dy), others),)
 
 
-@irdl_op_definition
+@operation
 class ReduceMeanOp(AxesReduction, Composite):
     """
     The mean along `axes`; integers truncate toward zero. ONNX ReduceMean.
@@ -185,7 +186,7 @@ class _Position(Reduction):
         return np.asarray(found, np.int64)
 
 
-@irdl_op_definition
+@operation
 class ArgMaxOp(_Position):
     """The position of the largest along `axis`; that of a NaN if there is one. ONNX ArgMax."""
 
@@ -198,7 +199,7 @@ class ArgMaxOp(_Position):
         return (self.position((x == best) | (x != x)),)
 
 
-@irdl_op_definition
+@operation
 class ArgMinOp(_Position):
     """The position of the smallest along `axis`; that of a NaN if there is one. ONNX ArgMin."""
 

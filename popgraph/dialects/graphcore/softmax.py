@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.graphcore.arithmetic import ExpOp, LogOp, MulOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
@@ -15,6 +15,7 @@ from popgraph.dialects.graphcore.base import (
     Operand,
     Tensor,
     integer,
+    operation,
     precisely,
     shape_of,
 )
@@ -48,7 +49,7 @@ class _Normalised(Composite):
         return SubOp(self.x, ReduceMaxOp(self.x, axes=[integer(self.axis)], keepdims=True))
 
 
-@irdl_op_definition
+@operation
 class SoftmaxOp(_Normalised):
     """exp(x) / sum(exp(x)) along `axis`. ONNX Softmax."""
 
@@ -72,7 +73,7 @@ class SoftmaxOp(_Normalised):
         return (MulOp(exponentials, ReciprocalOp(self.total(exponentials))),)
 
 
-@irdl_op_definition
+@operation
 class LogSoftmaxOp(_Normalised):
     """log(softmax(x)) along `axis`, exact where softmax underflows. ONNX LogSoftmax."""
 
@@ -130,7 +131,7 @@ class _NormalisedGrad(Composite):
         return ReduceSumOp(value, axes=[integer(self.axis)], keepdims=True)
 
 
-@irdl_op_definition
+@operation
 class SoftmaxGradOp(_NormalisedGrad):
     """
     The gradient of `softmax`: y * (dy - sum(y * dy)), with 0 for every product by 0.
@@ -152,7 +153,7 @@ class SoftmaxGradOp(_NormalisedGrad):
         return (times(self.y, SubOp(self.dy, mean)),)
 
 
-@irdl_op_definition
+@operation
 class LogSoftmaxGradOp(_NormalisedGrad):
     """
     The gradient of `log_softmax`: dy - exp(y) * sum(dy), with 0 for every product by 0.

@@ -1,8 +1,9 @@
-"""Which C computes an operation within one kind of element? Tables, by the operation's name."""
+"""The C expression of an operation within one kind of element: tables, by the operation's name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 
@@ -11,6 +12,8 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.backends.c.print.types import Element
+from popgraph.backends.c.print.unit import headers
+from popgraph.dialects.tile.scalars import RECORDS, Kind
 from popgraph.support.errors import UnsupportedError
 
 
@@ -54,7 +57,29 @@ def _near(name: str) -> Row:
     )
 
 
+_DEFINED = re.compile(r"^static inline f64 popgraph_(\w+)\(([^)]*)\)", re.MULTILINE)
+
+
+def _functions() -> Iterator[tuple[str, Row]]:
+    """
+    The scalar functions that the headers define, found by the names of their records.
+
+    `popgraph_NAME` is the whole function, `popgraph_near_NAME` one of small arguments.
+    """
+    parameters = dict(_DEFINED.findall("".join(headers().values())))
+    for record in RECORDS:
+        if Kind.FLOAT not in record.kinds:
+            continue
+        if record.name in parameters:
+            count = parameters[record.name].count(",") + 1
+            operands = ", ".join(("{a}", "{b}", "{c}")[:count])
+            yield record.ir.name, _function(f"popgraph_{record.name}", operands)
+        elif f"near_{record.name}" in parameters:
+            yield record.ir.name, _near(record.name)
+
+
 FLOAT: Mapping[str, Row] = {
+    **dict(_functions()),
     "arith.addf": _same("{a} + {b}"),
     "arith.subf": _same("{a} - {b}"),
     "arith.mulf": _same("{a} * {b}"),
@@ -69,31 +94,12 @@ FLOAT: Mapping[str, Row] = {
         "POPGRAPH_REMAINDERS({T}, {E}, {n}, {f}, {a}, {b})",
     ),
     "math.absf": Row("fabs{f}({a})", "({T})(({M}){a} << 1 >> 1)"),
-    "math.acos": _function("popgraph_acos"),
-    "math.acosh": _function("popgraph_acosh"),
-    "math.asin": _function("popgraph_asin"),
-    "math.asinh": _function("popgraph_asinh"),
-    "math.atan": _function("popgraph_atan"),
-    "math.atan2": _function("popgraph_atan2", "{a}, {b}"),
-    "math.atanh": _function("popgraph_atanh"),
     "math.ceil": _function("ceil"),
-    "math.cos": _near("cos"),
-    "math.cosh": _function("popgraph_cosh"),
-    "math.erf": _function("popgraph_erf"),
-    "math.exp": _function("popgraph_exp"),
-    "math.expm1": _function("popgraph_expm1"),
     "math.floor": _function("floor"),
     "math.fma": _function("fma", "{a}, {b}, {c}"),
-    "math.log": _function("popgraph_log"),
-    "math.log1p": _function("popgraph_log1p"),
-    "math.powf": _function("popgraph_pow", "{a}, {b}"),
     # The rounding mode is never changed, so this is to the nearest, ties to even.
     "math.roundeven": _function("rint"),
-    "math.sin": _near("sin"),
-    "math.sinh": _function("popgraph_sinh"),
     "math.sqrt": _function("sqrt"),
-    "math.tan": _near("tan"),
-    "math.tanh": _function("popgraph_tanh"),
     # One rounding where the machine has the instruction (-ffp-contract=fast), two elsewhere.
     "vector.fma": _same("{a} * {b} + {c}"),
 }

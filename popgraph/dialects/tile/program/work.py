@@ -1,4 +1,4 @@
-"""How much does a kernel do? Arithmetic, loads and stores, counted in its loops without a run."""
+"""The operation count of a kernel: arithmetic, loads and stores of its loops, without a run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.tile.program.ops import CallOp
+from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.dialects.tile.structured.ops import ContractOp
 from popgraph.support.shapes import prod
 
@@ -47,18 +48,6 @@ class Work:
 
 
 NOTHING = Work()
-
-_FLOPS: dict[type[Operation], int] = {
-    arith.AddfOp: 1,
-    arith.SubfOp: 1,
-    arith.MulfOp: 1,
-    arith.DivfOp: 1,
-    arith.MaximumfOp: 1,
-    arith.MinimumfOp: 1,
-    math.FmaOp: 2,
-    vector.FMAOp: 2,
-}
-"""Floating-point operations per lane; every other function of `math` counts as one."""
 
 _INDICES: dict[type[Operation], Callable[[int, int], int]] = {
     arith.AddiOp: operator.add,
@@ -106,9 +95,8 @@ def flops_of(op: Operation) -> int:
     """What one operation adds, all lanes together."""
     if not op.results or not _is_float(op.results[0].type):
         return 0
-    known = _FLOPS.get(type(op))
-    if known is None:
-        known = 1 if op.name.startswith("math.") else 0
+    kind = math.FmaOp if isinstance(op, vector.FMAOp) else type(op)
+    known = SCALARS[kind].flops if kind in SCALARS else 0
     return known * lanes(op.results[0].type)
 
 

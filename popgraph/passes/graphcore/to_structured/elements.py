@@ -1,9 +1,8 @@
-"""In which type is an element computed with, and how does it get there and back?"""
+"""The type that an element is computed in, and the conversions there and back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import lru_cache
 from struct import pack, unpack
 from typing import Any, TypeAlias
@@ -24,17 +23,9 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import element_types, tile
+from popgraph.dialects.tile.scalars import Kind
 
 Operand: TypeAlias = SSAValue | Operation
-
-
-class Kind(Enum):
-    """What arithmetic means for an element type."""
-
-    FLOAT = "float"
-    SIGNED = "signed"
-    UNSIGNED = "unsigned"
-    BOOL = "bool"
 
 
 @lru_cache(maxsize=1 << 6)

@@ -19,9 +19,9 @@ from popgraph.dialects.graphcore import (
     ReduceSumOp,
 )
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
+from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
-    Kind,
     Operand,
     attribute,
     body,

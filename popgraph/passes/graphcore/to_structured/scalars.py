@@ -1,4 +1,4 @@
-"""What is each scalar function made of, for each kind of element?"""
+"""The lowering of scalar functions to operations, for each kind of element."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.dialects import tile
 from popgraph.dialects.graphcore import CastOp, CompareOp, Elementwise
 from popgraph.dialects.graphcore.base import tensor_of
+from popgraph.dialects.tile.scalars import Kind, named
 from popgraph.passes.graphcore.to_structured.elements import (
-    Kind,
     Operand,
     computing,
     entered,
@@ -41,6 +40,14 @@ def float_sign(x: SSAValue) -> Operand:
 
 def signed_sign(x: SSAValue) -> Operand:
     return arith.MaxSIOp(arith.MinSIOp(x, like(x, 1)), like(x, -1))
+
+
+def integer_neg(x: SSAValue) -> Operand:
+    return arith.SubiOp(like(x, 0), x)
+
+
+def bits_not(x: SSAValue) -> Operand:
+    return arith.XOrIOp(x, like(x, -1))
 
 
 def sigmoid(x: SSAValue) -> Operand:
@@ -100,88 +107,35 @@ def signed_power(x: SSAValue, exponent: SSAValue) -> Operand:
     return arith.SelectOp(arith.CmpiOp(exponent, like(exponent, 0), "slt"), inverse, positive)
 
 
-FLOAT: dict[str, Write] = {
-    "neg": arith.NegfOp,
-    "abs": math.AbsFOp,
-    "sign": float_sign,
-    "floor": math.FloorOp,
-    "ceil": math.CeilOp,
-    "round": math.RoundEvenOp,
-    "exp": math.ExpOp,
-    "log": math.LogOp,
-    "expm1": math.ExpM1Op,
-    "log1p": math.Log1pOp,
-    "sqrt": math.SqrtOp,
-    "reciprocal": lambda x: arith.DivfOp(like(x, 1), x),
-    "sin": math.SinOp,
-    "cos": math.CosOp,
-    "tan": math.TanOp,
-    "atan": math.AtanOp,
-    "atan2": math.Atan2Op,
-    "asin": math.AsinOp,
-    "acos": math.AcosOp,
-    "sinh": math.SinhOp,
-    "cosh": math.CoshOp,
-    "asinh": math.AsinhOp,
-    "acosh": math.AcoshOp,
-    "atanh": math.AtanhOp,
-    "erf": math.ErfOp,
-    "tanh": math.TanhOp,
-    "sigmoid": sigmoid,
-    "relu": float_relu,
-    "is_nan": lambda x: arith.CmpfOp(x, x, "uno"),
-    "add": arith.AddfOp,
-    "sub": arith.SubfOp,
-    "mul": arith.MulfOp,
-    "div": arith.DivfOp,
-    "rem": tile.RemainderOp,
-    "pow": math.PowFOp,
-    "max": arith.MaximumfOp,
-    "min": arith.MinimumfOp,
+COMPOSED: Mapping[Kind, Mapping[str, Write]] = {
+    Kind.FLOAT: {
+        "sign": float_sign,
+        "reciprocal": lambda x: arith.DivfOp(like(x, 1), x),
+        "sigmoid": sigmoid,
+        "relu": float_relu,
+        "is_nan": lambda x: arith.CmpfOp(x, x, "uno"),
+    },
+    Kind.SIGNED: {
+        "neg": integer_neg,
+        "not": bits_not,
+        "sign": signed_sign,
+        "relu": lambda x: arith.MaxSIOp(x, like(x, 0)),
+        "pow": signed_power,
+    },
+    Kind.UNSIGNED: {
+        "neg": integer_neg,
+        "not": bits_not,
+        "abs": lambda x: x,
+        "sign": lambda x: arith.MinUIOp(x, like(x, 1)),
+        "relu": lambda x: x,
+        "pow": unsigned_power,
+    },
+    Kind.BOOL: {"not": bits_not, "max": arith.OrIOp, "min": arith.AndIOp},
 }
-
-BITS: dict[str, Write] = {
-    "and": arith.AndIOp,
-    "or": arith.OrIOp,
-    "xor": arith.XOrIOp,
-    "not": lambda x: arith.XOrIOp(x, like(x, -1)),
-}
-
-SIGNED: dict[str, Write] = {
-    **BITS,
-    "neg": lambda x: arith.SubiOp(like(x, 0), x),
-    "abs": math.AbsIOp,
-    "sign": signed_sign,
-    "relu": lambda x: arith.MaxSIOp(x, like(x, 0)),
-    "add": arith.AddiOp,
-    "sub": arith.SubiOp,
-    "mul": arith.MuliOp,
-    "div": arith.DivSIOp,
-    "rem": arith.RemSIOp,
-    "pow": signed_power,
-    "max": arith.MaxSIOp,
-    "min": arith.MinSIOp,
-}
-
-UNSIGNED: dict[str, Write] = {
-    **SIGNED,
-    "abs": lambda x: x,
-    "sign": lambda x: arith.MinUIOp(x, like(x, 1)),
-    "relu": lambda x: x,
-    "div": arith.DivUIOp,
-    "rem": arith.RemUIOp,
-    "pow": unsigned_power,
-    "max": arith.MaxUIOp,
-    "min": arith.MinUIOp,
-}
-
-BOOL: dict[str, Write] = {**BITS, "max": arith.OrIOp, "min": arith.AndIOp}
+"""The functions that take several operations; `RECORDS` has those that are one."""
 
 TABLES: Mapping[Kind, Mapping[str, Write]] = {
-    Kind.FLOAT: FLOAT,
-    Kind.SIGNED: SIGNED,
-    Kind.UNSIGNED: UNSIGNED,
-    Kind.BOOL: BOOL,
+    kind: {**named(kind), **composed} for kind, composed in COMPOSED.items()
 }
 """Every scalar function by name, for each kind of element."""
 

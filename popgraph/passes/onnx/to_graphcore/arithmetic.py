@@ -1,10 +1,10 @@
-"""How do ONNX's elementwise operators become graphcore's?"""
+"""The lowering of ONNX's elementwise operators to graphcore operations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 
 import ml_dtypes
 import numpy as np
@@ -14,94 +14,65 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, REGISTRY, Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 
-UNARY: dict[str, Callable[[SSAValue], Operand]] = {
-    "Abs": gc.AbsOp,
-    "Acos": gc.AcosOp,
-    "Acosh": gc.AcoshOp,
-    "Asin": gc.AsinOp,
-    "Asinh": gc.AsinhOp,
-    "Atan": gc.AtanOp,
-    "Atanh": gc.AtanhOp,
-    "BitwiseNot": gc.NotOp,
-    "Ceil": gc.CeilOp,
-    "Cos": gc.CosOp,
-    "Cosh": gc.CoshOp,
-    "Erf": gc.ErfOp,
-    "Exp": gc.ExpOp,
-    "Floor": gc.FloorOp,
-    "Identity": lambda x: x,
-    "IsNaN": gc.IsNanOp,
-    "Log": gc.LogOp,
-    "Neg": gc.NegOp,
-    "Not": gc.NotOp,
-    "Reciprocal": gc.ReciprocalOp,
-    "Relu": gc.ReluOp,
-    "Round": gc.RoundOp,
-    "Sigmoid": gc.SigmoidOp,
-    "Sign": gc.SignOp,
-    "Sin": gc.SinOp,
-    "Sinh": gc.SinhOp,
-    "Sqrt": gc.SqrtOp,
-    "Tan": gc.TanOp,
-    "Tanh": gc.TanhOp,
+COMPARISONS = {
+    "Equal": "eq",
+    "Greater": "gt",
+    "GreaterOrEqual": "ge",
+    "Less": "lt",
+    "LessOrEqual": "le",
 }
-"""Operators of one input that are one operation."""
-
-BINARY: dict[str, Callable[[SSAValue, SSAValue], Operand]] = {
-    "Add": gc.AddOp,
-    "And": gc.AndOp,
-    "BitwiseAnd": gc.AndOp,
-    "BitwiseOr": gc.OrOp,
-    "BitwiseXor": gc.XorOp,
-    "Div": gc.DivOp,
-    "Equal": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="eq"),
-    "Greater": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="gt"),
-    "GreaterOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="ge"),
-    "Less": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="lt"),
-    "LessOrEqual": lambda lhs, rhs: gc.CompareOp(lhs, rhs, predicate="le"),
-    "Mul": gc.MulOp,
-    "Or": gc.OrOp,
-    "Sub": gc.SubOp,
-    "Xor": gc.XorOp,
-}
-"""Operators of two inputs that are one operation."""
-
-VARIADIC: dict[str, Callable[[Operand, Operand], Operand]] = {
-    "Max": gc.MaxOp,
-    "Min": gc.MinOp,
-    "Sum": gc.AddOp,
-}
-"""Operators of any number of inputs that are a chain of one operation."""
+"""The predicates of ONNX's comparisons."""
 
 
-def _register_tables() -> None:
-    for name, unary in UNARY.items():
-        lowers(name)(lambda node, unary=unary: unary(node[0]))  # type: ignore[misc]
-    for name, binary in BINARY.items():
-        lowers(name)(lambda node, binary=binary: binary(*alike(node[0], second(node))))  # type: ignore[misc]
-    for name, join in VARIADIC.items():
-        lowers(name)(lambda node, join=join: reduce(join, alike(*node.inputs)))  # type: ignore[misc]
+CHAINS = frozenset({"Max", "Min", "Sum"})
+"""Operators of any number of inputs, which are a chain of one operation."""
 
 
-_register_tables()
-for _name, _twin in {
-    "BitwiseAnd": "BitwiseAnd",
-    "BitwiseNot": "BitwiseNot",
-    "BitwiseOr": "BitwiseOr",
-    "BitwiseXor": "BitwiseXor",
-    "NearbyInt": "Round",
-    "Round": "Round",
-}.items():
-    REGISTRY[GRAPHCORE, _name] = REGISTRY["", _twin]
-lowers("Expm1", domain=GRAPHCORE)(lambda node: gc.Expm1Op(node[0]))
-lowers("Log1p", domain=GRAPHCORE)(lambda node: gc.Log1pOp(node[0]))
-lowers("Atan2", domain=GRAPHCORE)(lambda node: gc.Atan2Op(*alike(node[0], node[1])))
-lowers("Swish", domain=GRAPHCORE)(lambda node: gc.MulOp(node[0], gc.SigmoidOp(node[0])))
+def _register_operations() -> None:
+    """The operators that are one operation, as the operations' own `ONNX` names them."""
+    for op in gc.GRAPHCORE.operations:
+        assert issubclass(op, gc.GraphcoreOp)
+        for operator in op.ONNX.split():
+            domain, _, name = operator.rpartition(".")
+            count = len(op.get_irdl_definition().operands)
+            made = _chain if name in CHAINS else _binary if issubclass(op, gc.Binary) else _plain
+            lowers(name, domain=domain)(partial(made, op, count))
+
+
+def _plain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    return op(*(node[place] for place in range(count)))
+
+
+def _binary(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    return op(*alike(node[0], second(node)))
+
+
+def _chain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    return reduce(op, alike(*node.inputs))
+
+
+_register_operations()
+
+
+@lowers(*COMPARISONS)
+def compare(node: Node) -> Lowered:
+    lhs, rhs = alike(node[0], second(node))
+    return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
+
+
+@lowers("Identity")
+def identity(node: Node) -> Lowered:
+    return node[0]
+
+
+@lowers("Swish", domain=GRAPHCORE)
+def swish(node: Node) -> Lowered:
+    return gc.MulOp(node[0], gc.SigmoidOp(node[0]))
 
 
 def alike(*values: SSAValue) -> list[Operand]:
@@ -227,18 +198,18 @@ def _exponential_unit(node: Node, alpha: float, pace: float = 1.0, gamma: float 
 
 
 @lowers("Elu")
-def exponential_unit(node: Node) -> Lowered:
+def elu(node: Node) -> Lowered:
     return _exponential_unit(node, node.real("alpha", 1.0))
 
 
 @lowers("Celu")
-def smooth_exponential_unit(node: Node) -> Lowered:
+def celu(node: Node) -> Lowered:
     alpha = node.real("alpha", 1.0)
     return _exponential_unit(node, alpha, pace=alpha)
 
 
 @lowers("Selu")
-def scaled_exponential_unit(node: Node) -> Lowered:
+def selu(node: Node) -> Lowered:
     alpha, gamma = (1.67326319, 1.05070102) if node.version >= 6 else (1.6732, 1.0507)
     return _exponential_unit(node, node.real("alpha", alpha), gamma=node.real("gamma", gamma))
 
@@ -273,11 +244,6 @@ def clip(node: Node) -> Lowered:
         if bound is not None:
             result = limit(result, cast(bound, node.dtype))
     return result
-
-
-@lowers("Where")
-def where(node: Node) -> Lowered:
-    return gc.WhereOp(node[0], node[1], node[2])
 
 
 @lowers("LeakyRelu")
