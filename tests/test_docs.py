@@ -23,6 +23,9 @@ from popgraph.support.errors import ErrorGroup, PopgraphError
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"^\$ ((?:POPGRAPH_\w+=\S+ )*popgraph .*)$", re.MULTILINE)
+FUNCTION = f'popgraph() {{ "{sys.executable}" -m popgraph "$@"; }}; '
+"""Lets the shell find the command that belongs to this Python."""
 BLOCK = re.compile(r"^```(python|pgraph|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -43,7 +46,8 @@ def test_there_are_blocks_to_run() -> None:
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
     Python blocks share one program, `.pgraph` blocks are saved under the name in their first
-    comment, console blocks run as they stand and must succeed. After a `.pgraph` block with
+    comment, commands of console blocks run as they stand, with their variables, pipes and files,
+    and must succeed. After a `.pgraph` block with
     mistakes stands what `popgraph check` says.
     """
     program, mistakes = "", ""
@@ -65,9 +69,8 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             (tmp_path / "page.py").write_text(program)
             run([sys.executable, "page.py"], tmp_path)
         else:
-            for line in text.splitlines():
-                if line.startswith("$ popgraph "):
-                    run([sys.executable, "-m", *line[2:].split()], tmp_path)
+            for command in COMMAND.findall(text):
+                run(["bash", "-eo", "pipefail", "-c", FUNCTION + command], tmp_path)
 
 
 def what_is_wrong(path: Path) -> str:
