@@ -114,6 +114,20 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`{path.name}`" in page
 
 
+PATH = re.compile(r"`((?:[\w.]+/)*\w+\.(?:py|h)|(?:\w+/){2,})`")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md", "docs/glossary.md"])
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    """By their path in the repository, or the end of it."""
+    there = [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "popgraph").rglob("*")]
+    there += [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "tests").glob("*.py")]
+    named = [name.rstrip("/") for name in PATH.findall((ROOT / page).read_text())]
+    assert page == "README.md" or len(named) > 10
+    for name in named:
+        assert any(one.endswith(f"/{name}") for one in there), f"{page} names {name}"
+
+
 def run(command: list[str], folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
