@@ -119,6 +119,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "build": "machine print cache",
         "run": "machine memory print cache build",
         "emit": "memory print",
+        "schedule_file": "cache",
         "build_program": "print cache build run",
     },
 }  # fmt: skip

@@ -23,6 +23,9 @@ from popgraph.support.errors import ErrorGroup, PopgraphError
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"^\$ ((?:POPGRAPH_\w+=\S+ )*popgraph .*)$", re.MULTILINE)
+FUNCTION = f'popgraph() {{ "{sys.executable}" -m popgraph "$@"; }}; '
+"""Lets the shell find the command that belongs to this Python."""
 BLOCK = re.compile(r"^```(python|pgraph|console|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -43,7 +46,8 @@ def test_there_are_blocks_to_run() -> None:
 def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
     """
     Python blocks share one program, `.pgraph` blocks are saved under the name in their first
-    comment, console blocks run as they stand and must succeed. After a `.pgraph` block with
+    comment, commands of console blocks run as they stand, with their variables, pipes and files,
+    and must succeed. After a `.pgraph` block with
     mistakes stands what `popgraph check` says.
     """
     program, mistakes = "", ""
@@ -65,9 +69,8 @@ def test_blocks_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             (tmp_path / "page.py").write_text(program)
             run([sys.executable, "page.py"], tmp_path)
         else:
-            for line in text.splitlines():
-                if line.startswith("$ popgraph "):
-                    run([sys.executable, "-m", *line[2:].split()], tmp_path)
+            for command in COMMAND.findall(text):
+                run(["bash", "-eo", "pipefail", "-c", FUNCTION + command], tmp_path)
 
 
 def what_is_wrong(path: Path) -> str:
@@ -109,6 +112,20 @@ def test_the_page_of_the_language_tells_of_every_function_and_word() -> None:
         assert f"`@{word}" in page
     for path in (ROOT / "examples").glob("*.pgraph"):
         assert f"`{path.name}`" in page
+
+
+PATH = re.compile(r"`((?:[\w.]+/)*\w+\.(?:py|h)|(?:\w+/){2,})`")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md", "docs/glossary.md"])
+def test_files_that_a_page_names_are_there(page: str) -> None:
+    """By their path in the repository, or the end of it."""
+    there = [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "popgraph").rglob("*")]
+    there += [f"/{one.relative_to(ROOT).as_posix()}" for one in (ROOT / "tests").glob("*.py")]
+    named = [name.rstrip("/") for name in PATH.findall((ROOT / page).read_text())]
+    assert page == "README.md" or len(named) > 10
+    for name in named:
+        assert any(one.endswith(f"/{name}") for one in there), f"{page} names {name}"
 
 
 def run(command: list[str], folder: Path) -> None:

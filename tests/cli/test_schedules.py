@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -210,3 +212,10 @@ def test_damaged_measurements_are_as_none(tmp_path: Path, damage: str) -> None:
     assert machine is not None and machine.vector_bytes == host_target().vector_bytes
     keep_measured([{"contraction": "f32 ...", "schedule": "plain"}])
     assert len(measured()) == 1
+
+
+def test_the_former_name_of_the_reader_is_understood_with_a_warning() -> None:
+    former = "popgraph.backends.c.schedule_file"
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match="cache.schedule_file"):
+        assert importlib.import_module(former).read is read
