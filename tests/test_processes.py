@@ -16,7 +16,7 @@ import pytest
 
 import popgraph
 from popgraph import compiler
-from popgraph.dialects.onnx.schemas import _MAKING
+from popgraph.dialects.onnx.schemas import MAKING
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.runner import Runner
@@ -158,12 +158,12 @@ def test_locks_are_free_in_a_child() -> None:
     inside, go = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with _MAKING:
+        with MAKING:
             inside.set()
             go.wait(SECONDS)
 
     def take() -> bool:
-        with _MAKING:
+        with MAKING:
             return True
 
     thread = threading.Thread(target=hold)

@@ -196,7 +196,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, place: str) -> None:
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit of the size of files stands for it, as soon as a file of a user is written."""
-    stage = writing._stage
+    stage = writing.stage
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def limited(*arguments: Any, durable: bool, **named: Any) -> Any:
@@ -206,7 +206,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    monkeypatch.setattr(writing, "_stage", limited)
+    monkeypatch.setattr(writing, "stage", limited)
 
 
 def session() -> popgraph.InferenceSession:

@@ -67,6 +67,12 @@ def warn_once(text: str) -> None:
         warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
+def forget() -> None:
+    """Folders are looked at anew, and warnings are given again, as in a new process."""
+    _trusted.clear()
+    _warned.clear()
+
+
 def make_private(folder: Path) -> None:
     """Makes a folder, and those above it that are missing, for this user alone."""
     if not folder.is_dir():

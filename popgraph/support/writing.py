@@ -70,7 +70,7 @@ def put(path: Path, parts: Parts, *, mode: int = 0o666, durable: bool = False) -
 
     Unless it is to be `durable`, nobody waits for the disk: a loss of power may take it.
     """
-    staged = _stage(path, parts, durable=durable, mode=mode)
+    staged = stage(path, parts, durable=durable, mode=mode)
     try:
         staged.commit()
     finally:
@@ -90,20 +90,20 @@ def _told(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[_Staged]]:
+def _staged(files: Sequence[tuple[Path, Parts]]) -> Iterator[list[Staged]]:
     """The contents on the disk, beside the files that they become."""
-    staged: list[_Staged] = []
+    staged: list[Staged] = []
     try:
         for path, parts in files:
             with _told(path):
-                staged.append(_stage(path, parts, durable=True))
+                staged.append(stage(path, parts, durable=True))
         yield staged
     finally:
         for one in staged:
             one.drop()
 
 
-def _copy(staged: _Staged, path: Path, parts: Callable[[], Parts]) -> None:
+def _copy(staged: Staged, path: Path, parts: Callable[[], Parts]) -> None:
     """The content of a staged file under another name; it is one file where that can be."""
     try:
         os.link(staged.part or staged.place, path)
@@ -113,7 +113,7 @@ def _copy(staged: _Staged, path: Path, parts: Callable[[], Parts]) -> None:
 
 
 @dataclass
-class _Staged:
+class Staged:
     """Content on its way to a file."""
 
     place: Path
@@ -137,19 +137,20 @@ class _Staged:
                 self.part.unlink()
 
 
-def _stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> _Staged:
+def stage(path: Path, parts: Parts, *, durable: bool, mode: int | None = None) -> Staged:
+    """Writes content beside its file, or into what can only be written in place."""
     if "\0" in str(path):
         raise OSError(EINVAL, "a name has no NUL in it", str(path))
     if is_written_in_place(path):
         with open(path, "wb") as file:
             file.writelines(parts)
-        return _Staged(path, None, durable)
+        return Staged(path, None, durable)
     place = Path(os.path.realpath(path))
     before = place.stat() if mode is None and place.exists() else None
     if before is not None and not os.access(place, os.W_OK):
         raise PermissionError(EACCES, "the file is write-protected", str(path))
     part = place.with_name(f".{os.urandom(8).hex()}.part")
-    staged = _Staged(place, part, durable)
+    staged = Staged(place, part, durable)
     if mode is None:
         mode = 0o666 if before is None else 0o600
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

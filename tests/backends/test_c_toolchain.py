@@ -175,7 +175,7 @@ def test_a_cache_that_cannot_be_written_warns_once(
 
 def test_a_read_only_cache_is_still_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert doubles()
-    monkeypatch.setattr(cache_folder, "_refusal", lambda path: "cannot be written")
+    monkeypatch.setattr(cache_folder, "refusal", lambda path: "cannot be written")
     monkeypatch.setenv("CC", "/bin/false")
     with pytest.warns(RuntimeWarning, match="cannot be written"):
         assert doubles()

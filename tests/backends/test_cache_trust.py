@@ -34,11 +34,11 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv(program_cache.SWITCH, "1")
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
     monkeypatch.setattr(install_fingerprint, "states", lambda: "the same")
-    monkeypatch.setattr(trust, "_trusted", set())
-    monkeypatch.setattr(trust, "_warned", set())
-    monkeypatch.setattr(cache_folder, "_given_up", {})
-    cache_folder._temporary.cache_clear()
+    trust.forget()
+    cache_folder.forget()
     yield tmp_path / "cache"
+    trust.forget()
+    cache_folder.forget()
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_cache_that_others_may_write_is_not_used(
     before = content(cache)
     folder = cache.parent if above else cache
     folder.chmod(0o777)
-    trust._trusted.clear()
+    trust.forget()
     (message,) = told(lambda: (compute(), compute()))
     assert message.startswith(f"{cache} is not used: others may write")
     assert len(compilers) == 2 and content(cache) == before
@@ -137,7 +137,7 @@ def test_a_cache_of_root_is_used_by_others_if_they_say_so(
     monkeypatch.setenv(trust.SHARED, "1")
     assert not told(compute) and len(compilers) == 1
     (cache / "kernels").chmod(0o777)
-    trust._trusted.clear()
+    trust.forget()
     assert any("others may write" in text for text in told(compute))
 
 
@@ -169,7 +169,7 @@ def test_nothing_is_read_that_others_may_write(cache: Path, kind: str, what: str
     for path in (cache / kind).rglob("*"):
         if path.is_dir() == (what == "folder"):
             path.chmod(0o777)
-    trust._trusted.clear()
+    trust.forget()
     for path in (cache / kind).rglob("*"):
         if path.is_file():
             assert told(lambda path=path: caches.is_sealed(path))  # type: ignore[misc]
@@ -189,7 +189,7 @@ def test_a_cache_may_be_a_plain_file(cache: Path) -> None:
 
 def limited(size: int, below: Path | None) -> Any:
     """A way of writing that finds a disk full after so many bytes, if the file is below a path."""
-    stage = writing._stage
+    stage = writing.stage
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     def write(path: Path, *arguments: Any, **named: Any) -> Any:
@@ -206,7 +206,7 @@ def limited(size: int, below: Path | None) -> Any:
 def test_where_the_cache_has_no_room_programs_are_compiled_without_one(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_stage", limited(200, cache))
+    monkeypatch.setattr(writing, "stage", limited(200, cache))
     (message,) = told(lambda: (compute(), compute()))
     assert message.startswith(f"{cache} cannot be written (File too large): ")
 
@@ -214,7 +214,7 @@ def test_where_the_cache_has_no_room_programs_are_compiled_without_one(
 def test_where_there_is_no_room_at_all_this_is_said(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "_stage", limited(50, None))
+    monkeypatch.setattr(writing, "stage", limited(50, None))
     with (
         pytest.warns(RuntimeWarning, match="cannot be written"),
         pytest.raises(BackendError, match="there is no place for compiled code: File too large"),

@@ -265,9 +265,9 @@ def test_a_cache_that_cannot_be_written_is_read(
 ) -> None:
     expected = compute(model())
     before = sorted(cache.rglob("*"))
-    monkeypatch.setattr(cache_folder, "_refusal", lambda path: "cannot be written")
+    monkeypatch.setattr(cache_folder, "refusal", lambda path: "cannot be written")
     with pytest.warns(RuntimeWarning, match="cannot be written"):
-        cache_folder._temporary.cache_clear()
+        cache_folder.forget()
         assert np.array_equal(compute(model()), expected)
         assert passes.runs == 1
         compute(model(seed=1))
@@ -309,14 +309,14 @@ def test_any_doubt_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(program_cache.SWITCH, "1")
     module, _ = compiler.load(model())
     sources = program_key.sources.__wrapped__
-    monkeypatch.setattr(install_fingerprint, "_STARTED", 1e12)
+    monkeypatch.setattr(install_fingerprint, "STARTED", 1e12)
     assert sources() is not None
     monkeypatch.setattr(program_key, "sources", lambda: "the same")
     assert program_key.program_key(module, []) is not None
     assert program_key.program_key(module, [Foreign()]) is None
     monkeypatch.setattr(program_key, "sources", sources)
     assert program_key.program_key(module, []) is not None
-    monkeypatch.setattr(install_fingerprint, "_STARTED", 0.0)
+    monkeypatch.setattr(install_fingerprint, "STARTED", 0.0)
     assert program_key.program_key(module, []) is None, "files are newer than the process"
 
 
@@ -328,7 +328,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / "package" / name).write_text("content")
     monkeypatch.setattr(install_fingerprint, "PACKAGE", tmp_path / "package")
     monkeypatch.setattr(program_key, "PACKAGE", tmp_path / "package")
-    monkeypatch.setattr(install_fingerprint, "_STARTED", 1e12)
+    monkeypatch.setattr(install_fingerprint, "STARTED", 1e12)
     return tmp_path / "package"
 
 
@@ -377,7 +377,7 @@ def test_an_installation_that_is_not_to_be_seen_has_no_name(
     monkeypatch.setattr(install_fingerprint, "PACKAGE", package / "archive.zip")
     assert installation() == (None, None)
     monkeypatch.setattr(install_fingerprint, "PACKAGE", package)
-    monkeypatch.setattr(install_fingerprint, "_STARTED", 0.0)
+    monkeypatch.setattr(install_fingerprint, "STARTED", 0.0)
     assert installation() == (None, None)
 
 

@@ -134,7 +134,7 @@ def test_what_does_not_belong_together_stays(kind: str) -> None:
 def test_a_wrong_share_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: rows to ignore that count."""
     monkeypatch.setattr(
-        SubtractLabels, "_counts", lambda self, loss: self.literal(np.ones((2, 3), bool))
+        SubtractLabels, "counts", lambda self, loss: self.literal(np.ones((2, 3), bool))
     )
     with pytest.raises(AssertionError):
         test_fused_gradient("mean", 2, False, np.float64)

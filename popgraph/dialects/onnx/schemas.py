@@ -186,13 +186,13 @@ _LAST_OPSETS: dict[str, int] = {
 }
 _PARENTS: dict[tuple[str, str], type[SchemaOp]] = {}
 _MADE: dict[tuple[str, str, int], type[SchemaOp]] = {}
-_MAKING = Lock()
+MAKING = Lock()
 """Two threads must not get two classes for one operator."""
 
 
 def _parent(key: tuple[str, str]) -> type[SchemaOp]:
     """The base of all versions, made when it is first asked for."""
-    with _MAKING:
+    with MAKING:
         if key not in _PARENTS:
             about = {"__doc__": f"Every version of {key[1]}."}
             _PARENTS[key] = type(key[1], (SchemaOp,), about)
@@ -202,7 +202,7 @@ def _parent(key: tuple[str, str]) -> type[SchemaOp]:
 def class_of(schema: OpSchema) -> type[SchemaOp]:
     """The class of one version, made when it is first asked for: 659 take a while."""
     key = (schema.domain, schema.name, schema.since_version)
-    with _MAKING:
+    with MAKING:
         if key not in _MADE:
             _MADE[key] = _ClassMaker(schema, _parent(key[:2])).make()
         return _MADE[key]

@@ -60,10 +60,10 @@ class SubtractLabels(Rule[SoftmaxGradOp | LogSoftmaxGradOp]):
         if loss.reduction.data == "mean":
             share = DivOp(share, loss.divisor())
         nothing = self.literal(np.zeros((), dtype_of(share).numpy))
-        counted = WhereOp(self._counts(loss), share, nothing)
+        counted = WhereOp(self.counts(loss), share, nothing)
         return ReshapeOp(counted, shape=(*rows, 1))
 
-    def _counts(self, loss: NllLossGradOp) -> Operand:
+    def counts(self, loss: NllLossGradOp) -> Operand:
         """For every row, whether its label is a class, and not the one to ignore."""
         labels = CastOp(loss.labels, to=i64)
         classes = shape_of(loss.probabilities)[-1]

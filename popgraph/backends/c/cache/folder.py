@@ -26,7 +26,7 @@ _given_up: dict[Path, str] = {}
 def cache_directory() -> Path:
     """Where compiled kernels are kept: `$POPGRAPH_CACHE_DIR`, or the user's cache directory."""
     path = _chosen()
-    reason = _given_up.get(path) or _distrust(path) or _refusal(path)
+    reason = _given_up.get(path) or _distrust(path) or refusal(path)
     return _instead(path, reason) if reason else path
 
 
@@ -40,6 +40,12 @@ def give_up(reason: str) -> Path:
     """Another cache, for this process only, in place of the one that turned out to be of no use."""
     path = _chosen()
     return _instead(path, _given_up.setdefault(path, f"cannot be written ({reason})"))
+
+
+def forget() -> None:
+    """Caches that were given up are tried again, as in a new process."""
+    _given_up.clear()
+    _temporary.cache_clear()
 
 
 def _chosen() -> Path:
@@ -58,7 +64,7 @@ def _distrust(path: Path) -> str:
     return f"is not used: {problem}, and what a cache holds is run ({hint})" if problem else ""
 
 
-def _refusal(path: Path) -> str:
+def refusal(path: Path) -> str:
     """Why nothing can be kept there."""
     try:
         make_private(path)

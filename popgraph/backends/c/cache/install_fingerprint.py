@@ -20,7 +20,7 @@ STANDS_ON = ("xdsl", "onnx", "numpy", "ml_dtypes", "lark")
 LOADING = 2.0
 """Seconds that importing this package may have taken before this file was reached."""
 
-_STARTED = time.time()
+STARTED = time.time()
 
 
 def files() -> dict[str, State] | None:
@@ -35,7 +35,7 @@ def files() -> dict[str, State] | None:
 
 def _is_old(state: State) -> bool:
     *_, modified, changed = state
-    return max(modified, changed) / 1e9 < _STARTED - LOADING
+    return max(modified, changed) / 1e9 < STARTED - LOADING
 
 
 def _files(folder: str) -> Iterator[tuple[str, State]]:

@@ -11,6 +11,9 @@ builtin.module {
   }
 }
 // -----
+#check = #pg.index_check<#pg.bytes<"check of node 'a' (Gather)">, #pg.bytes<"index">, #pg.bytes<"node 'a' (Gather)">, #pg.ints[-5], #pg.ints[4]>
+#check1 = #pg.index_check<#pg.bytes<"check of node 'b' (GatherND)">, #pg.bytes<"index">, #pg.bytes<"node 'b' (GatherND)">, #pg.ints[-5, -4], #pg.ints[4, 3]>
+#check2 = #pg.index_check<#pg.bytes<"check of node 'b' (GatherND)'">, #pg.bytes<"label">, #pg.bytes<"node 'b' (GatherND)">, #pg.ints[0], #pg.ints[9]>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"i">, #pg.bytes<"j">, #pg.bytes<"labels">] {
   ^bb0(%x: tensor<5x4xf32>, %i: tensor<3xi64>, %j: tensor<2x2xi32>, %labels: tensor<3xi16>):
@@ -36,6 +39,8 @@ builtin.module {
     %18 = graphcore.where %16, %14, %17 : (tensor<3xi1>, tensor<3xi64>, tensor<i64>) -> tensor<3xi64>
     %19 = graphcore.cast %18 {to = ui64} : (tensor<3xi64>) -> tensor<3xui64>
     %20 = graphcore.reduce_max %19 {axes = [0], keepdims = false} : (tensor<3xui64>) -> tensor<ui64>
-    pg.return [#pg.bytes<"a">, #pg.bytes<"b">, #pg.bytes<"c">, #pg.bytes<"check of node 'a' (Gather)">, #pg.bytes<"check of node 'b' (GatherND)">, #pg.bytes<"check of node 'b' (GatherND)'">], %a, %j, %labels, %3, %13, %20 : tensor<3x4xf32>, tensor<2x2xi32>, tensor<3xi16>, tensor<ui64>, tensor<2xui32>, tensor<ui64> checks [#pg.index_check<#pg.bytes<"check of node 'a' (Gather)">, #pg.bytes<"index">, #pg.bytes<"node 'a' (Gather)">, #pg.ints[-5], #pg.ints[4]>, #pg.index_check<#pg.bytes<"check of node 'b' (GatherND)">, #pg.bytes<"index">, #pg.bytes<"node 'b' (GatherND)">, #pg.ints[-5, -4], #pg.ints[4, 3]>, #pg.index_check<#pg.bytes<"check of node 'b' (GatherND)'">, #pg.bytes<"label">, #pg.bytes<"node 'b' (GatherND)">, #pg.ints[0], #pg.ints[9]>]
+    pg.return [#pg.bytes<"a">, #pg.bytes<"b">, #pg.bytes<"c">, #pg.bytes<"check of node 'a' (Gather)">, #pg.bytes<"check of node 'b' (GatherND)">, #pg.bytes<"check of node 'b' (GatherND)'">],
+        %a, %j, %labels, %3, %13, %20 : tensor<3x4xf32>, tensor<2x2xi32>, tensor<3xi16>, tensor<ui64>, tensor<2xui32>,
+        tensor<ui64> checks [#check, #check1, #check2]
   }
 }

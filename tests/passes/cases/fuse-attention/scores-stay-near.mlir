@@ -1,10 +1,17 @@
 // Far too many scores to stay near: both products run with the softmax between them, a few rows at a time.
+#map = affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+#layout = #tile.layout<#map, #pg.ints[2, 4, 16, 128]>
+!tensor = tensor<2x512x16xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"q">, #pg.bytes<"k">, #pg.bytes<"v">] {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
-    %3 = tile.pack %1 : tensor<2x512x16xf32> -> tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>>
+    %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.contract %0, %3 : tensor<2x512x16xf32>, tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>> domain [2, 512, 512, 16] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16> finish {
+    %5 = tile.contract %0, %3 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
+        maps [#map1, #map2] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16> finish {
     ^bb0(%6: f32):
       %7 = arith.constant 2.500000e-01 : f32
       %8 = arith.mulf %6, %7 : f32
@@ -43,7 +50,9 @@ builtin.module {
       } -> tensor<2x512x512xf32>
       tile.yield %26 : tensor<2x512x512xf32>
     } -> tensor<2x512x512xf32>
-    %10 = tile.contract %9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>] extra_maps [] schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
+    %10 = tile.contract %9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512] parallel 3 : i64
+        maps [#map1, #map3] extra_maps []
+        schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<2x512x16xf32>
@@ -51,14 +60,22 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>
+#layout = #tile.layout<#map, #pg.ints[2, 4, 16, 128]>
+!tensor = tensor<2x512x16xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"q">, #pg.bytes<"k">, #pg.bytes<"v">] {
   ^bb0(%0: tensor<2x512x16xf32>, %1: tensor<2x512x16xf32>, %2: tensor<2x512x16xf32>):
-    %3 = tile.pack %1 : tensor<2x512x16xf32> -> tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>>
+    %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
-    %5 = tile.nest ins(%0, %3, %2 : tensor<2x512x16xf32>, tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>>, tensor<2x512x16xf32>) domain [2, 512] step 28 : i64 {
-    ^bb0(%6: tensor<2x512x16xf32>, %7: tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>>, %8: tensor<2x512x16xf32>):
-      %9 = tile.contract %6, %7 : tensor<2x512x16xf32>, tensor<2x512x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, (d1 floordiv 128), d2, (d1 mod 128))>, #pg.ints[2, 4, 16, 128]>> domain [2, 512, 512, 16] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16> finish {
+    %5 = tile.nest ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] step 28 : i64 {
+    ^bb0(%6: tensor<2x512x16xf32>, %7: !tensor, %8: tensor<2x512x16xf32>):
+      %9 = tile.contract %6, %7 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
+          maps [#map1, #map2] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16>
+          finish {
       ^bb0(%10: f32):
         %11 = arith.constant 2.500000e-01 : f32
         %12 = arith.mulf %10, %11 : f32
@@ -93,7 +110,9 @@ builtin.module {
         %33 = arith.mulf %29, %32 : f32
         tile.yield %33 : f32
       } -> tensor<2x512x512xf32>
-      %34 = tile.contract %28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d0, d3, d2)>] extra_maps [] schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
+      %34 = tile.contract %28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512]
+          parallel 3 : i64 maps [#map1, #map3] extra_maps []
+          schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
       ^bb0(%35: f32):
         tile.yield %35 : f32
       } -> tensor<2x512x16xf32>

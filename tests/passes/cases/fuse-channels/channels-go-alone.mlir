@@ -1,25 +1,39 @@
 // A depthwise convolution reads one channel for each of its own: both run for a panel of channels,
 // with its image near.
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 2, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 16]>
+!tensor = tensor<16x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x16xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf000000000000803f000000bf0000003f000040bf000000bf0000803f000080be00000000000000bf000040bf" : tensor<16x4x1x1xf32>>
-    %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf000080be0000803e0000403f0000003f0000803f000040bf0000403f000080bf" : tensor<1x16x1x1xf32>>
-    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>> extras(%2 : tensor<1x16x1x1xf32>) domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
+    %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
+    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor extras(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+        schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %10 = tile.view %4 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>> -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %11 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<16x1x3x3xf32>>
+    } -> !tensor1
+    %10 = tile.view %4 : !tensor1 -> !tensor1
+    %11 = pg.constant #pg.data<seed 3 : tensor<16x1x3x3xf32>>
     %12 = tile.map ins(%11 : tensor<16x1x3x3xf32>) domain [1, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3) -> (d3, d0, d1, d2)>] {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x3x3x16xf32>
-    %14 = tile.contract %10, %12 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
+    %14 = tile.contract %10, %12 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map5, #map6] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x7x7x16xf32>
@@ -32,27 +46,41 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 2, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 16]>
+!tensor = tensor<16x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x16xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf000000000000803f000000bf0000003f000040bf000000bf0000803f000080be00000000000000bf000040bf" : tensor<16x4x1x1xf32>>
-    %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf000080be0000803e0000403f0000003f0000803f000040bf0000403f000080bf" : tensor<1x16x1x1xf32>>
-    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>
-    %4 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<16x1x3x3xf32>>
+    %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
+    %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
+    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
+    %4 = pg.constant #pg.data<seed 3 : tensor<16x1x3x3xf32>>
     %5 = tile.map ins(%4 : tensor<16x1x3x3xf32>) domain [1, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3) -> (d3, d0, d1, d2)>] {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x3x3x16xf32>
-    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 8 : i64 {
-    ^bb0(%8: tensor<1x4x14x14xf32>, %9: tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
-      %12 = tile.contract %8, %9 : tensor<1x4x14x14xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>> extras(%10 : tensor<1x16x1x1xf32>) domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %7 = tile.chain ins(%0, %3, %2, %5 : tensor<1x4x14x14xf32>, !tensor, tensor<1x16x1x1xf32>, tensor<1x3x3x16xf32>) along [3, 3] step 8 : i64 {
+    ^bb0(%8: tensor<1x4x14x14xf32>, %9: !tensor, %10: tensor<1x16x1x1xf32>, %11: tensor<1x3x3x16xf32>):
+      %12 = tile.contract %8, %9 : tensor<1x4x14x14xf32>, !tensor extras(%10 : tensor<1x16x1x1xf32>)
+          domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+          schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
       ^bb0(%13: f32, %14: f32):
         %15 = arith.addf %13, %14 : f32
         %16 = arith.constant 0.000000e+00 : f32
         %17 = arith.maximumf %15, %16 : f32
         tile.yield %17 : f32
-      } -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-      %18 = tile.contract %12, %11 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
+      } -> !tensor1
+      %18 = tile.contract %12, %11 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+          maps [#map5, #map6] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
       ^bb0(%19: f32):
         tile.yield %19 : f32
       } -> tensor<1x7x7x16xf32>

@@ -1,21 +1,33 @@
-// Each channel of the second convolution needs two of the first: nothing runs together.
+// Each channel of the second convolution needs two of the first: they stay apart.
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), ((d3 * 2) + d7))>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d3, d4, d7, d5, d6)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 1, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 8]>
+!tensor = tensor<8x4x1x1xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf00000000" : tensor<8x4x1x1xf32>>
+    %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
-    %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> tensor<8x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 1, 4, 8]>>
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, tensor<8x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 1, 4, 8]>> extras(%2 : tensor<1x8x1x1xf32>) domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor extras(%2 : tensor<1x8x1x1xf32>)
+        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+        schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>
-    %10 = tile.view %4 : tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>> -> tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>
-    %11 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<8x2x3x3xf32>>
+    } -> tensor<1x14x14x8xf32, #layout1>
+    %10 = tile.view %4 : tensor<1x14x14x8xf32, #layout1> -> tensor<1x14x14x8xf32, #layout1>
+    %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), ((d3 * 2) + d7))>, affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d3, d4, d7, d5, d6)>] extra_maps [] finish {
+    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #layout1>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] extra_maps [] finish {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>
@@ -28,23 +40,35 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), ((d3 * 2) + d7))>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d3, d4, d7, d5, d6)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 1, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 8]>
+!tensor = tensor<8x4x1x1xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf00000000" : tensor<8x4x1x1xf32>>
+    %1 = pg.constant #pg.data<seed 1 : tensor<8x4x1x1xf32>>
     %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf" : tensor<1x8x1x1xf32>>
-    %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> tensor<8x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 1, 4, 8]>>
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, tensor<8x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 1, 4, 8]>> extras(%2 : tensor<1x8x1x1xf32>) domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %3 = tile.pack %1 : tensor<8x4x1x1xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor extras(%2 : tensor<1x8x1x1xf32>)
+        domain [1, 14, 14, 8, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+        schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>
-    %10 = tile.view %4 : tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>> -> tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>
-    %11 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<8x2x3x3xf32>>
+    } -> tensor<1x14x14x8xf32, #layout1>
+    %10 = tile.view %4 : tensor<1x14x14x8xf32, #layout1> -> tensor<1x14x14x8xf32, #layout1>
+    %11 = pg.constant #pg.data<seed 2 : tensor<8x2x3x3xf32>>
     %12 = tile.view %11 : tensor<8x2x3x3xf32> -> tensor<4x2x2x3x3xf32>
-    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 8]>>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), ((d3 * 2) + d7))>, affine_map<(d0, d1, d2, d3, d4, d5, d6, d7) -> (d3, d4, d7, d5, d6)>] extra_maps [] finish {
+    %13 = tile.contract %10, %12 : tensor<1x14x14x8xf32, #layout1>, tensor<4x2x2x3x3xf32> domain [1, 7, 7, 4, 2, 3, 3, 2] parallel 5 : i64 maps [#map5, #map6] extra_maps [] finish {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x7x7x4x2xf32>

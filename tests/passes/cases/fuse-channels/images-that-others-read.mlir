@@ -1,28 +1,43 @@
-// The image between the convolutions is an output, too: it has to be there in full.
+// The image between the convolutions is an output, too, and has to be there in full: they stay apart.
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3, d1)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>
+#map7 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 2, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 16]>
+!tensor = tensor<16x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x16xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf000000000000803f000000bf0000003f000040bf000000bf0000803f000080be00000000000000bf000040bf" : tensor<16x4x1x1xf32>>
-    %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf000080be0000803e0000403f0000003f0000803f000040bf0000403f000080bf" : tensor<1x16x1x1xf32>>
-    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>> extras(%2 : tensor<1x16x1x1xf32>) domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
+    %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
+    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor extras(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+        schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %10 = tile.view %4 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>> -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %11 = tile.map ins(%10 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>) domain [1, 16, 14, 14] maps [affine_map<(d0, d1, d2, d3) -> (d0, d2, d3, d1)>] {
+    } -> !tensor1
+    %10 = tile.view %4 : !tensor1 -> !tensor1
+    %11 = tile.map ins(%10 : !tensor1) domain [1, 16, 14, 14] maps [#map5] {
     ^bb0(%12: f32):
       tile.yield %12 : f32
     } -> tensor<1x16x14x14xf32>
-    %13 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<16x1x3x3xf32>>
+    %13 = pg.constant #pg.data<seed 3 : tensor<16x1x3x3xf32>>
     %14 = tile.map ins(%13 : tensor<16x1x3x3xf32>) domain [1, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3) -> (d3, d0, d1, d2)>] {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x3x3x16xf32>
-    %16 = tile.contract %10, %14 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
+    %16 = tile.contract %10, %14 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map6, #map7] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
     ^bb0(%17: f32):
       tile.yield %17 : f32
     } -> tensor<1x7x7x16xf32>
@@ -35,30 +50,45 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>
+#map2 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>
+#map3 = affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>
+#map4 = affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>
+#map5 = affine_map<(d0, d1, d2, d3) -> (d0, d2, d3, d1)>
+#map6 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>
+#map7 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>
+#layout = #tile.layout<#map, #pg.ints[1, 1, 2, 4, 8]>
+#layout1 = #tile.layout<#map4, #pg.ints[1, 15, 15, 16]>
+!tensor = tensor<16x4x1x1xf32, #layout>
+!tensor1 = tensor<1x14x14x16xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x4x14x14xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf000000000000803f000000bf0000003f000040bf000000bf0000803f000080be00000000000000bf000040bf" : tensor<16x4x1x1xf32>>
-    %2 = pg.constant #pg.data<"0000403f000000bf000080bf000000bf000080be0000403f00000000000080bf000080be0000803e0000403f0000003f0000803f000040bf0000403f000080bf" : tensor<1x16x1x1xf32>>
-    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>>
-    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, tensor<16x4x1x1xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d2, d3, (d0 floordiv 8), d1, (d0 mod 8))>, #pg.ints[1, 1, 2, 4, 8]>> extras(%2 : tensor<1x16x1x1xf32>) domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (0, d4, d1, d2)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d3, d4, 0, 0)>] extra_maps [affine_map<(d0, d1, d2, d3) -> (0, d3, 0, 0)>] schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
+    %1 = pg.constant #pg.data<seed 1 : tensor<16x4x1x1xf32>>
+    %2 = pg.constant #pg.data<seed 2 : tensor<1x16x1x1xf32>>
+    %3 = tile.pack %1 : tensor<16x4x1x1xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<1x4x14x14xf32>, !tensor extras(%2 : tensor<1x16x1x1xf32>)
+        domain [1, 14, 14, 16, 4, 1] parallel 4 : i64 maps [#map1, #map2] extra_maps [#map3]
+        schedule <vector 3, vectors 2, rows 2, block 6, chunk 256, width 4> finish {
     ^bb0(%5: f32, %6: f32):
       %7 = arith.addf %5, %6 : f32
       %8 = arith.constant 0.000000e+00 : f32
       %9 = arith.maximumf %7, %8 : f32
       tile.yield %9 : f32
-    } -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %10 = tile.view %4 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>> -> tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>
-    %11 = tile.map ins(%10 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>) domain [1, 16, 14, 14] maps [affine_map<(d0, d1, d2, d3) -> (d0, d2, d3, d1)>] {
+    } -> !tensor1
+    %10 = tile.view %4 : !tensor1 -> !tensor1
+    %11 = tile.map ins(%10 : !tensor1) domain [1, 16, 14, 14] maps [#map5] {
     ^bb0(%12: f32):
       tile.yield %12 : f32
     } -> tensor<1x16x14x14xf32>
-    %13 = pg.constant #pg.data<"0000403f000080bf000040bf000000bf000040bf0000403f0000403f0000803e000080bf000080bf000000bf000080be0000803e00000000000000bf000040bf0000003f0000003f000080bf000040bf00000000000080be0000403f00000000000080be000080be0000803e0000803e000040bf0000003f0000003f0000803f0000403f000000bf000000bf0000803e0000803e0000003f0000403f000000bf0000803f000080bf000080bf0000803f0000803f000000bf000040bf000000bf000080bf0000803f0000803e0000803e000000bf00000000000040bf0000003f00000000000080bf000000bf0000003f00000000000080be000000bf000080bf0000803e0000803e000000000000803f0000803f000040bf0000803e0000803e000000bf000000bf000000000000003f000000bf0000003f0000803e000040bf000080be0000403f0000403f0000803e000080bf0000003f000000bf0000403f0000803f000080be0000803f0000003f000000bf0000403f000080be000080bf0000803e0000403f0000803e000080be0000803f00000000000080be000040bf000040bf0000003f0000403f000000bf0000803e0000403f000040bf000000bf000000000000803e000080be000080be000040bf0000803e0000803f000040bf0000403f000040bf000080bf0000003f000040bf0000003f000000bf0000803e0000803f0000803f00000000000040bf000000bf0000403f0000803e000040bf0000403f0000803f0000803f0000803e0000803f0000803e000000000000803f" : tensor<16x1x3x3xf32>>
+    %13 = pg.constant #pg.data<seed 3 : tensor<16x1x3x3xf32>>
     %14 = tile.map ins(%13 : tensor<16x1x3x3xf32>) domain [1, 3, 3, 16] maps [affine_map<(d0, d1, d2, d3) -> (d3, d0, d1, d2)>] {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<1x3x3x16xf32>
-    %16 = tile.contract %10, %14 : tensor<1x14x14x16xf32, #tile.layout<affine_map<(d0, d1, d2, d3) -> (d0, (d1 + 1), (d2 + 1), d3)>, #pg.ints[1, 15, 15, 16]>>, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, (((d1 * 2) + d5) + -1), (((d2 * 2) + d6) + -1), d3)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (0, d5, d6, d3)>] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
+    %16 = tile.contract %10, %14 : !tensor1, tensor<1x3x3x16xf32> domain [1, 7, 7, 16, 1, 3, 3] parallel 4 : i64
+        maps [#map6, #map7] extra_maps [] schedule <vector 3, vectors 1, rows 2, block 7, chunk 256, width 4> finish {
     ^bb0(%17: f32):
       tile.yield %17 : f32
     } -> tensor<1x7x7x16xf32>

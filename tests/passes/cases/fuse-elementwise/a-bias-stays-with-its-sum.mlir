@@ -1,8 +1,10 @@
 // A bias is left to the sums that it is added to: heads are taken apart behind it.
+#map = affine_map<(d0, d1, d2, d3) -> (0, d1, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<1x3x4xf32>, %1: tensor<4x4xf32>, %2: tensor<4xf32>):
-    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] finish {
+    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4xf32>
@@ -20,10 +22,12 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (0, d1, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">, #pg.bytes<"b">] {
   ^bb0(%0: tensor<1x3x4xf32>, %1: tensor<4x4xf32>, %2: tensor<4xf32>):
-    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] finish {
+    %3 = tile.contract %0, %1 : tensor<1x3x4xf32>, tensor<4x4xf32> domain [1, 3, 4, 4] parallel 3 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x4xf32>

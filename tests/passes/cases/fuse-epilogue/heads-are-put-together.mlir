@@ -1,8 +1,10 @@
 // A product writes its rows where they are read, also where the batch is one.
+#map = affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d2, d4)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d4, d3)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
-    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 2, 3, 2, 4] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d2, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (0, d1, d4, d3)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 2, 3, 2, 4] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x2x3x2xf32>
@@ -14,10 +16,12 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d1, d4)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d4, d3)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<1x2x3x4xf32>, %1: tensor<1x2x4x2xf32>):
-    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 3, 2, 2, 4] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d1, d4)>, affine_map<(d0, d1, d2, d3, d4) -> (0, d2, d4, d3)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<1x2x4x2xf32> domain [1, 3, 2, 2, 4] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<1x3x2x2xf32>

@@ -1,9 +1,11 @@
 // A product read with its axes in another order is computed in that order: the weight's update
 // happens where the gradient is made.
+#map = affine_map<(d0, d1, d2) -> (d2, d0)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<5x3xf32>, %1: tensor<5x4xf32>, %2: tensor<4x3xf32>):
-    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> domain [3, 4, 5] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d0)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] finish {
+    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> domain [3, 4, 5] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<3x4xf32>
@@ -18,10 +20,13 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d0)>
+#map2 = affine_map<(d0, d1) -> (d0, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<5x3xf32>, %1: tensor<5x4xf32>, %2: tensor<4x3xf32>):
-    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> extras(%2 : tensor<4x3xf32>) domain [4, 3, 5] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d2, d0)>] extra_maps [affine_map<(d0, d1) -> (d0, d1)>] finish {
+    %3 = tile.contract %0, %1 : tensor<5x3xf32>, tensor<5x4xf32> extras(%2 : tensor<4x3xf32>) domain [4, 3, 5] parallel 2 : i64 maps [#map, #map1] extra_maps [#map2] finish {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.constant 1.000000e-01 : f32
       %7 = arith.mulf %4, %6 : f32

@@ -2,18 +2,20 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x2x4x4xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf00000000" : tensor<3x2x3x3xf32>>
+    %1 = pg.constant #pg.data<seed 1 : tensor<3x2x3x3xf32>>
     %2 = graphcore.conv %0, %1 {strides = [2, 2], dilations = [1, 1], pads = [1, 1, 1, 1], groups = 1} : (tensor<1x2x4x4xf32>, tensor<3x2x3x3xf32>) -> tensor<1x3x2x2xf32>
     pg.return [#pg.bytes<"v0">], %2 : tensor<1x3x2x2xf32>
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, ((d2 * 2) + d5), ((d3 * 2) + d6))>
+#map1 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<1x2x4x4xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be000000bf0000403f000000bf000080be0000803e00000000000080bf000080bf0000403f0000003f0000403f000000000000403f000000bf000000000000403f000040bf000000bf000040bf000000000000803f000040bf000080be000080be0000803f000040bf00000000000000bf000080bf0000003f000080bf000000bf0000000000000000000040bf0000803f0000003f0000803f000080bf0000003f000000bf00000000" : tensor<3x2x3x3xf32>>
+    %1 = pg.constant #pg.data<seed 1 : tensor<3x2x3x3xf32>>
     %2 = tile.assemble(%0 : tensor<1x2x4x4xf32>) offsets [0, 0, 1, 1] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x5x5xf32>
-    %3 = tile.contract %2, %1 : tensor<1x2x5x5xf32>, tensor<3x2x3x3xf32> domain [1, 3, 2, 2, 2, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, d4, ((d2 * 2) + d5), ((d3 * 2) + d6))>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d1, d4, d5, d6)>] extra_maps [] finish {
+    %3 = tile.contract %2, %1 : tensor<1x2x5x5xf32>, tensor<3x2x3x3xf32> domain [1, 3, 2, 2, 2, 3, 3] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<1x3x2x2xf32>

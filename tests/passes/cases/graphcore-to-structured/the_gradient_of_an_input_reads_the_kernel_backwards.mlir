@@ -7,11 +7,13 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, (d2 + d4))>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d3, d1, ((d4 * -1) + 2))>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):
     %0 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 2] steps [1, 1, 2] fill 0.000000e+00 : f32 -> tensor<1x2x9xf32>
-    %dx = tile.contract %0, %w : tensor<1x2x9xf32>, tensor<2x4x3xf32> domain [1, 4, 7, 2, 3] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, (d2 + d4))>, affine_map<(d0, d1, d2, d3, d4) -> (d3, d1, ((d4 * -1) + 2))>] extra_maps [] finish {
+    %dx = tile.contract %0, %w : tensor<1x2x9xf32>, tensor<2x4x3xf32> domain [1, 4, 7, 2, 3] parallel 3 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<1x4x7xf32>

@@ -1,9 +1,13 @@
 // -p parallelize-loops{threads=2}
 // All rows go by each panel: chunks of rows would read more than 1 MB of panels again, every one.
+#map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
-    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
+    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024]
+        parallel 3 : i64 maps [#map, #map1] extra_maps []
+        schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<14x14x256xf32>
@@ -11,10 +15,14 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<14x14x1024xf32>, %1: tensor<1024x256xf32>):
-    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
+    %2 = tile.contract %0, %1 : tensor<14x14x1024xf32>, tensor<1024x256xf32> domain [14, 14, 256, 1024]
+        parallel 3 : i64 maps [#map, #map1] extra_maps []
+        schedule <vector 2, vectors 4, rows 1, block 5, chunk 256, width 16> finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } {cut = #tile.cut<loop 0 in 4 of 1>} -> tensor<14x14x256xf32>

@@ -1,9 +1,12 @@
 // -p parallelize-loops{threads=2}
 // Three panels are no even work for two threads: they share the rows.
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<98x256xf32>, %1: tensor<256x96xf32>):
-    %2 = tile.contract %0, %1 : tensor<98x256xf32>, tensor<256x96xf32> domain [98, 96, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16> finish {
+    %2 = tile.contract %0, %1 : tensor<98x256xf32>, tensor<256x96xf32> domain [98, 96, 256] parallel 2 : i64
+        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16> finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<98x96xf32>
@@ -11,10 +14,13 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<98x256xf32>, %1: tensor<256x96xf32>):
-    %2 = tile.contract %0, %1 : tensor<98x256xf32>, tensor<256x96xf32> domain [98, 96, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16> finish {
+    %2 = tile.contract %0, %1 : tensor<98x256xf32>, tensor<256x96xf32> domain [98, 96, 256] parallel 2 : i64
+        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16> finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } {cut = #tile.cut<loop 1 in 2 of 49>} -> tensor<98x96xf32>

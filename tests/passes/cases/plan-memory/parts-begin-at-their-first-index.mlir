@@ -1,4 +1,8 @@
 // A part of a concatenation is computed in its memory, from where the part begins.
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#map1 = affine_map<(d0, d1) -> (d0, (d1 + 4))>
+#layout = #tile.layout<#map, #pg.ints[2, 8], part 1>
+#layout1 = #tile.layout<#map1, #pg.ints[2, 8], part 1>
 builtin.module {
   func.func private @move_16_f32_0(%0: index, %1: memref<16xf32>, %2: memref<16xf32>) {
     %3 = arith.constant 0 : index
@@ -28,9 +32,9 @@ builtin.module {
   }
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
-    %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>
-    %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>
-    %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>, tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
+    %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout>
+    %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout1>
+    %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #layout>, tensor<2x4xf32, #layout1>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
     %5 = tile.launch @move_16_f32_0 chunks 1 : i64 inplace [](%4) : (tensor<2x8xf32>) -> tensor<8x2xf32>
     pg.return [#pg.bytes<"y">], %5 : tensor<8x2xf32>
   }

@@ -1,8 +1,10 @@
 // A weight that changes in every step, and few rows: the weight comes from memory once, in as many streams as a chunk has terms.
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<4x512xf32>, %1: tensor<512x2048xf32>):
-    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x2048xf32>
@@ -10,10 +12,14 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<4x512xf32>, %1: tensor<512x2048xf32>):
-    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 6, rows 0, block 4, chunk 16, width 16, sweep 1> finish {
+    %2 = tile.contract %0, %1 : tensor<4x512xf32>, tensor<512x2048xf32> domain [4, 2048, 512] parallel 2 : i64
+        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 6, rows 0, block 4, chunk 16, width 16, sweep 1>
+        finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x2048xf32>

@@ -1,9 +1,12 @@
 // Long sums of factors that no cache holds go by sweeps: every total takes in one chunk of terms,
 // then the next. What is done to the totals waits for the last chunk, in a map of its own.
+#map = affine_map<(d0, d1, d2) -> (d2, d0)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map2 = affine_map<(d0, d1) -> (d0, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
-    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> extras(%2 : tensor<64x64xf32>) domain [64, 64, 8192] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d0)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [affine_map<(d0, d1) -> (d0, d1)>] finish {
+    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> extras(%2 : tensor<64x64xf32>) domain [64, 64, 8192] parallel 2 : i64 maps [#map, #map1] extra_maps [#map2] finish {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.subf %5, %4 : f32
       tile.yield %6 : f32
@@ -12,10 +15,14 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> (d2, d0)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
-    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> domain [64, 64, 8192] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d0)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16, sweep 1> finish {
+    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> domain [64, 64, 8192] parallel 2 : i64
+        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16, sweep 1>
+        finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<64x64xf32>

@@ -1,9 +1,11 @@
 // Panels that together fill the second cache go by one after the other, each for all rows.
 // -p schedule-contractions{vector_bytes=64 registers=32}
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d1, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
-    %y = tile.contract %x, %w : tensor<512x256xf32>, tensor<1024x256xf32> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] finish {
+    %y = tile.contract %x, %w : tensor<512x256xf32>, tensor<1024x256xf32> domain [512, 1024, 256] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%0: f32):
       tile.yield %0 : f32
     } -> tensor<512x1024xf32>
@@ -11,11 +13,17 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>
+#map1 = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map2 = affine_map<(d0, d1, d2) -> (d1, d2)>
+#layout = #tile.layout<#map, #pg.ints[22, 256, 48]>
+!tensor = tensor<1024x256xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"w">] {
   ^bb0(%x: tensor<512x256xf32>, %w: tensor<1024x256xf32>):
-    %0 = tile.pack %w : tensor<1024x256xf32> -> tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>>
-    %y = tile.contract %x, %0 : tensor<512x256xf32>, tensor<1024x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d0 floordiv 48), d1, (d0 mod 48))>, #pg.ints[22, 256, 48]>> domain [512, 1024, 256] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d1, d2)>] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16> finish {
+    %0 = tile.pack %w : tensor<1024x256xf32> -> !tensor
+    %y = tile.contract %x, %0 : tensor<512x256xf32>, !tensor domain [512, 1024, 256] parallel 2 : i64
+        maps [#map1, #map2] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16> finish {
     ^bb0(%1: f32):
       tile.yield %1 : f32
     } -> tensor<512x1024xf32>

@@ -1,12 +1,14 @@
 // Rows a page apart compete for one place in the first cache: fewer of them are blocked, of more vectors, than of rows that are an odd number of lines apart.
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"apart">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<192x1024xf32>, %1: tensor<192x1040xf32>, %2: tensor<1024x96xf32>):
-    %3 = tile.contract %0, %2 : tensor<192x1024xf32>, tensor<1024x96xf32> domain [192, 96, 1024] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] finish {
+    %3 = tile.contract %0, %2 : tensor<192x1024xf32>, tensor<1024x96xf32> domain [192, 96, 1024] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<192x96xf32>
-    %5 = tile.contract %1, %2 : tensor<192x1040xf32>, tensor<1024x96xf32> domain [192, 96, 1024] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] finish {
+    %5 = tile.contract %1, %2 : tensor<192x1040xf32>, tensor<1024x96xf32> domain [192, 96, 1024] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<192x96xf32>
@@ -14,16 +16,26 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1) -> ((d1 floordiv 96), d0, (d1 mod 96))>
+#map1 = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map2 = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map3 = affine_map<(d0, d1) -> ((d1 floordiv 48), d0, (d1 mod 48))>
+#layout = #tile.layout<#map, #pg.ints[1, 1024, 96]>
+#layout1 = #tile.layout<#map3, #pg.ints[2, 1024, 48]>
+!tensor = tensor<1024x96xf32, #layout>
+!tensor1 = tensor<1024x96xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"apart">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<192x1024xf32>, %1: tensor<192x1040xf32>, %2: tensor<1024x96xf32>):
-    %3 = tile.pack %2 : tensor<1024x96xf32> -> tensor<1024x96xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 96), d0, (d1 mod 96))>, #pg.ints[1, 1024, 96]>>
-    %4 = tile.contract %0, %3 : tensor<192x1024xf32>, tensor<1024x96xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 96), d0, (d1 mod 96))>, #pg.ints[1, 1024, 96]>> domain [192, 96, 1024] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 6, rows 0, block 4, chunk 256, width 16> finish {
+    %3 = tile.pack %2 : tensor<1024x96xf32> -> !tensor
+    %4 = tile.contract %0, %3 : tensor<192x1024xf32>, !tensor domain [192, 96, 1024] parallel 2 : i64
+        maps [#map1, #map2] extra_maps [] schedule <vector 1, vectors 6, rows 0, block 4, chunk 256, width 16> finish {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<192x96xf32>
-    %6 = tile.pack %2 : tensor<1024x96xf32> -> tensor<1024x96xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 48), d0, (d1 mod 48))>, #pg.ints[2, 1024, 48]>>
-    %7 = tile.contract %1, %6 : tensor<192x1040xf32>, tensor<1024x96xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 48), d0, (d1 mod 48))>, #pg.ints[2, 1024, 48]>> domain [192, 96, 1024] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16> finish {
+    %6 = tile.pack %2 : tensor<1024x96xf32> -> !tensor1
+    %7 = tile.contract %1, %6 : tensor<192x1040xf32>, !tensor1 domain [192, 96, 1024] parallel 2 : i64
+        maps [#map1, #map2] extra_maps [] schedule <vector 1, vectors 3, rows 0, block 9, chunk 256, width 16> finish {
     ^bb0(%8: f32):
       tile.yield %8 : f32
     } -> tensor<192x96xf32>

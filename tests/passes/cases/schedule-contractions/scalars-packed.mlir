@@ -1,8 +1,10 @@
 // The gradient of a weight: terms stand far apart in both factors. Vectors get panels, and scalars get their terms side by side.
+#map = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d0)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%0: tensor<512x256xf32>, %1: tensor<512x768xf32>):
-    %2 = tile.contract %0, %1 : tensor<512x256xf32>, tensor<512x768xf32> domain [768, 256, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d2, d0)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<512x256xf32>, tensor<512x768xf32> domain [768, 256, 512] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<768x256xf32>
@@ -10,12 +12,21 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1) -> ((d1 floordiv 64), d0, (d1 mod 64))>
+#map1 = affine_map<(d0, d1) -> (d1, d0)>
+#map2 = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map3 = affine_map<(d0, d1, d2) -> (d2, d0)>
+#layout = #tile.layout<#map, #pg.ints[4, 512, 64]>
+#layout1 = #tile.layout<#map1, #pg.ints[768, 512]>
+!tensor = tensor<512x256xf32, #layout>
+!tensor1 = tensor<512x768xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%0: tensor<512x256xf32>, %1: tensor<512x768xf32>):
-    %2 = tile.pack %0 : tensor<512x256xf32> -> tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 64), d0, (d1 mod 64))>, #pg.ints[4, 512, 64]>>
-    %3 = tile.pack %1 : tensor<512x768xf32> -> tensor<512x768xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[768, 512]>>
-    %4 = tile.contract %2, %3 : tensor<512x256xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 64), d0, (d1 mod 64))>, #pg.ints[4, 512, 64]>>, tensor<512x768xf32, #tile.layout<affine_map<(d0, d1) -> (d1, d0)>, #pg.ints[768, 512]>> domain [768, 256, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d2, d1)>, affine_map<(d0, d1, d2) -> (d2, d0)>] extra_maps [] schedule <vector 1, vectors 4, rows 0, block 6, chunk 256, width 16, inside 1> finish {
+    %2 = tile.pack %0 : tensor<512x256xf32> -> !tensor
+    %3 = tile.pack %1 : tensor<512x768xf32> -> !tensor1
+    %4 = tile.contract %2, %3 : !tensor, !tensor1 domain [768, 256, 512] parallel 2 : i64 maps [#map2, #map3]
+        extra_maps [] schedule <vector 1, vectors 4, rows 0, block 6, chunk 256, width 16, inside 1> finish {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<768x256xf32>

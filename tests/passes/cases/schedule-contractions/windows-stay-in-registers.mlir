@@ -1,9 +1,11 @@
 // Where channels do not mix, the steps of a window share what a row of them reads.
 // -p schedule-contractions{vector-bytes=16 registers=16}
+#map = affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 2) + d3), ((d1 * 2) + d4), d2)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<9x17x40xf32>, %1: tensor<3x3x40xf32>):
-    %2 = tile.contract %0, %1 : tensor<9x17x40xf32>, tensor<3x3x40xf32> domain [4, 8, 40, 3, 3] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 2) + d3), ((d1 * 2) + d4), d2)>, affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<9x17x40xf32>, tensor<3x3x40xf32> domain [4, 8, 40, 3, 3] parallel 3 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x8x40xf32>
@@ -11,10 +13,14 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 2) + d3), ((d1 * 2) + d4), d2)>
+#map1 = affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<9x17x40xf32>, %1: tensor<3x3x40xf32>):
-    %2 = tile.contract %0, %1 : tensor<9x17x40xf32>, tensor<3x3x40xf32> domain [4, 8, 40, 3, 3] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3, d4) -> (((d0 * 2) + d3), ((d1 * 2) + d4), d2)>, affine_map<(d0, d1, d2, d3, d4) -> (d3, d4, d2)>] extra_maps [] schedule <vector 2, vectors 1, rows 1, block 6, chunk 256, width 4, inside 1, window 10> finish {
+    %2 = tile.contract %0, %1 : tensor<9x17x40xf32>, tensor<3x3x40xf32> domain [4, 8, 40, 3, 3] parallel 3 : i64
+        maps [#map, #map1] extra_maps []
+        schedule <vector 2, vectors 1, rows 1, block 6, chunk 256, width 4, inside 1, window 10> finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x8x40xf32>

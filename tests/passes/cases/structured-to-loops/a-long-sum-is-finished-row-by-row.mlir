@@ -1,9 +1,14 @@
 // Sums of chunks are added in local memory: there they begin, and are finished, in a loop over rows.
 // -p structured-to-loops{vector-bytes=16}
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
+#map2 = affine_map<(d0, d1) -> (d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">, #pg.bytes<"x2">] {
   ^bb0(%0: tensor<3x8xf32>, %1: tensor<8x8xf32>, %2: tensor<8xf32>):
-    %3 = tile.contract %0, %1 : tensor<3x8xf32>, tensor<8x8xf32> extras(%2 : tensor<8xf32>) domain [3, 8, 8] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [affine_map<(d0, d1) -> (d1)>] schedule <vector 1, vectors 2, rows 0, block 3, chunk 4, width 4> finish {
+    %3 = tile.contract %0, %1 : tensor<3x8xf32>, tensor<8x8xf32> extras(%2 : tensor<8xf32>) domain [3, 8, 8]
+        parallel 2 : i64 maps [#map, #map1] extra_maps [#map2]
+        schedule <vector 1, vectors 2, rows 0, block 3, chunk 4, width 4> finish {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.addf %4, %5 : f32
       tile.yield %6 : f32
@@ -39,7 +44,8 @@ builtin.module {
       scf.for %25 = %10 to %20 step %12 {
         %26 = arith.muli %25, %16 : index
         %27 = arith.muli %25, %21 : index
-        %28, %29, %30, %31, %32, %33 = scf.for %34 = %10 to %16 step %12 iter_args(%35 = %14, %36 = %14, %37 = %14, %38 = %14, %39 = %14, %40 = %14) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
+        %28, %29, %30, %31, %32, %33 = scf.for %34 = %10 to %16 step %12
+            iter_args(%35 = %14, %36 = %14, %37 = %14, %38 = %14, %39 = %14, %40 = %14) -> (vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>, vector<4xf32>) {
           %41 = arith.addi %26, %34 : index
           %42 = memref.load %5[%41] : memref<24xf32>
           %43 = vector.broadcast %42 : f32 to vector<4xf32>

@@ -1,10 +1,12 @@
 // Without a schedule a product is plain loops, with vectors along its rows.
 // -p structured-to-loops{vector-bytes=16}
+#map = affine_map<(d0, d1, d2) -> (d0, d2)>
+#map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<4x3xf32>):
     %1 = pg.constant #pg.data<"00000000000000000000003f0000803f000080bf000040bf0000403f0000803f000000bf000000bf0000403f000080be" : tensor<3x4xf32>>
-    %2 = tile.contract %0, %1 : tensor<4x3xf32>, tensor<3x4xf32> domain [4, 4, 3] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d2, d1)>] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<4x3xf32>, tensor<3x4xf32> domain [4, 4, 3] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<4x4xf32>

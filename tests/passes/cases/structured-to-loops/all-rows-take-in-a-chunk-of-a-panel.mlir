@@ -1,10 +1,16 @@
 // All rows take in one chunk of a panel before the next one comes, also those that stand apart.
 // -p structured-to-loops{vector-bytes=16}
+#map = affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>
+#map1 = affine_map<(d0, d1, d2, d3) -> ((d0 * 2), d1, d3)>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
+#layout = #tile.layout<#map, #pg.ints[2, 8, 8]>
+!tensor = tensor<8x16xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<4x3x8xf32>, %1: tensor<8x16xf32>):
-    %2 = tile.pack %1 : tensor<8x16xf32> -> tensor<8x16xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>, #pg.ints[2, 8, 8]>>
-    %3 = tile.contract %0, %2 : tensor<4x3x8xf32>, tensor<8x16xf32, #tile.layout<affine_map<(d0, d1) -> ((d1 floordiv 8), d0, (d1 mod 8))>, #pg.ints[2, 8, 8]>> domain [2, 3, 16, 8] parallel 3 : i64 maps [affine_map<(d0, d1, d2, d3) -> (d0 * 2, d1, d3)>, affine_map<(d0, d1, d2, d3) -> (d3, d2)>] extra_maps [] schedule <vector 2, vectors 2, rows 1, block 2, chunk 4, width 4> finish {
+    %2 = tile.pack %1 : tensor<8x16xf32> -> !tensor
+    %3 = tile.contract %0, %2 : tensor<4x3x8xf32>, !tensor domain [2, 3, 16, 8] parallel 3 : i64 maps [#map1, #map2]
+        extra_maps [] schedule <vector 2, vectors 2, rows 1, block 2, chunk 4, width 4> finish {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<2x3x16xf32>

@@ -1,18 +1,22 @@
 // Loops are the same wherever in a larger tensor their part stands, and are written once.
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#map1 = affine_map<(d0, d1) -> (d0, (d1 + 4))>
+#layout = #tile.layout<#map, #pg.ints[2, 8], part 1>
+#layout1 = #tile.layout<#map1, #pg.ints[2, 8], part 1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
-    %2 = tile.map ins(%0 : tensor<2x4xf32>) domain [2, 4] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    %2 = tile.map ins(%0 : tensor<2x4xf32>) domain [2, 4] maps [#map] {
     ^bb0(%3: f32):
       %4 = arith.negf %3 : f32
       tile.yield %4 : f32
-    } -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>
-    %5 = tile.map ins(%1 : tensor<2x4xf32>) domain [2, 4] maps [affine_map<(d0, d1) -> (d0, d1)>] {
+    } -> tensor<2x4xf32, #layout>
+    %5 = tile.map ins(%1 : tensor<2x4xf32>) domain [2, 4] maps [#map] {
     ^bb0(%6: f32):
       %7 = arith.negf %6 : f32
       tile.yield %7 : f32
-    } -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>
-    %8 = tile.assemble(%2, %5 : tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>, tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
+    } -> tensor<2x4xf32, #layout1>
+    %8 = tile.assemble(%2, %5 : tensor<2x4xf32, #layout>, tensor<2x4xf32, #layout1>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
     %9 = tile.map ins(%8 : tensor<2x8xf32>) domain [8, 2] maps [affine_map<(d0, d1) -> (d1, d0)>] {
     ^bb0(%10: f32):
       tile.yield %10 : f32
@@ -21,6 +25,10 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1) -> (d0, d1)>
+#map1 = affine_map<(d0, d1) -> (d0, (d1 + 4))>
+#layout = #tile.layout<#map, #pg.ints[2, 8], part 1>
+#layout1 = #tile.layout<#map1, #pg.ints[2, 8], part 1>
 builtin.module {
   func.func private @negf_12_f32_0(%0: index, %1: memref<8xf32>, %2: memref<12xf32>) {
     %3 = arith.constant 0 : index
@@ -39,9 +47,9 @@ builtin.module {
   }
   pg.graph @main inputs [#pg.bytes<"x0">, #pg.bytes<"x1">] {
   ^bb0(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>):
-    %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>
-    %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>
-    %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, d1)>, #pg.ints[2, 8], part 1>>, tensor<2x4xf32, #tile.layout<affine_map<(d0, d1) -> (d0, (d1 + 4))>, #pg.ints[2, 8], part 1>>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
+    %2 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%0) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout>
+    %3 = tile.launch @negf_12_f32_0 chunks 1 : i64 inplace [](%1) : (tensor<2x4xf32>) -> tensor<2x4xf32, #layout1>
+    %4 = tile.assemble(%2, %3 : tensor<2x4xf32, #layout>, tensor<2x4xf32, #layout1>) offsets [0, 0, 0, 4] steps [1, 1, 1, 1] fill 0.000000e+00 : f32 -> tensor<2x8xf32>
     %5 = tile.kernel chunks 1 : i64 inplace [] ins(%4 : tensor<2x8xf32>) {
     ^bb0(%6: index, %7: memref<16xf32>, %8: memref<16xf32>):
       %9 = arith.constant 0 : index

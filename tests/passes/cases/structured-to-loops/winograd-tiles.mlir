@@ -1,9 +1,15 @@
 // Tiles of 2x2 results by Winograd: the last ones end where the image ends, the last panel is short.
+#map = affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>
+#map1 = affine_map<(d0, d1, d2, d3) -> (d3)>
+#layout = #tile.layout<#map, #pg.ints[2, 16, 2, 4]>
+!tensor = tensor<16x2x5xf32, #layout>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"u">, #pg.bytes<"bias">] {
   ^bb0(%x: tensor<1x5x6x2xf32>, %u: tensor<16x2x5xf32>, %bias: tensor<5xf32>):
-    %p = tile.pack %u : tensor<16x2x5xf32> -> tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>>
-    %y = tile.winograd %x, %p : tensor<1x5x6x2xf32>, tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>> extras(%bias : tensor<5xf32>) domain [1, 3, 4, 5] offset [0, 0] size 2 : i64 tiles 3 : i64 extra_maps [affine_map<(d0, d1, d2, d3) -> (d3)>] schedule <vector 3, vectors 1, rows -1, block 2, chunk 64, width 4> finish {
+    %p = tile.pack %u : tensor<16x2x5xf32> -> !tensor
+    %y = tile.winograd %x, %p : tensor<1x5x6x2xf32>, !tensor extras(%bias : tensor<5xf32>) domain [1, 3, 4, 5]
+        offset [0, 0] size 2 : i64 tiles 3 : i64 extra_maps [#map1]
+        schedule <vector 3, vectors 1, rows -1, block 2, chunk 64, width 4> finish {
     ^bb0(%0: f32, %1: f32):
       %2 = arith.addf %0, %1 : f32
       tile.yield %2 : f32
@@ -12,6 +18,7 @@ builtin.module {
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"u">, #pg.bytes<"bias">] {
   ^bb0(%x: tensor<1x5x6x2xf32>, %u: tensor<16x2x5xf32>, %bias: tensor<5xf32>):
@@ -48,8 +55,8 @@ builtin.module {
           memref.store %19, %2[%26] : memref<256xf32>
         }
       }
-    } -> tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>>
-    %y = tile.kernel chunks 1 : i64 inplace [] ins(%x, %p, %bias : tensor<1x5x6x2xf32>, tensor<16x2x5xf32, #tile.layout<affine_map<(d0, d1, d2) -> ((d2 floordiv 4), d0, d1, (d2 mod 4))>, #pg.ints[2, 16, 2, 4]>>, tensor<5xf32>) {
+    } -> tensor<16x2x5xf32, #tile.layout<#map, #pg.ints[2, 16, 2, 4]>>
+    %y = tile.kernel chunks 1 : i64 inplace [] ins(%x, %p, %bias : tensor<1x5x6x2xf32>, tensor<16x2x5xf32, #tile.layout<#map, #pg.ints[2, 16, 2, 4]>>, tensor<5xf32>) {
     ^bb0(%0: index, %1: memref<60xf32>, %2: memref<256xf32>, %3: memref<5xf32>, %4: memref<60xf32>):
       %5 = memref.alloca() : memref<256xf32>
       %6 = memref.alloca() : memref<768xf32>

@@ -1,35 +1,64 @@
 // Weights that are not known when the program is loaded are transformed in every step, straight
 // into panels; so are those of the gradient of images, which looks at the window from its end.
-// -p use-winograd{schedules="f32 [d0: 1, d1: 6, d2: 6, d3: 32] sum [d4: 3, d5: 3, d6: 16]; lhs 128*d1 + 16*d2 + 128*d4 + 16*d5 + d6; rhs 144*d3 + 3*d4 + d5 + 9*d6; result 192*d1 + 32*d2 + d3 -> winograd 2","f32 [d0: 1, d1: 6, d2: 6, d3: 16] sum [d4: 3, d5: 3, d6: 32]; lhs 256*d1 + 32*d2 + 256*d4 + 32*d5 + d6; rhs 9*d3 + -3*d4 + -1*d5 + 144*d6 + 8; result 96*d1 + 16*d2 + d3 -> winograd 2"}
+// -p use-winograd{schedules="f32 [d0: 1, d1: 6, d2: 6, d3: 32] sum [d4: 3, d5: 3, d6: 16]; lhs
+//     128*d1 + 16*d2 + 128*d4 + 16*d5 + d6; rhs 144*d3 + 3*d4 + d5 + 9*d6; result 192*d1 + 32*d2
+//     + d3 -> winograd 2","f32 [d0: 1, d1: 6, d2: 6, d3: 16] sum [d4: 3, d5: 3, d6: 32]; lhs
+//     256*d1 + 32*d2 + 256*d4 + 32*d5 + d6; rhs 9*d3 + -3*d4 + -1*d5 + 144*d6 + 8; result 96*d1 +
+//     16*d2 + d3 -> winograd 2"}
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> ((d0 floordiv 2))>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d1)>
+#map3 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>
+#map4 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>
+#map5 = affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d6, d3, ((d4 * -1) + 2), ((d5 * -1) + 2))>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x8x8x16xf32>, %dy: tensor<1x8x8x32xf32>):
     %a = pg.variable #pg.bytes<"a"> = #pg.data<"0000803f000000bf0000803e0000004000000000000080bf0000003f0000403f000080be" : tensor<3x3xf32>>
-    %b = pg.constant #pg.data<"000080bf000060bf000040bf000020bf000000bf0000c0be000080be000000be000000000000003e0000803e0000c03e0000003f0000203f0000403f0000603f" : tensor<16xf32>>
-    %w = tile.map ins(%a, %b, %b : tensor<3x3xf32>, tensor<16xf32>, tensor<16xf32>) domain [32, 16, 3, 3] maps [affine_map<(d0, d1, d2, d3) -> (d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d0 floordiv 2)>, affine_map<(d0, d1, d2, d3) -> (d1)>] {
-    ^bb0(%2: f32, %3: f32, %4: f32):
-      %5 = arith.addf %2, %3 : f32
-      %6 = arith.mulf %5, %4 : f32
-      tile.yield %6 : f32
+    %b = pg.constant #pg.data<seed 1 : tensor<16xf32>>
+    %w = tile.map ins(%a, %b, %b : tensor<3x3xf32>, tensor<16xf32>, tensor<16xf32>) domain [32, 16, 3, 3] maps [#map, #map1, #map2] {
+    ^bb0(%0: f32, %1: f32, %2: f32):
+      %3 = arith.addf %0, %1 : f32
+      %4 = arith.mulf %3, %2 : f32
+      tile.yield %4 : f32
     } -> tensor<32x16x3x3xf32>
-    %y = tile.contract %x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d3, d6, d4, d5)>] extra_maps [] finish {
-    ^bb0(%0: f32):
-      tile.yield %0 : f32
+    %y = tile.contract %x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
+    ^bb0(%5: f32):
+      tile.yield %5 : f32
     } -> tensor<1x6x6x32xf32>
-    %dx = tile.contract %dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d0, (d1 + d4), (d2 + d5), d6)>, affine_map<(d0, d1, d2, d3, d4, d5, d6) -> (d6, d3, ((d4 * -1) + 2), ((d5 * -1) + 2))>] extra_maps [] finish {
-    ^bb0(%1: f32):
-      tile.yield %1 : f32
+    %dx = tile.contract %dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [#map3, #map5] extra_maps [] finish {
+    ^bb0(%6: f32):
+      tile.yield %6 : f32
     } -> tensor<1x6x6x16xf32>
     pg.return [#pg.bytes<"y">, #pg.bytes<"dx">], %y, %dx : tensor<1x6x6x32xf32>, tensor<1x6x6x16xf32>
   }
 }
 // -----
+#map = affine_map<(d0, d1, d2, d3) -> (d2, d3)>
+#map1 = affine_map<(d0, d1, d2, d3) -> ((d0 floordiv 2))>
+#map2 = affine_map<(d0, d1, d2, d3) -> (d1)>
+#map3 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>
+#map4 = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>
+#map5 = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+#data = #pg.data<"0000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f00000000000000000000000000000000"
+    "00000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f0000000000000000"
+    "000000000000000000000000000000000000003f00000000000000000000003f00000000000000000000003f00000000000000000000803e0000803e0000803e"
+    "0000803e0000803e0000803e0000803e0000803e0000803e0000803e000080be0000803e0000803e000080be0000803e0000803e000080be0000803e00000000"
+    "000000000000003f00000000000000000000003f00000000000000000000003f0000003f0000000000000000000000bf00000000000000000000003f00000000"
+    "000000000000803e0000803e0000803e000080be000080be000080be0000803e0000803e0000803e0000803e000080be0000803e000080be0000803e000080be"
+    "0000803e000080be0000803e00000000000000000000003f0000000000000000000000bf00000000000000000000003f00000000000000000000000000000000"
+    "00000000000000000000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f0000000000000000"
+    "000000000000000000000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f" : tensor<16x3x3xf32>>
+#layout = #tile.layout<#map5, #pg.ints[16, 9, 16]>
+#layout1 = #tile.layout<#map5, #pg.ints[16, 9, 48]>
+!tensor = tensor<16x9x16xf32, #layout>
+!tensor1 = tensor<16x9x32xf32, #layout1>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x8x8x16xf32>, %dy: tensor<1x8x8x32xf32>):
     %a = pg.variable #pg.bytes<"a"> = #pg.data<"0000803f000000bf0000803e0000004000000000000080bf0000003f0000403f000080be" : tensor<3x3xf32>>
-    %b = pg.constant #pg.data<"000080bf000060bf000040bf000020bf000000bf0000c0be000080be000000be000000000000003e0000803e0000c03e0000003f0000203f0000403f0000603f" : tensor<16xf32>>
-    %w = tile.map ins(%a, %b, %b : tensor<3x3xf32>, tensor<16xf32>, tensor<16xf32>) domain [32, 16, 3, 3] maps [affine_map<(d0, d1, d2, d3) -> (d2, d3)>, affine_map<(d0, d1, d2, d3) -> ((d0 floordiv 2))>, affine_map<(d0, d1, d2, d3) -> (d1)>] {
+    %b = pg.constant #pg.data<seed 1 : tensor<16xf32>>
+    %w = tile.map ins(%a, %b, %b : tensor<3x3xf32>, tensor<16xf32>, tensor<16xf32>) domain [32, 16, 3, 3] maps [#map, #map1, #map2] {
     ^bb0(%0: f32, %1: f32, %2: f32):
       %3 = arith.addf %0, %1 : f32
       %4 = arith.mulf %3, %2 : f32
@@ -39,13 +68,14 @@ builtin.module {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x16x3x3x32xf32>
-    %7 = pg.constant #pg.data<"0000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f0000000000000000000000000000000000000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f0000000000000000000000000000000000000000000000000000003f00000000000000000000003f00000000000000000000003f00000000000000000000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e000080be0000803e0000803e000080be0000803e0000803e000080be0000803e00000000000000000000003f00000000000000000000003f00000000000000000000003f0000003f0000000000000000000000bf00000000000000000000003f00000000000000000000803e0000803e0000803e000080be000080be000080be0000803e0000803e0000803e0000803e000080be0000803e000080be0000803e000080be0000803e000080be0000803e00000000000000000000003f0000000000000000000000bf00000000000000000000003f0000000000000000000000000000000000000000000000000000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f0000000000000000000000000000000000000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f" : tensor<16x3x3xf32>>
-    %8 = tile.contract %7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32> domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>] extra_maps [] finish {
+    %7 = pg.constant #data
+    %8 = tile.contract %7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32> domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<1x16x16x32xf32>
-    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> tensor<16x9x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 9, 16]>>
-    %y = tile.winograd %10, %8 : tensor<16x9x16xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 9, 16]>>, tensor<1x16x16x32xf32> domain [1, 6, 6, 32] offset [0, 0] size 2 : i64 tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 2, rows -1, block 14, chunk 64, width 16> finish {
+    %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor
+    %y = tile.winograd %10, %8 : !tensor, tensor<1x16x16x32xf32> domain [1, 6, 6, 32] offset [0, 0] size 2 : i64
+        tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 2, rows -1, block 14, chunk 64, width 16> finish {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x6x6x32xf32>
@@ -53,13 +83,14 @@ builtin.module {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x32x3x3x16xf32>
-    %14 = pg.constant #pg.data<"0000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f0000000000000000000000000000000000000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f0000000000000000000000000000000000000000000000000000003f00000000000000000000003f00000000000000000000003f00000000000000000000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e0000803e000080be0000803e0000803e000080be0000803e0000803e000080be0000803e00000000000000000000003f00000000000000000000003f00000000000000000000003f0000003f0000000000000000000000bf00000000000000000000003f00000000000000000000803e0000803e0000803e000080be000080be000080be0000803e0000803e0000803e0000803e000080be0000803e000080be0000803e000080be0000803e000080be0000803e00000000000000000000003f0000000000000000000000bf00000000000000000000003f0000000000000000000000000000000000000000000000000000803f00000000000000000000000000000000000000000000000000000000000000000000003f0000003f0000003f0000000000000000000000000000000000000000000000000000003f000000bf0000003f00000000000000000000000000000000000000000000000000000000000000000000803f" : tensor<16x3x3xf32>>
-    %15 = tile.contract %14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32> domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d4, d5)>, affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d2, d4, d5, d3)>] extra_maps [] finish {
+    %14 = pg.constant #data
+    %15 = tile.contract %14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32> domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
     ^bb0(%16: f32):
       tile.yield %16 : f32
     } -> tensor<1x16x32x16xf32>
-    %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> tensor<16x9x32xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 9, 48]>>
-    %dx = tile.winograd %17, %15 : tensor<16x9x32xf32, #tile.layout<affine_map<(d0, d1, d2) -> (d0, d1, d2)>, #pg.ints[16, 9, 48]>>, tensor<1x16x32x16xf32> domain [1, 6, 6, 16] offset [0, 0] size 2 : i64 tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
+    %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor1
+    %dx = tile.winograd %17, %15 : !tensor1, tensor<1x16x32x16xf32> domain [1, 6, 6, 16] offset [0, 0] size 2 : i64
+        tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
     ^bb0(%18: f32):
       tile.yield %18 : f32
     } -> tensor<1x6x6x16xf32>

@@ -11,7 +11,7 @@ from popgraph.builder.pgraph.syntax import advice, mistakes
 from popgraph.builder.pgraph.syntax.parser import language
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
 
-CASES = Path(__file__).with_name("test_dsl_errors.txt")
+CASES = Path(__file__).with_name("test_pgraph_errors.txt")
 """Each case is `===== its name`, a text, `-----` and the message; `pytest --bless` rewrites."""
 
 

@@ -1,0 +1,147 @@
+"""The architecture of the tests: named after what they test, and using its public names only."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from popgraph.passes.pipeline import PASSES
+from tests.conftest import BUDGET, budget_line
+from tests.test_architecture import PACKAGE, ROOMS
+
+TESTS = PACKAGE.parent / "tests"
+ACROSS_PASSES = {
+    "cases": "the claims of all passes",
+    "depth": "no pass recurses over the depth of a graph",
+    "fuzz": "random networks through every pass",
+    "machine": "what passes are told of a processor, and decide for each",
+    "memory_bound": "what all passes together leave to plan",
+    "old_broadcasting": "versions of operators through the whole import",
+    "onnx_gradients": "import and autodiff together",
+    "training": "the graph passes in order",
+}
+"""Tests in tests/passes that belong to no single pass or module, each with what it is about."""
+
+PLANTED = "a bug is planted there, to show that the tests find it"
+DECIDED = "schedules that no cost model would choose are made by the functions that make its own"
+PRIVATE = {
+    "_Planner": PLANTED,
+    "_apply": DECIDED,
+    "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
+    "_in_place_pairs": PLANTED,
+    "_key": "another key is another program, which is not seen from outside before it is wrong",
+    "_layouts": DECIDED,
+    "_may_read_on": PLANTED,
+    "_may_replace": PLANTED,
+    "_pack": DECIDED,
+    "_parts": "small images fall into parts: a number that is no option yet",
+    "_save": PLANTED,
+}
+"""Private names that tests use, each with the reason. The list may only become shorter."""
+
+
+def named_in(folder: str) -> list[str]:
+    """What the test files of a folder are named after: `test_cse.py` after cse."""
+    paths = sorted((TESTS / folder).glob("test_*.py"))
+    assert paths
+    return [path.stem.removeprefix("test_") for path in paths]
+
+
+def test_folders_of_cases_are_passes() -> None:
+    folders = {path.name for path in (TESTS / "passes/cases").iterdir()}
+    assert folders <= set(PASSES), "cases are kept in folders named after passes"
+
+
+def test_tests_of_passes_are_named_after_passes_or_their_modules() -> None:
+    passes = {name.replace("-", "_") for name in PASSES}
+    modules = {path.stem for path in (PACKAGE / "passes").rglob("*.py")}
+    strange = set(named_in("passes")) - passes - modules - set(ACROSS_PASSES)
+    assert not strange, "name them after a pass or a module of popgraph/passes"
+    assert set(ACROSS_PASSES) <= set(named_in("passes"))
+
+
+@pytest.mark.parametrize("folder", ["builder", "dialects"])
+def test_tests_of_rooms_are_named_after_rooms(folder: str) -> None:
+    more = {"builder": (), "dialects": ("op_contract", "random")}[folder]
+    known = (*ROOMS[folder], *more)
+    strange = [name for name in named_in(folder) if not name.startswith(known)]
+    assert not strange, f"names begin with one of {', '.join(sorted(known))}"
+
+
+@functools.cache
+def private_names() -> frozenset[str]:
+    """The names that the package defines for a module or class alone."""
+    texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
+    defined = r"^ *(?:def |class )?(_[A-Za-z]\w*)(?:\(|:| =)"
+    return frozenset(name for text in texts for name in re.findall(defined, text, re.MULTILINE))
+
+
+def is_private(name: str) -> bool:
+    """`_key` is, `__name__` and `_repr_html_` are protocols."""
+    return name.startswith("_") and not name.endswith("_")
+
+
+def used(node: ast.AST) -> Iterator[str]:
+    """The names that are used of another module or object; as a text, to patch them, too."""
+    if isinstance(node, ast.ImportFrom):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+        yield node.attr
+    for text in patched(node):
+        yield from private_names() & set(text.split("."))
+
+
+def patched(node: ast.AST) -> Iterator[str]:
+    """The texts that stand where a call, or a table of calls to make, names what it changes."""
+    rows = [node.args] if isinstance(node, ast.Call) else []
+    if isinstance(node, ast.Dict):
+        rows = [value.elts for value in node.values if isinstance(value, ast.Tuple)]
+    for each in (each for row in rows for each in row if isinstance(each, ast.Constant)):
+        if isinstance(each.value, str):
+            yield each.value
+
+
+def private_uses(path: Path) -> set[str]:
+    """The private names of others that a file uses."""
+    names = {name for node in ast.walk(ast.parse(path.read_text())) for name in used(node)}
+    return set(filter(is_private, names))
+
+
+def test_tests_use_public_names() -> None:
+    found = {
+        name: path.relative_to(TESTS).as_posix()
+        for path in sorted(TESTS.rglob("*.py"))
+        for name in private_uses(path)
+    }
+    more = {name: path for name, path in found.items() if name not in PRIVATE}
+    assert not more, "test what is public, or make public what others need"
+    assert set(PRIVATE) <= set(found), "a name that is not used any more leaves PRIVATE"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from popgraph.support.writing import _sync_folder",
+        "trust._warned.clear()",
+        'monkeypatch.setattr(trust, "_warned", set())',
+        'monkeypatch.setattr("popgraph.support.trust._warned", set())',
+        'MUTANTS = {"all are warned": (trust, "_warned", {})}',
+    ],
+)
+def test_private_names_are_found(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "test_it.py"
+    path.write_text(text)
+    assert private_uses(path) in ({"_warned"}, {"_sync_folder"})
+    path.write_text("self._warned = other.__dict__, built._repr_html_()")
+    assert not private_uses(path)
+
+
+def test_the_budget_of_the_suite_is_printed(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.getoption("durations") == 10
+    assert budget_line(100) == "time: 1 min 40 s of the suite's 15 min"
+    assert budget_line(BUDGET + 1).startswith("warning: the tests took 15 min 1 s, more than")
