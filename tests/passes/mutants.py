@@ -867,6 +867,13 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
     Mutant(
+        "assign-halos",
+        "a maximum is never negative, whatever its epilogue makes of it",
+        f"{PASSES}.structured.layout.assign_halos:_leaves",
+        always,
+        needs=frozenset({"Relu", "MaxPool"}),
+    ),
+    Mutant(
         "structured-to-loops",
         "the halo of a tensor without elements is not cleared",
         f"{PASSES}.structured.to_loops.emit.zero_padding:halo_boxes",
