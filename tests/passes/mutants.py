@@ -567,6 +567,13 @@ def first_reader_last(original: Any) -> Any:
     return read
 
 
+# split-kernels
+
+
+def all_but_the_last(calls: Any) -> Any:
+    return lambda call, parts: calls(call, parts)[:-1]
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "infer-shapes",
@@ -1062,5 +1069,11 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.program.plan_memory:_Planner._may_replace",
         always,
         training=True,
+    ),
+    Mutant(
+        "split-kernels",
+        "the last part of a kernel is not called",
+        f"{PASSES}.program.split_kernels:calls",
+        all_but_the_last,
     ),
 )

@@ -17,6 +17,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.optimizer_spec import SGD, Scalar
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.pipeline import Options, Training, planned
+from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.fusion import fuse_attention, fuse_channels, fuse_rows
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.layout import assign_layouts
@@ -114,6 +115,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(winograd_convolutions, "PIXELS", 2)
     share_all(monkeypatch, 32)
     monkeypatch.setitem(pipeline.MAKERS, FuseChannels, lambda _: FuseChannels())
+    monkeypatch.setitem(pipeline.MAKERS, SplitKernels, lambda _: SplitKernels(statements=1))
     monkeypatch.setattr(fuse_attention, "FAR_BYTES", 0)
     monkeypatch.setattr(fuse_attention, "LOCAL_BYTES", 512)
     monkeypatch.setattr(fuse_channels, "LOCAL_BYTES", 3072)
