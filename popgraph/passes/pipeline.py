@@ -24,6 +24,7 @@ from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.options import Options, Training
 from popgraph.passes.program.plan_memory import PlanMemory
+from popgraph.passes.program.split_kernels import SplitKernels
 from popgraph.passes.structured.fusion.fuse_attention import FuseAttention
 from popgraph.passes.structured.fusion.fuse_channels import FuseChannels
 from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
@@ -135,7 +136,13 @@ PIPELINE: tuple[Step, ...] = (
     ),
     Step("structured", StructuredToLoops, "from here on nothing looks into a kernel", to="loops"),
     Step("loops", OutlineKernels, "before memory makes every call of a kernel different"),
-    Step("loops", PlanMemory, "last: it needs to know everything that is alive", to="program"),
+    Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),
+    Step(
+        "program",
+        SplitKernels,
+        "calls are in order and results have memory: several may write one",
+        optional=True,
+    ),
 )
 """The whole compiler between import and C; the third column is why a pass stands where it does."""
 

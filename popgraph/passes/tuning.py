@@ -158,6 +158,8 @@ class Tuning:
     """Operations of one fused kernel."""
     most_distance: int = 64
     """Operations between two that are looked at together."""
+    most_statements: int = 64
+    """Statements in a row of one kernel: GCC's time grows with the square of their number."""
     channel_image_l2: float = 0.75
     """The image of some channels; it stays in L2 beside what it is made of."""
     line_buffer_l2: float = 0.25

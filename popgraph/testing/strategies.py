@@ -17,9 +17,11 @@ from popgraph.testing.templates.elementwise import (
     binary,
     expand,
     literal,
+    rectified,
     residual,
     same_again,
     select,
+    sign_changing,
     spread,
     square,
     twice,
@@ -101,6 +103,7 @@ IMAGE_CHAINS: tuple[Chain, ...] = (
     (unary, concat, pad, unary),
     (unary, window_slice, convolution),
     (pool, activation),
+    (rectified, pool, sign_changing, pool),
 )
 CHAINS: tuple[Chain, ...] = (
     (gemm, activation),

@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.emit import emit
+from popgraph.backends.c.print import module as printer
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError
@@ -93,11 +94,27 @@ def test_a_c_program_uses_it(tmp_path: Path) -> None:
     assert done.stdout == "12 20\n24 40\n36 60\n48 80\n"
 
 
-def test_it_computes_what_the_executable_computes() -> None:
+@pytest.mark.parametrize("most", [1, 1000])
+def test_it_computes_what_the_executable_computes(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(printer, "MOST_CALLS", most)
     made = build(module(), WeightStore(), threads=2)
     x = np.array([10, 20, 30, 40], np.float32)
     assert made.run({"image/x": x})["y"].tolist() == [12, 24, 36, 48]
     assert made.read("seen").tolist() == [10, 20, 30, 40]
+
+
+def test_a_step_of_many_calls_is_several_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = emit(module())["main.c"]
+    monkeypatch.setattr(printer, "MOST_CALLS", 2)
+    assert emit(module())["main.c"] == whole, "as many as one function may have"
+    monkeypatch.setattr(printer, "MOST_CALLS", 1)
+    source = emit(module())["main.c"]
+    _, step = source.split("void main_run(void *const *memory) {")
+    calls = [line.strip() for line in step.split("}")[0].splitlines() if line]
+    assert calls == ["main_run_part_0(memory);", "main_run_part_1(memory);"]
+    assert "main_prepare_part" not in source
 
 
 def test_origins_stand_above_kernels_and_cannot_break_out_of_comments() -> None:

@@ -569,6 +569,13 @@ def first_reader_last(original: Any) -> Any:
     return read
 
 
+# split-kernels
+
+
+def all_but_the_last(calls: Any) -> Any:
+    return lambda call, parts: calls(call, parts)[:-1]
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "infer-shapes",
@@ -869,6 +876,13 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"GlobalAveragePool", "Conv"}),
     ),
     Mutant(
+        "assign-halos",
+        "a maximum is never negative, whatever its epilogue makes of it",
+        f"{PASSES}.structured.layout.assign_halos:_leaves",
+        always,
+        needs=frozenset({"Relu", "MaxPool"}),
+    ),
+    Mutant(
         "structured-to-loops",
         "the halo of a tensor without elements is not cleared",
         f"{PASSES}.structured.to_loops.emit.zero_padding:halo_boxes",
@@ -1057,5 +1071,11 @@ MUTANTS: tuple[Mutant, ...] = (
         f"{PASSES}.program.plan_memory:_Planner._may_replace",
         always,
         training=True,
+    ),
+    Mutant(
+        "split-kernels",
+        "the last part of a kernel is not called",
+        f"{PASSES}.program.split_kernels:calls",
+        all_but_the_last,
     ),
 )

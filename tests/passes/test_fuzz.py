@@ -113,6 +113,7 @@ SMALL = Tuning(
     channel_image_l2=3072 / L2,
     least_rows=2,
     shortest_row=2,
+    most_statements=1,
 )
 """Small networks are worth scheduling and fusing."""
 

@@ -36,6 +36,16 @@ def unary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
     return Node(op, (source,), attributes), shapes[source]
 
 
+def rectified(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """Without an element below zero."""
+    return Node("Relu", (source,)), shapes[source]
+
+
+def sign_changing(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step:
+    """Below zero for some elements above it, too."""
+    return Node(draw(st.sampled_from(["Neg", "Sin"])), (source,)), shapes[source]
+
+
 def binary(draw: DrawFn, shapes: list[Shape], source: int, dtype: str) -> Step | None:
     """With another value of a shape that fits, or with a constant."""
     op = draw(st.sampled_from(BINARY))

@@ -1,9 +1,9 @@
-"""How does a whole program read in C? Functions for kernels, one for a step, one for loading."""
+"""C of a whole program: a function per kernel, one for a step and one for loading."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
@@ -138,6 +138,13 @@ ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop
 """What can be called of a program, by how its name ends, with the parameters."""
 
 
+MOST_CALLS = 1000
+"""In one function: GCC's time grows faster than a function does."""
+
+APART = "static __attribute__((noinline)) "
+"""What GCC is not to make part of the function that calls it."""
+
+
 def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> str:
     """The functions of `ENTRIES`, and one small function per call that has chunks."""
     name = program.sym_name.data
@@ -152,10 +159,25 @@ def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel])
             elif isinstance(op, CallOp):
                 callee = names[op.callee.string_value()]
                 _call(op, callee, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
-        body = "".join(f"    {line}\n" for line in lines) or "    (void)memory;\n"
-        parts += [*helpers, f"void {name}_{ending}(void *const *memory) {{\n{body}}}\n"]
+        parts += [*helpers, *_bounded(f"{name}_{ending}", lines)]
     parts.append(f"void {name}_stop(void) {{ popgraph_stop_workers(); }}\n")
     return "\n".join(parts)
+
+
+def _bounded(name: str, lines: Sequence[str]) -> Iterator[str]:
+    """A function of these calls; of more than `MOST_CALLS`, one that calls others in turn."""
+    if len(lines) > MOST_CALLS:
+        starts = range(0, len(lines), MOST_CALLS)
+        parts = [f"{name}_part_{number}" for number in range(len(starts))]
+        for part, start in zip(parts, starts, strict=True):
+            yield f"{APART}{_function(part, lines[start : start + MOST_CALLS])}"
+        lines = [f"{part}(memory);" for part in parts]
+    yield _function(name, lines)
+
+
+def _function(name: str, lines: Sequence[str]) -> str:
+    body = "".join(f"    {line}\n" for line in lines) or "    (void)memory;\n"
+    return f"void {name}(void *const *memory) {{\n{body}}}\n"
 
 
 def _address(op: BufferOp, layout: Layout) -> str:

@@ -119,6 +119,11 @@ class Structured(IRDLOperation):
     def input_maps(self) -> tuple[AffineMap, ...]:
         return tuple(attribute.data for attribute in self.maps)  # type: ignore[attr-defined]
 
+    @property
+    def mapped_inputs(self) -> tuple[SSAValue, ...]:
+        """The operands that have a map: `inputs`, but for what xDSL takes to find these."""
+        return tuple(self.operands[: len(self.maps)])  # type: ignore[attr-defined]
+
     def check_maps(
         self, operands: Sequence[SSAValue], maps: Sequence[AffineMap], sizes: Shape
     ) -> None:

@@ -13,9 +13,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
-    Kind,
     Operand,
     body,
     computing,

@@ -52,14 +52,14 @@ def body_inlined(
     old, made = reading.body, producer.body.block
     assert old is not None
     at = reading.before + number
-    count, inputs = len(reading.values), len(producer.inputs)
+    count, inputs = len(reading.values), len(producer.maps)
     kinds = [argument.type for argument in old.args]
     first = reading.before + count
     new = Block(
         arg_types=[
             *kinds[:at],
             *kinds[at + 1 : first],
-            *map(element, producer.inputs),
+            *map(element, producer.mapped_inputs),
             *kinds[first:],
             *[table.type for table in tables],
         ]
@@ -76,7 +76,7 @@ def body_inlined(
     maps = [composed(inner, map_, reading.sizes) for inner in producer.input_maps]
     return replace(
         reading,
-        values=(*reading.values[:number], *reading.values[number + 1 :], *producer.inputs),
+        values=(*reading.values[:number], *reading.values[number + 1 :], *producer.mapped_inputs),
         maps=(*reading.maps[:number], *reading.maps[number + 1 :], *maps),
         body=new,
     )
@@ -161,8 +161,7 @@ def is_movement(op: tile.MapOp) -> bool:
     block = op.body.block
     end = block.first_op
     return (
-        len(op.inputs) == 1
-        and not op.tables
+        len(op.operands) == len(op.maps) == 1
         and isinstance(end, tile.YieldOp)
         and list(end.values) == list(block.args)
     )
@@ -242,9 +241,9 @@ def inputs_of(op: tile.Structured) -> Reading:
     """What an operation reads over its whole domain."""
     match op:
         case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
-            return Reading(op.sizes, tuple(op.inputs), op.input_maps, op.body.block)
+            return Reading(op.sizes, op.mapped_inputs, op.input_maps, op.body.block)
         case tile.ContractOp():
-            return Reading(op.sizes, (op.lhs, op.rhs), op.input_maps, None)
+            return Reading(op.sizes, op.mapped_inputs, op.input_maps, None)
     raise AssertionError(f"{op.name} reads nothing through maps")
 
 

@@ -139,7 +139,7 @@ def producer_inlined(consumer: Consumer, reading: Reading, tuning: Tuning) -> It
 def body_map(producer: tile.MapOp, reading: Reading, number: int) -> Reading:
     """A movement taken into an index map."""
     map_ = composed(producer.input_maps[0], reading.maps[number], reading.sizes)
-    return reading.through(number, producer.inputs[0], map_)
+    return reading.through(number, producer.operands[0], map_)
 
 
 def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
@@ -194,7 +194,7 @@ def may_inline(consumer: Consumer, reading: Reading, number: int, tuning: Tuning
     assert isinstance(producer, tile.MapOp)
     if len(producer.outputs) != 1 or 0 in reading.sizes:
         return False
-    if len(reading.values) + len(producer.inputs) - 1 > tuning.most_inputs:
+    if len(reading.values) + len(producer.maps) - 1 > tuning.most_inputs:
         return False
     if isinstance(consumer, tile.ContractOp):
         return is_movement(producer)
@@ -202,7 +202,7 @@ def may_inline(consumer: Consumer, reading: Reading, number: int, tuning: Tuning
         return False
     if _asks_for_index(producer) and not is_plain(reading.maps[number], reading.sizes):
         return False
-    if not producer.inputs and not producer.tables and not _is_costly(producer):
+    if not producer.operands and not _is_costly(producer):
         return True
     if is_movement(producer):
         return value.has_one_use() or _keeps_order(producer)
@@ -215,7 +215,7 @@ def may_inline(consumer: Consumer, reading: Reading, number: int, tuning: Tuning
 
 def _finishes_a_sum(producer: tile.MapOp) -> bool:
     """Whether the work is better done where a contraction leaves its sums: see fuse-epilogue."""
-    for value, map_ in zip(producer.inputs, producer.input_maps, strict=True):
+    for value, map_ in zip(producer.mapped_inputs, producer.input_maps, strict=True):
         source = value.owner.source if isinstance(value.owner, tile.ViewOp) else value
         whole = reads_whole(tensor(value), map_, producer.sizes)
         if isinstance(source.owner, tile.ContractOp) and whole:
