@@ -1,5 +1,5 @@
 """
-How fast is PopGraph? All models beside their peers, a process each; the page docs/performance.md.
+Benchmarks all models beside their peers, one process each, for docs/performance.md.
 
     python benchmarks                          all of it, as Markdown
     python benchmarks inference resnet50 vgg19 --threads 1 2

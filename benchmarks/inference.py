@@ -1,4 +1,4 @@
-"""How fast is inference, next to onnxruntime and OpenVINO? One model per process, as JSON."""
+"""Benchmarks inference of one model beside onnxruntime and OpenVINO, as JSON."""
 
 from __future__ import annotations
 

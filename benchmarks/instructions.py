@@ -1,5 +1,5 @@
 """
-Has the generated code become worse? Counts that no other load on the machine can change.
+Counts instructions of the generated code, and compares with the counts that were kept.
 
 Two counts for a step of each of three small models. One is made of the final IR, without any tool:
 operations on floats and memory in the loops of all kernels. The other is of the processor's

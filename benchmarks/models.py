@@ -1,4 +1,4 @@
-"""Which networks are measured? The CNNs that the onnx package ships, and some from PyTorch."""
+"""The benchmark models: CNNs that the onnx package ships, and networks from PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which networks come from PyTorch? Encoders, perceptrons and a mobile network, random weights."""
+"""Benchmark networks from PyTorch: transformer encoders, perceptrons, EfficientNet-Lite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast is a step of training, next to PyTorch's? One network per process, as JSON."""
+"""Benchmarks a training step of one network beside PyTorch, as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a model become a program? The whole compiler, on one screen."""
+"""The compiler driver: loads a model, lowers it through the levels, and builds a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `popgraph.compile` give? A model to call."""
+"""The callables that `popgraph.compile` returns, for static and for dynamic shapes."""
 
 from __future__ import annotations
 

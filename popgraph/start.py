@@ -1,4 +1,4 @@
-"""How does a model that this machine knows start at once? Without importing the compiler."""
+"""The entry point `popgraph.compile`, which starts cached programs without the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do stock xDSL tools see of PopGraph? Its dialects, passes and C target, by entry point."""
+"""The entry point for stock xDSL tools: dialects, passes and the C target."""
 
 from __future__ import annotations
 

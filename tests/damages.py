@@ -1,4 +1,4 @@
-"""What can happen to a file: how is one damaged?"""
+"""Ways to damage a file, for tests that must survive them."""
 
 from __future__ import annotations
 

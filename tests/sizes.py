@@ -1,4 +1,4 @@
-"""How large are the files and functions? `make sizes` prints the numbers and the tail."""
+"""Prints the sizes of files and functions for `make sizes`."""
 
 from __future__ import annotations
 

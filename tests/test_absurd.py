@@ -1,4 +1,4 @@
-"""What becomes of models and arguments that nobody can mean? An error that says so."""
+"""Tests absurd models and arguments: huge shapes, future opsets, wrong names."""
 
 from __future__ import annotations
 

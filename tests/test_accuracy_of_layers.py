@@ -1,4 +1,4 @@
-"""Are attention, pooling and losses, and their gradients, as accurate as PyTorch's?"""
+"""Accuracy of attention, pooling and losses, and of their gradients, beside PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do imports point down, and does every room keep to its own?"""
+"""Tests the architecture: import directions, rooms, module names."""
 
 from __future__ import annotations
 
@@ -281,8 +281,12 @@ def test_no_import_inside_functions_except_where_laziness_is_the_point() -> None
 
 
 def test_every_module_says_what_it_is() -> None:
-    silent = [name_of(path) for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))]
+    """In a sentence, not a question: who greps for the field's noun is to find it."""
+    said = {name_of(path): ast.get_docstring(ast.parse(path.read_text())) or "" for path in FILES}
+    silent = [name for name, text in said.items() if not text]
     assert not silent, f"no docstring: {silent}"
+    asking = [name for name, text in said.items() if "?" in text.split("\n\n")[0]]
+    assert not asking, f"a question: {asking}"
 
 
 NUMBERS = {

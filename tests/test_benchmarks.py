@@ -1,4 +1,4 @@
-"""Does the page of benchmarks say what was measured, also of what could not be?"""
+"""Tests the benchmark scripts and the tables that they write."""
 
 from __future__ import annotations
 

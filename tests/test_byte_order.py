@@ -1,4 +1,4 @@
-"""Do files hold little-endian elements, also where the machine that writes or reads them is not?"""
+"""Tests that files are little-endian on hosts of either byte order."""
 
 from __future__ import annotations
 

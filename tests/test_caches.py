@@ -1,4 +1,4 @@
-"""Are files of caches whole, readable by whom the user wants, and believed only undamaged?"""
+"""Tests cache files: seals against damage, permissions."""
 
 from __future__ import annotations
 

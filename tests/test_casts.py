@@ -1,4 +1,4 @@
-"""Do ONNX's own casts come out right, in C too? All in one model, so that they are cheap."""
+"""Tests ONNX's casts between all element types, in C and in the reference."""
 
 from __future__ import annotations
 

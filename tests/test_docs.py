@@ -1,4 +1,4 @@
-"""Do the README's and the docs' code blocks run, and are generated pages current?"""
+"""Tests that code blocks in the docs run, and that generated pages are current."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do the `.pgraph` files of examples/ run, train, and compute what onnxruntime does?"""
+"""Tests that the `.pgraph` examples run, train, and agree with onnxruntime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a network the same network, whichever door it comes in by? Builder, .pgraph and PyTorch."""
+"""Tests that Builder, `.pgraph` and PyTorch exports give the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is an index that data brings, and that is out of range, said to be so, whatever runs it?"""
+"""Tests that out-of-range indices in data are reported, on every backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Has the generated code become worse? Counts of instructions against those that were kept."""
+"""Tests that instruction counts of generated code do not grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are sums and normalizations as accurate as PyTorch's, along whatever axes and however long?"""
+"""Tests that long sums and normalizations are as accurate as PyTorch's."""
 
 from __future__ import annotations
 

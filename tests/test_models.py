@@ -1,4 +1,4 @@
-"""Do real networks give what they must? The classic CNNs that the onnx package ships."""
+"""Tests the classic CNNs that the onnx package ships against their expected outputs."""
 
 from __future__ import annotations
 

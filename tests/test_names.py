@@ -1,4 +1,4 @@
-"""Does a misspelt name get the right suggestion, wherever one is made?"""
+"""Tests the suggestions for misspelt names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does IR text that is nested too deeply end in a sentence, and all other text as it should?"""
+"""IR text that is nested too deeply is refused with a sentence."""
 
 from __future__ import annotations
 

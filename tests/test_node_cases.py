@@ -1,4 +1,4 @@
-"""Do ONNX's own node tests come out right in C? Many in one model, so that they are cheap."""
+"""Tests ONNX's own node tests in C, many of them batched into one model."""
 
 from __future__ import annotations
 

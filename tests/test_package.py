@@ -1,4 +1,4 @@
-"""Does the built package hold every module, and nothing that does not belong there?"""
+"""Tests that the built wheel holds every module and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the whole compiler keep the meaning, from a drawn network to C, and say what it does?"""
+"""Tests the whole pipeline: C against the reference on random networks."""
 
 from __future__ import annotations
 

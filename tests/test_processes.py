@@ -1,4 +1,4 @@
-"""Do programs live with forks, signals and threads, and does their code go when they go?"""
+"""Tests programs across forks, signals, threads and unloading."""
 
 from __future__ import annotations
 

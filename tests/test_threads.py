@@ -1,4 +1,4 @@
-"""Are results the same bits for every number of threads, and in every run?"""
+"""Tests that results are bitwise equal for every number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every damaged file of weights end in a sentence, and in time, and is no other file read?"""
+"""Fuzzes weight files: damage ends in an error, and no other file is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a file that somebody asked for written whole or not at all, by whichever door?"""
+"""Tests that files are written atomically, also when the writer is killed."""
 
 from __future__ import annotations
 

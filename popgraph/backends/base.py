@@ -1,4 +1,4 @@
-"""What can be done with a compiled program, whatever runs it?"""
+"""The interface of compiled programs: run a step, read and write variables."""
 
 from __future__ import annotations
 

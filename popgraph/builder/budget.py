@@ -1,4 +1,4 @@
-"""Into how much may a model unfold: a text's calls, loops and first values, ONNX's functions?"""
+"""Limits on expansion: steps and elements that one text may cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph bench`: how fast is a model, next to other runtimes and to what the machine can do?"""
+"""`popgraph bench`: times a model beside other runtimes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph bisect`: which pass breaks a model?"""
+"""`popgraph bisect`: the pass that breaks a model."""
 
 from __future__ import annotations
 

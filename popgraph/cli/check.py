@@ -1,4 +1,4 @@
-"""`popgraph check`: what is wrong with .pgraph texts?"""
+"""`popgraph check`: reports the errors of `.pgraph` texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph convert`: how does a model of one format read in another?"""
+"""`popgraph convert`: converts a model between .onnx, .pgraph and .mlir."""
 
 from __future__ import annotations
 

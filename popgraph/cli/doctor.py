@@ -1,4 +1,4 @@
-"""`popgraph doctor`: does everything that PopGraph needs work on this machine?"""
+"""`popgraph doctor`: reports compilers, vector width, cache and package versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph emit`: which C, and which data, does a model become?"""
+"""`popgraph emit`: writes a model as C sources and data files."""
 
 from __future__ import annotations
 

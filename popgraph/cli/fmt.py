@@ -1,4 +1,4 @@
-"""`popgraph fmt`: how should .pgraph texts be laid out?"""
+"""`popgraph fmt`: formats `.pgraph` texts."""
 
 from __future__ import annotations
 

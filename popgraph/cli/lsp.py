@@ -1,4 +1,4 @@
-"""`popgraph lsp`: how do editors talk about .pgraph texts?"""
+"""`popgraph lsp`: the language server for `.pgraph` texts."""
 
 from __future__ import annotations
 

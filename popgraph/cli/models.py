@@ -1,4 +1,4 @@
-"""How do models and arrays get in and out of the commands?"""
+"""Reads and writes models and arrays for the commands, and fixes symbolic dimensions."""
 
 from __future__ import annotations
 

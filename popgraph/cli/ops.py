@@ -1,4 +1,4 @@
-"""`popgraph ops`: which operators are known, and which can be compiled?"""
+"""`popgraph ops`: lists ONNX operators that can be compiled, or operations of a level."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph opt`: what does a pass make of this IR?"""
+"""`popgraph opt`: runs passes over IR text."""
 
 from __future__ import annotations
 

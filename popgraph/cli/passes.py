@@ -1,4 +1,4 @@
-"""`popgraph passes`: what happens to a model, and in which order?"""
+"""`popgraph passes`: lists the passes in order, with their reasons."""
 
 from __future__ import annotations
 

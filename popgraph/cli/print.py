@@ -1,4 +1,4 @@
-"""`popgraph print`: what does a model look like at each level?"""
+"""`popgraph print`: prints a model at a level of the IR, or as C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph profile`: where does a step of a model spend its time, and its memory?"""
+"""`popgraph profile`: reports time and memory of every kernel call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a profile look? One page without scripts: bars of time, a curve of memory, a table."""
+"""The HTML page of a profile: bars of time, the memory curve, a table."""
 
 from __future__ import annotations
 

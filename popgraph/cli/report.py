@@ -1,4 +1,4 @@
-"""How does a command speak to a person, and how to a pipe?"""
+"""Output of the commands: errors, notes, tables, for terminals and pipes."""
 
 from __future__ import annotations
 

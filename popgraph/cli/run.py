@@ -1,4 +1,4 @@
-"""`popgraph run`: what does a model give for these inputs?"""
+"""`popgraph run`: runs a model once, and prints or saves its outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph schedules`: how do a model's contractions run, and how else could they?"""
+"""`popgraph schedules`: lists contractions with their schedules and alternatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph train`: how do the weights of a model become better?"""
+"""`popgraph train`: trains a model on arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`popgraph tune`: which schedules are really the fastest for a model on this machine?"""
+"""`popgraph tune`: measures candidate schedules, and keeps the fastest for this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do programs that say `import popart` or `import poponnx` find PopGraph?"""
+"""Makes `import popart` and `import poponnx` resolve to PopGraph."""
 
 from __future__ import annotations
 

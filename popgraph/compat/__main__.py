@@ -1,4 +1,4 @@
-"""How is a PopART program run as it is? `python -m popgraph.compat script.py [arguments]`."""
+"""Runs a PopART script unchanged: `python -m popgraph.compat script.py [arguments]`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a module well formed? More than `verify()`: dominance, uses and text, too."""
+"""IR checks beyond `verify()`: dominance, uses, print and parse."""
 
 from __future__ import annotations
 

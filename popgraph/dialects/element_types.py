@@ -1,4 +1,4 @@
-"""Which type of the IR is each element type?"""
+"""Maps element types to IR types and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which dialects may IR text use? Ours and the stock ones that kernels are made of, on demand."""
+"""Registers the dialects that IR text may use, each loaded on demand."""
 
 from __future__ import annotations
 

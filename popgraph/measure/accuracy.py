@@ -1,4 +1,4 @@
-"""What would a model give if nothing were rounded? The same graph, with every float in 64 bits."""
+"""The exact result of a model, computed in double precision, and errors against it."""
 
 from __future__ import annotations
 

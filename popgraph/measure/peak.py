@@ -1,4 +1,4 @@
-"""How much arithmetic can this machine do at most? A loop of multiply-adds alone, measured."""
+"""Measures the peak floating-point rate of the machine by a loop of multiply-adds."""
 
 from __future__ import annotations
 

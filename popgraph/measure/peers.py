@@ -1,4 +1,4 @@
-"""Who else can run a model? Other runtimes, imported only when they are asked for."""
+"""Other runtimes as peers of a benchmark: onnxruntime, OpenVINO, PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is something timed fairly? Interleaved rounds on the same cores, and the fastest counts."""
+"""Timing of several contestants in interleaved rounds, and random inputs for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long does each way of a contraction take in its place in the program, compared fairly?"""
+"""The tuner: measures candidate schedules in place, and picks the fastest."""
 
 from __future__ import annotations
 

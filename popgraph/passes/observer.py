@@ -1,4 +1,4 @@
-"""How does one watch passes at work? What changed is shown, written and checked."""
+"""Observes a pass pipeline: timing, IR dumps, and checks of form and meaning after each pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the scalars of update rules follow from the hyper-parameters that users give?"""
+"""Formulas for the compound scalars of update rules, from the user's hyper-parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which optimizer, with which numbers, and which scalars does its update rule read?"""
+"""Optimizer specifications as plain data: kind, hyper-parameters, per-weight values, clipping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does PopART's API tell about itself: versions, operators, names?"""
+"""PopART's version numbers, operator lists and debug contexts."""
 
 from __future__ import annotations
 

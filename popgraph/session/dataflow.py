@@ -1,4 +1,4 @@
-"""Which tensors come back from a step, and for which of its batches?"""
+"""PopART's data flow: anchors, batches per step, shapes of open inputs."""
 
 from __future__ import annotations
 

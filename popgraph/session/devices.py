@@ -1,4 +1,4 @@
-"""What runs a session? Every device of PopART's is here the machine itself."""
+"""PopART's devices and device manager, all of which are this machine."""
 
 from __future__ import annotations
 

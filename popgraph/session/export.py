@@ -1,4 +1,4 @@
-"""What is written when a trained model is saved, and what is read when its weights come back?"""
+"""Reads weights from ONNX models, and writes trained weights into them."""
 
 from __future__ import annotations
 

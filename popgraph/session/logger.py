@@ -1,4 +1,4 @@
-"""How do PopART's programs choose what is logged?"""
+"""PopART's logger, on Python's `logging`."""
 
 from __future__ import annotations
 

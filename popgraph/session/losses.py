@@ -1,4 +1,4 @@
-"""What do the losses mean that older programs give a session, instead of building them?"""
+"""PopART's loss objects of old programs, as operators appended to the graph."""
 
 from __future__ import annotations
 

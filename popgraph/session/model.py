@@ -1,4 +1,4 @@
-"""Which graph does a session run? The model, with its shapes fixed and its losses attached."""
+"""The model of a session: an ONNX graph with fixed shapes and attached losses."""
 
 from __future__ import annotations
 

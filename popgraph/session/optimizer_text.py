@@ -1,4 +1,4 @@
-"""Which optimizer does `SGD(0.1, momentum=0.9)` name, and what is its rate in each step?"""
+"""Optimizers from text such as `SGD(0.1, momentum=0.9)`, with learning rate schedules."""
 
 from __future__ import annotations
 

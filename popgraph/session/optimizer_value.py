@@ -1,4 +1,4 @@
-"""What is a hyper-parameter of an optimizer: a number, and whether it may change later?"""
+"""Hyper-parameters of PopART's optimizers: values, constness, per-weight overrides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which rule do weights change? PopART's optimizers, as descriptions of our own."""
+"""PopART's optimizers, and their translation to optimizer specifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can a user tell a session about how to run? Every option that PopART's sessions know."""
+"""PopART's `SessionOptions`: every option, and which of them have an effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of PopART's graph rewrites are on, and which of our passes do they stand for?"""
+"""PopART's patterns, and the passes that they switch on or off."""
 
 from __future__ import annotations
 

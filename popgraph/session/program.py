@@ -1,4 +1,4 @@
-"""How does a session's graph become a program whose anchors and weights have their PopART names?"""
+"""The program of a session: lowers its graph, and maps anchors, weights and streams."""
 
 from __future__ import annotations
 

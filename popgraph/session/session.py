@@ -1,4 +1,4 @@
-"""How does a model run step by step? `InferenceSession` and `TrainingSession`."""
+"""PopART's `InferenceSession` and `TrainingSession`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which groups of settings do session options hold?"""
+"""The groups of settings inside of session options."""
 
 from __future__ import annotations
 

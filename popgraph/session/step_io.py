@@ -1,4 +1,4 @@
-"""Where do a step's inputs come from, and where do its anchors go?"""
+"""PopART's `PyStepIO`: reads the inputs of a step, and writes its anchors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a `.pgraph` text tell a session: the model, and how it is trained?"""
+"""Sessions from `.pgraph` texts: the model, and its `train` section."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where are a session's weights on the host, and what may be done to them?"""
+"""The host copies of a session's weights and optimizer state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which bytes are the elements of an array in a file? Little-endian, whatever machine reads it."""
+"""Little-endian bytes of arrays, as files hold them on any host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrays do NumPy's own files hold?"""
+"""Reads NumPy's .npy and .npz files."""
 
 from __future__ import annotations
 

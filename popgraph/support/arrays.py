@@ -1,4 +1,4 @@
-"""What is an array, and where do those live that models come with?"""
+"""The array store: arrays by content key, loaded when needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are files of a cache named, written, believed and removed?"""
+"""Files of caches: names, atomic writes, seals against damage, trimming."""
 
 from __future__ import annotations
 

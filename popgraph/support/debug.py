@@ -1,4 +1,4 @@
-"""What does the environment ask to see of a compilation, and where does it go?"""
+"""Debug settings from the environment, and where their output goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which element types exist, and what is each called in NumPy, ONNX, PopART and `.pgraph`?"""
+"""The table of element types, with their names in NumPy, ONNX, PopART and `.pgraph`."""
 
 from __future__ import annotations
 

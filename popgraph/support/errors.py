@@ -1,4 +1,4 @@
-"""What does a user see when something is wrong? One exception family: what, where, what to do."""
+"""The error classes, each with a message of three parts: what, where, what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a file still the one that was read?"""
+"""File states: detects whether a file has changed since it was read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When does Python look for garbage? Not while it builds trees and IR, which live to the end."""
+"""Suspends Python's garbage collector while trees and IR are built."""
 
 from __future__ import annotations
 

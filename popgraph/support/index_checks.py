@@ -1,4 +1,4 @@
-"""Which indices may data bring to an operator, and what is said of those outside?"""
+"""Index checks: bounds of indices in data, and the error for those out of range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which known name did somebody mean who wrote one that is not known?"""
+"""Suggests the closest known name for a misspelt one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How deeply is a text nested?"""
+"""The depth of nesting of a text, found without recursion."""
 
 from __future__ import annotations
 

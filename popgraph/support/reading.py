@@ -1,4 +1,4 @@
-"""How is a file that somebody else made read, and what is said when it cannot be?"""
+"""Reads untrusted files, with every failure as one error."""
 
 from __future__ import annotations
 

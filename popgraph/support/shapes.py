@@ -1,4 +1,4 @@
-"""How do shapes combine? Broadcasting, windows and reductions, on plain tuples of ints."""
+"""Shape arithmetic: broadcasting, windows, reductions, on tuples of ints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a file of text say, or why can it not be read?"""
+"""Reads text files, with a parse error when they cannot be read."""
 
 from __future__ import annotations
 

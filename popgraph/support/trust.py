@@ -1,4 +1,4 @@
-"""Whose files may be believed? Those that nobody but this user, and root, can have written."""
+"""Trust in cache files: ownership and permission checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose turn is it? That of one thread at a time, also where a process was forked meanwhile."""
+"""Reentrant locks that survive a fork."""
 
 from __future__ import annotations
 

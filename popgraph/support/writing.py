@@ -1,4 +1,4 @@
-"""How is a file written? Whole or not at all, whoever else reads it, and whatever stops us."""
+"""Atomic file writes: whole or not at all, one file or several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is random attention drawn? Two products with a softmax between them, and what may disturb."""
+"""Strategy for attention: two products with a softmax between them, and variations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are random convolutions drawn whose weights learn? In images of many 3x3 windows."""
+"""Random convolutions whose weights learn, over images of many 3x3 windows."""
 
 from __future__ import annotations
 

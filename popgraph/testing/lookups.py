@@ -1,4 +1,4 @@
-"""How are networks drawn that look up what their inputs name, in range or not?"""
+"""Strategy for networks with lookups, whose indices may be out of range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models are there? Random ones, of everything that ONNX has; few of them would run."""
+"""Strategies for well-formed ONNX models with every feature of the format."""
 
 from __future__ import annotations
 

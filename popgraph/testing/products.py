@@ -1,4 +1,4 @@
-"""Which networks are products of matrices, with panels, chunks of terms and turned squares?"""
+"""Strategy for matrix products that need panels, K chunks and register transposes."""
 
 from __future__ import annotations
 

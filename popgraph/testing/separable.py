@@ -1,4 +1,4 @@
-"""How are random separable convolutions drawn? Channels mix, then every channel goes alone."""
+"""Strategy for separable convolutions: pointwise and depthwise layers in sequence."""
 
 from __future__ import annotations
 

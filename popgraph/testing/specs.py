@@ -1,4 +1,4 @@
-"""What is a random network, as plain data? A list of nodes that shrinks and prints well."""
+"""Random networks as plain data: nodes, constants, and the module that they build."""
 
 from __future__ import annotations
 

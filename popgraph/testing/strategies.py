@@ -1,4 +1,4 @@
-"""How are random networks drawn? As plain data, operator by operator, always well typed."""
+"""Strategies for random well-typed networks, for inference and for training."""
 
 from __future__ import annotations
 

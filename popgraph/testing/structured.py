@@ -1,4 +1,4 @@
-"""What is a random structured operation, as plain data? Index maps, sizes and a kind of body."""
+"""Strategies for random structured operations: maps, sizes, bodies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do tests make kernels? One loop over elements, one operation in it."""
+"""Builds small kernels for tests: one loop over elements, one operation in it."""
 
 from __future__ import annotations
 

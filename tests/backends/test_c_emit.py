@@ -1,4 +1,4 @@
-"""Does emitted C build with a plain compiler, and does a C program get the same results from it?"""
+"""Tests that emitted C builds with a plain compiler and gives the same results."""
 
 from __future__ import annotations
 

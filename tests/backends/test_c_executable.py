@@ -1,4 +1,4 @@
-"""Does a compiled program behave: its memory, its variables, its threads, its errors?"""
+"""Tests compiled programs: memory, variables, chunks, threads, input errors."""
 
 from __future__ import annotations
 

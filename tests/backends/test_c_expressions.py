@@ -1,4 +1,4 @@
-"""Does every row of the expression table compute what NumPy computes, on every special value?"""
+"""Tests every row of the C expression tables against NumPy, on special values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do loops, branches, local memory and vectors in kernels mean in C what they mean in the IR?"""
+"""Tests C code of loops, branches, local memory and vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does code for other vector widths, machines and compilers compute what the reference computes?"""
+"""Tests other vector widths, processors and compilers against the reference."""
 
 from __future__ import annotations
 

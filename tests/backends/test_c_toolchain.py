@@ -1,4 +1,4 @@
-"""What happens around the compiler: none, a broken one, another one, caches of all sorts?"""
+"""Tests the toolchain: missing and broken compilers, flags, library caches."""
 
 from __future__ import annotations
 

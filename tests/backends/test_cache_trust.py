@@ -1,4 +1,4 @@
-"""Is code run that somebody else may have put into a cache, and what if a cache is of no use?"""
+"""Tests that code is only loaded from caches that nobody else can write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a cache tell one compiler from another that is called by the same words?"""
+"""Tests that the identity of a compiler changes with the files behind its command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are kernels that programs have in common compiled once?"""
+"""Tests that kernels shared by programs are compiled once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does memory that nobody has written show? In poison mode, as NaN in what a program gives."""
+"""Tests poison mode: reads of unwritten memory show as NaN."""
 
 from __future__ import annotations
 

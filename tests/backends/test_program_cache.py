@@ -1,4 +1,4 @@
-"""When is a program taken from the cache, when is it not, and is it the same program?"""
+"""Tests the program cache: hits, misses, damage, variables, concurrency."""
 
 from __future__ import annotations
 

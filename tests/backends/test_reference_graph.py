@@ -1,4 +1,4 @@
-"""Are graphs and planned programs stepped as promised: inputs, variables, updates, memory?"""
+"""Tests the reference backend on graphs and planned programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do kernels run as their loops say, and is every access outside memory noticed?"""
+"""Tests the reference backend on kernels, and its bounds checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the table of scalar functions compute in the element's own type, on every kind of value?"""
+"""Tests the reference backend's scalar functions in every element type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do structured operations mean what their docstrings say, and are reads outside noticed?"""
+"""Tests the reference backend on structured operations, and its bounds checks."""
 
 from __future__ import annotations
 

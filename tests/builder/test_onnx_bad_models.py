@@ -1,4 +1,4 @@
-"""Does whatever is no valid model end in an error that says what, where and what to do?"""
+"""Tests that invalid models end in errors with what, where and what to do."""
 
 from __future__ import annotations
 

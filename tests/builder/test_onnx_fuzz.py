@@ -1,4 +1,4 @@
-"""Does every damaged model end in an answer that is right, or in a sentence, and in time?"""
+"""Fuzzes ONNX models: mutants end in a right answer or an error, within limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every model of ONNX's own suite come back from the IR as it was?"""
+"""Tests that ONNX's own test models survive import and export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does everything survive that a model can say: names, notes, functions, graphs, odd tensors?"""
+"""Tests that import and export keep metadata, functions, subgraphs, odd tensors."""
 
 from __future__ import annotations
 

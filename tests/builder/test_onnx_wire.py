@@ -1,4 +1,4 @@
-"""Is a model whose weights never went through protobuf the same model?"""
+"""Tests the zero-copy reader of weights against protobuf's parser."""
 
 from __future__ import annotations
 

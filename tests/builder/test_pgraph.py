@@ -1,4 +1,4 @@
-"""Does a `.pgraph` text mean what it says?"""
+"""Tests the meaning of `.pgraph` texts: operators, literals, attributes, types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does whatever a model says come back from its text, and is that text a pleasant one?"""
+"""Tests that everything in an ONNX model survives conversion to text and back."""
 
 from __future__ import annotations
 

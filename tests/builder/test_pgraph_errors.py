@@ -1,4 +1,4 @@
-"""What does a person read whose `.pgraph` text is wrong? Every message, to the letter."""
+"""Tests the exact messages for errors in `.pgraph` texts."""
 
 from __future__ import annotations
 

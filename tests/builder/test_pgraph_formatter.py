@@ -1,4 +1,4 @@
-"""Does a text keep its meaning and its comments when it is laid out, and then stay as it is?"""
+"""Tests that the formatter keeps meaning and comments, and is idempotent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every text end in a document or in an error that helps, whatever was done to it?"""
+"""Fuzzes `.pgraph` texts: each compiles or ends in an error, in linear time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every text end in a document or a sentence soon, whoever wrote it, and whatever hit it?"""
+"""Tests hostile texts: unbounded expansion, deep nesting, damaged files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does `import` make known, where is it looked for, and what is said when it fails?"""
+"""Tests imports: names, the search path, error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do templates, loops, indexing, pipes, choices and annotations mean what they say?"""
+"""Tests templates, loops, indexing, pipes, conditionals and annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an editor learn what it asks about a text, while it is right and while it is not?"""
+"""Tests the language service: hover, definitions, completion, warnings."""
 
 from __future__ import annotations
 

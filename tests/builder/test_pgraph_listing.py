@@ -1,4 +1,4 @@
-"""Does a model show itself as text?"""
+"""Tests the listing of a model, as text and in notebooks."""
 
 from __future__ import annotations
 

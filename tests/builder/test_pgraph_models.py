@@ -1,4 +1,4 @@
-"""Does any model at all come back from its text? Random ones, of everything that ONNX has."""
+"""Tests that random ONNX models survive conversion to text and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a text say exactly what the module it was printed from says, and the module what it says?"""
+"""Tests that printing a module as text and parsing it gives the same module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a tree that is written down and parsed again the same tree, whatever it is made of?"""
+"""Tests that printing a syntax tree and parsing it gives the same tree."""
 
 from __future__ import annotations
 

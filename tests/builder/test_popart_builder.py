@@ -1,4 +1,4 @@
-"""Does the Builder write the graphs, names and notes that PopART's builder writes?"""
+"""Tests PopART's Builder: graphs, names, annotations, signatures, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does `popgraph bench` compare what it says, and does its yardstick measure the machine?"""
+"""Tests `popgraph bench`: peers, formats, the peak measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the command do what its help says, and end as it says?"""
+"""Tests the commands: help, options, outputs, exit codes."""
 
 from __future__ import annotations
 

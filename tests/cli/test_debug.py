@@ -1,4 +1,4 @@
-"""Do the debug settings show, write and check what they promise?"""
+"""Tests the debug settings: what they show, dump and check."""
 
 from __future__ import annotations
 

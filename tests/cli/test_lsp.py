@@ -1,4 +1,4 @@
-"""Does `popgraph lsp` hold a conversation with an editor?"""
+"""Tests `popgraph lsp` in a conversation with an editor."""
 
 from __future__ import annotations
 

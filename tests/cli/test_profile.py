@@ -1,4 +1,4 @@
-"""Does `popgraph profile` show every kernel, with its user's name, and the memory at its time?"""
+"""Tests `popgraph profile`: kernels, source names, memory, page formats."""
 
 from __future__ import annotations
 

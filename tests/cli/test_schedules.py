@@ -1,4 +1,4 @@
-"""Can a person decide about contractions, and is what was measured used later?"""
+"""Tests schedule files, `popgraph schedules` and `popgraph tune`."""
 
 from __future__ import annotations
 

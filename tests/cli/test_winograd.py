@@ -1,4 +1,4 @@
-"""Can the user decide whether convolutions are computed by Winograd's transforms?"""
+"""Tests the options that switch Winograd's transforms on and off."""
 
 from __future__ import annotations
 

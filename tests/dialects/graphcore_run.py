@@ -1,4 +1,4 @@
-"""How is one sample built, run and differentiated, with nothing but the operations themselves?"""
+"""Builds, runs and differentiates a single graphcore operation on sample operands."""
 
 from __future__ import annotations
 

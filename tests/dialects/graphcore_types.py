@@ -1,4 +1,4 @@
-"""On which element types is every graphcore operation tried? All that it admits."""
+"""Samples of graphcore operations in every element type that they admit."""
 
 from __future__ import annotations
 

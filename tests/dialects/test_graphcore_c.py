@@ -1,4 +1,4 @@
-"""Does compiled C compute what every operation means, for every element type?"""
+"""Tests compiled graphcore operations against `evaluate`."""
 
 from __future__ import annotations
 

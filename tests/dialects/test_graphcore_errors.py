@@ -1,4 +1,4 @@
-"""What does a user read when shapes, element types or axes do not fit?"""
+"""Tests the error messages for shapes, element types and axes that do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can a person read and write graphcore operations, and does no bit get lost on the way?"""
+"""Tests printing and parsing of graphcore operations, to the last bit."""
 
 from __future__ import annotations
 

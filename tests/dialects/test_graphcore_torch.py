@@ -1,4 +1,4 @@
-"""Do the operations, forwards and backwards, agree with an implementation that is not ours?"""
+"""Tests graphcore operations and their gradients against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every operation keep its word in every element type that it admits, in C too?"""
+"""Tests graphcore operations in every element type, in NumPy and in C."""
 
 from __future__ import annotations
 

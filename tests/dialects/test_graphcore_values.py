@@ -1,4 +1,4 @@
-"""Do the operations mean what ONNX and PopART say, on numbers worked out by hand?"""
+"""Tests graphcore operations on values worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is the level of a module recognised, and is what does not belong there refused?"""
+"""Tests the recognition of IR levels, and the refusal of operations of other levels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is all that verifies compiled, also what the letter of ONNX refuses, and nothing else?"""
+"""Tests that every model that verifies compiles, even where the letter of ONNX refuses it."""
 
 from __future__ import annotations
 

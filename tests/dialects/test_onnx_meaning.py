@@ -1,4 +1,4 @@
-"""Do shape inference and normalisation keep what a model computes?"""
+"""Tests that shape inference and normalization keep the meaning of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are the largest and mean elements of windows those that ONNX asks for, wherever windows stand?"""
+"""Pooling at the onnx level: windows, padding and NaN as ONNX defines them."""
 
 from __future__ import annotations
 

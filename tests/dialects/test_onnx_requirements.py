@@ -1,4 +1,4 @@
-"""Is every node refused that breaks a rule of its operator, whatever ONNX's inference says?"""
+"""Tests that nodes which break a constraint of their operator are refused."""
 
 from __future__ import annotations
 

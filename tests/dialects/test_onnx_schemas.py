@@ -1,4 +1,4 @@
-"""Is there a class for every operator and version, and does it hold what its schema says?"""
+"""Tests the operator classes that are generated from ONNX's schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the one way to write onnx IR infer types and name every mistake?"""
+"""Tests the writer of onnx IR: type inference and error messages."""
 
 from __future__ import annotations
 

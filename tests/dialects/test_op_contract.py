@@ -1,4 +1,4 @@
-"""Does every graphcore operation keep its word: types, meaning, text, expansion, gradient?"""
+"""Tests the contract of graphcore operations: types, meaning, text, expansion, gradient."""
 
 from __future__ import annotations
 

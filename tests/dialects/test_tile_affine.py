@@ -1,4 +1,4 @@
-"""Are index maps in their simplest form still the same maps?"""
+"""Tests the simplification and composition of affine index maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does the verifier refuse kernels that could not but hang, or leave their memory?"""
+"""Tests that the verifier refuses kernels that hang or leave their memory."""
 
 from __future__ import annotations
 

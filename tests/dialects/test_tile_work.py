@@ -1,4 +1,4 @@
-"""Is the work of kernels counted as a run would count it, and memory as the plan counts it?"""
+"""Tests the static counts of work in kernels, and of arena memory in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the passes promise that change what a program gives: typing, autodiff, the optimizer?"""
+"""What passes that change a program's outputs promise: typing, autodiff, the optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do the last passes meet? Random graphs of hand-made kernels, drawn as plain data."""
+"""Random graphs of hand-made kernels, for the passes after lowering to loops."""
 
 from __future__ import annotations
 

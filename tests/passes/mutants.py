@@ -1,4 +1,4 @@
-"""Which bugs must the fuzz find? One, at least, planted in every pass."""
+"""Planted bugs: at least one per pass, all of which the fuzz must find."""
 
 from __future__ import annotations
 

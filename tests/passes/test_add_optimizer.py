@@ -1,4 +1,4 @@
-"""Does every optimizer move weights as its definition, and PyTorch, say?"""
+"""Tests optimizers against their definitions and against PyTorch."""
 
 from __future__ import annotations
 

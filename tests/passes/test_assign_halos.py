@@ -1,4 +1,4 @@
-"""Do concatenations and padding cost no copy, and is what stands around tensors zero?"""
+"""Tests `assign-halos`: padding and concatenation without copies, zeroed halos."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are gradients those of PyTorch, named as PopART names them, and refused where there are none?"""
+"""Tests `autodiff` against PyTorch, and its names and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every rule apply where it may, not where it must not, and keep the values?"""
+"""Tests `canonicalize`: every rule, its conditions, and its accuracy."""
 
 from __future__ import annotations
 

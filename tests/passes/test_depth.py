@@ -1,4 +1,4 @@
-"""Does a pass recurse over the depth of a graph, or take the square of it?"""
+"""Passes neither recurse over the depth of a graph nor take the square of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is every composite equal to what it is made of, and are those to be kept left whole?"""
+"""Tests `expand`: composites equal their expansion, and kept ones stay whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is what can be computed early computed early, and what would only grow left alone?"""
+"""Tests `fold-constants`: what is folded, and what size limits leave alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do both products of attention join the softmax between them, and only where that is right?"""
+"""Tests `fuse-attention`: which products join the softmax, and the values."""
 
 from __future__ import annotations
 

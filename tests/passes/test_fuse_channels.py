@@ -1,4 +1,4 @@
-"""Do convolutions go along with the depthwise ones that read them, and only where that is right?"""
+"""Tests `fuse-channels`: which convolutions are fused with depthwise ones, and the values."""
 
 from __future__ import annotations
 

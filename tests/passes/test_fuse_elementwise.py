@@ -1,4 +1,4 @@
-"""Do maps that disappear into their readers leave the meaning as it was, and do they disappear?"""
+"""Tests `fuse-elementwise` and `fuse-epilogue`: which maps disappear, and the values."""
 
 from __future__ import annotations
 

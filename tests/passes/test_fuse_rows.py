@@ -1,4 +1,4 @@
-"""Does what shares its rows become one kernel, whatever the number of rows in an iteration?"""
+"""Tests `fuse-rows`: which operations become one nest, and the values."""
 
 from __future__ import annotations
 

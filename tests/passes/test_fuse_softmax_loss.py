@@ -1,4 +1,4 @@
-"""Does the fused gradient of softmax and loss keep the values, for every kind of loss?"""
+"""Tests `fuse-softmax-loss` for every kind of loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every pass keep the meaning of random networks, and would this test notice if it did not?"""
+"""Fuzzes every pass with random networks, and checks that planted bugs are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does every graphcore operation mean the same after it has become structured operations?"""
+"""Tests `graphcore-to-structured`: every operation keeps its meaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is everything that depends on constants only, and nothing else, done once at load?"""
+"""Tests `hoist-constants`: constant work runs once at load, and nothing else does."""
 
 from __future__ import annotations
 

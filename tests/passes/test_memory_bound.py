@@ -1,4 +1,4 @@
-"""How much more memory than the largest live set do networks take, and do the numbers say so?"""
+"""Tests the arena's size against the largest live set of real networks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do ONNX's own node tests, old operator versions and PopART's operators keep their meaning?"""
+"""Tests `onnx-to-graphcore` on ONNX's node tests, old versions and PopART's operators."""
 
 from __future__ import annotations
 

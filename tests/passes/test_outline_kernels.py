@@ -1,4 +1,4 @@
-"""Do equal kernels become one function, and different ones different functions?"""
+"""Tests `outline-kernels`: equal kernels share a function, different ones do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Can everything about a contraction be decided, and does what cannot be end in a clear error?"""
+"""Tests schedule overrides: every way to run a contraction, and error messages."""
 
 from __future__ import annotations
 

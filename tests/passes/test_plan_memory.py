@@ -1,4 +1,4 @@
-"""Does every value keep its memory as long as it is needed, and not much longer?"""
+"""Tests `plan-memory`: live ranges, in-place results, views, the size of the arena."""
 
 from __future__ import annotations
 

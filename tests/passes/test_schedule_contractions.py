@@ -1,4 +1,4 @@
-"""Do blocked contractions give what plain loops give, whatever the schedule?"""
+"""Tests `schedule-contractions`: every schedule gives the values of plain loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Are large constants that a product reads once read in several places at a time, and rightly?"""
+"""Tests the splitting of large matrix-vector products into parallel streams."""
 
 from __future__ import annotations
 

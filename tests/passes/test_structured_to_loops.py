@@ -1,4 +1,4 @@
-"""Do kernels with their loops written out mean what the structured operations meant?"""
+"""Tests `structured-to-loops`: kernels keep the meaning of structured operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does a whole ONNX model, through every graph pass in order, train as PyTorch trains it?"""
+"""Tests training of ONNX models through all graph passes, against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do convolutions by Winograd's transforms mean what their sums mean, and how exactly?"""
+"""Tests Winograd's transforms: values, accuracy, and which convolutions use them."""
 
 from __future__ import annotations
 

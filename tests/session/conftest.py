@@ -1,4 +1,4 @@
-"""What do the session tests share? A device of each kind."""
+"""Fixtures of the session tests: one device of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does one step of training give? The set-up of tests that look at a gradient or a loss."""
+"""One step of training, as tests set it up that look at a gradient or a loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do sessions make their code as their options say?"""
+"""Tests the session options that affect code generation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do programs written for PopONNX and PopART run as they stand in the guides?"""
+"""Tests programs from PopONNX's and PopART's guides, unchanged."""
 
 from __future__ import annotations
 

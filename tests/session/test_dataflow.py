@@ -1,4 +1,4 @@
-"""Do anchors come back for the batches, and in the shapes, that PopART promises?"""
+"""Tests data flow: which batches of an anchor come back, and in which shape."""
 
 from __future__ import annotations
 

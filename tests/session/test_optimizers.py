@@ -1,4 +1,4 @@
-"""Do optimizers refuse what PopART's refuse, and say the rest to the compiler?"""
+"""Tests PopART's optimizers: values, refusals, and the specification for the compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do weights, devices and reports behave over the life of a session as PopART says?"""
+"""Tests sessions: weights, devices, reports, the order of calls."""
 
 from __future__ import annotations
 

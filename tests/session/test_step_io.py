@@ -1,4 +1,4 @@
-"""Are a step's arrays read in order, and refused when they do not fit?"""
+"""Tests step I/O: order of arrays, sizes, types, callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do sessions and `popgraph train` follow the `train` section of a `.pgraph` text?"""
+"""Tests sessions and `popgraph train` on `.pgraph` texts with a `train` section."""
 
 from __future__ import annotations
 

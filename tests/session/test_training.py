@@ -1,4 +1,4 @@
-"""Does a network trained by calls end with the weights that PyTorch gives it?"""
+"""Tests training of networks built by calls, against PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a planned program become an executable? It is printed, compiled, loaded and kept."""
+"""Builds the executable of a planned program: prints C, compiles, loads, caches."""
 
 from __future__ import annotations
 

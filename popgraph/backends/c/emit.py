@@ -1,4 +1,4 @@
-"""How does a program look as C that somebody else builds into theirs? One source, one header."""
+"""Emits a program as C source and header, to be built into other software."""
 
 from __future__ import annotations
 

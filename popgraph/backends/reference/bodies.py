@@ -1,4 +1,4 @@
-"""How does a block of scalar operations run fast in Python? As a list of closures over a frame."""
+"""Compiles blocks of scalar operations to lists of Python closures."""
 
 from __future__ import annotations
 

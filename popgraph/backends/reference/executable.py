@@ -1,4 +1,4 @@
-"""How is a graph or a program run? It is found in its module, then stepped with named arrays."""
+"""The reference executable: steps a graph or a program with named arrays."""
 
 from __future__ import annotations
 

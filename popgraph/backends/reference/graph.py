@@ -1,4 +1,4 @@
-"""What does a graph compute? Its operations in order, whatever mixture of levels they are of."""
+"""Interprets a `pg.graph`, with operations of any level mixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a kernel do when its loops run one index at a time, and every access is checked?"""
+"""Interprets kernels: loops, memory, vectors, with bounds checks on every access."""
 
 from __future__ import annotations
 

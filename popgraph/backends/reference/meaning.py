@@ -1,4 +1,4 @@
-"""Do two modules mean the same? Run both on the same random arrays and compare everything."""
+"""Compares the meaning of two modules on the same random inputs."""
 
 from __future__ import annotations
 

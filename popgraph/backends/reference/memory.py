@@ -1,4 +1,4 @@
-"""How do IR types and literals look in NumPy, and what stands in memory that nobody has written?"""
+"""IR types, literals and layouts as NumPy arrays; unwritten memory is poisoned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a module of the onnx level compute? onnx's own reference says, one node at a time."""
+"""Interprets onnx modules with onnx's reference evaluator, node by node."""
 
 from __future__ import annotations
 

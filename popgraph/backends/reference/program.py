@@ -1,4 +1,4 @@
-"""What does a planned program do? Buffers are windows into bytes, calls run kernels on them."""
+"""Interprets a planned program: buffers in an arena, calls of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a structured operation mean? All parallel indices at once, reductions in order."""
+"""Interprets structured operations: parallel loops at once, reductions in order."""
 
 from __future__ import annotations
 

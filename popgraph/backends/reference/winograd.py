@@ -1,4 +1,4 @@
-"""What does a Winograd convolution compute? Its tiles, all at once."""
+"""Interprets Winograd operations, all tiles at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do two ONNX models say the same, however their protobufs spell it, and if not, where?"""
+"""Compares two ONNX models up to their protobuf spelling, and locates the first difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elements of a model's tensors stand in other files, and may they be read?"""
+"""External tensor data: finds it, checks its path, and maps it into memory."""
 
 from __future__ import annotations
 

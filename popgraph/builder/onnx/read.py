@@ -1,4 +1,4 @@
-"""How does an ONNX model become IR, with nothing lost and nothing dangerous let in?"""
+"""The ONNX importer: lossless, with checks against damaged and hostile models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the weights of a large model read without a copy? By walking protobuf's wire format."""
+"""Walks protobuf's wire format, so that large weights are read without a copy."""
 
 from __future__ import annotations
 

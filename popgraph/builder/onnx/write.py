@@ -1,4 +1,4 @@
-"""How does onnx IR become the ONNX model that it came from?"""
+"""The ONNX exporter."""
 
 from __future__ import annotations
 

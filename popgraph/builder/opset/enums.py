@@ -1,4 +1,4 @@
-"""Which choices does PopART's API name, and in which order are they numbered?"""
+"""PopART's enumerations, with its numbering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which exceptions does PopART's API promise, and how do ours arrive under those names?"""
+"""PopART's exception classes, and the conversion of PopGraph's errors into them."""
 
 from __future__ import annotations
 

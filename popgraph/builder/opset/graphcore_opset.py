@@ -1,4 +1,4 @@
-"""Which methods does `builder.aiGraphcore` have, and what shapes do its operators give?"""
+"""The operators of `builder.aiGraphcore`, with their shape inference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which methods does `builder.aiOnnx` have? One per operator, made from the operators' schemas."""
+"""The operators of `builder.aiOnnx`: one method per operator, generated from schemas."""
 
 from __future__ import annotations
 

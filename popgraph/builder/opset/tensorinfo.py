@@ -1,4 +1,4 @@
-"""What are the element type and the shape of a tensor, in PopART's words?"""
+"""PopART's `TensorInfo`: element type and shape of a tensor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which notes does PopART put on nodes, and how are they set for a stretch of calls?"""
+"""PopART's node attributes, and the contexts that set them for a stretch of calls."""
 
 from __future__ import annotations
 

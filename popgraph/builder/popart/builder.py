@@ -1,4 +1,4 @@
-"""How are graphs built by calls? PopART's `Builder`, which writes the onnx dialect."""
+"""PopART's `Builder`: builds onnx IR call by call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does an input tensor reach the device? Kept with the model; it does not change results."""
+"""PopART's `InputSettings`: stream placement of an input, kept but without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What are tensors called? PopART's rules: a stem, the name scopes before it, a count after it."""
+"""PopART's naming rules: stem, name scopes, counter."""
 
 from __future__ import annotations
 

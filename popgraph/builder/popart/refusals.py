@@ -1,4 +1,4 @@
-"""In which words does PopART refuse a node whose inputs do not fit?"""
+"""PopART's error messages for nodes whose inputs do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How were graphs built before operators had versions? By methods of the builder itself."""
+"""PopONNX's builder of 2018: operators as methods of the builder itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What did PopONNX's data flow say that PopART's does not? How large a batch is."""
+"""PopONNX's `DataFlow`, with its batch size argument."""
 
 from __future__ import annotations
 

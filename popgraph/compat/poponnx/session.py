@@ -1,4 +1,4 @@
-"""What was a session when there was one class for training, evaluation and inference?"""
+"""PopONNX's `Session`: one class for training, evaluation and inference."""
 
 from __future__ import annotations
 

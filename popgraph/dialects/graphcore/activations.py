@@ -1,4 +1,4 @@
-"""Which activations are made of smaller operations? GELU, leaky ReLU, dropout."""
+"""Composite activations: GELU, leaky ReLU, dropout."""
 
 from __future__ import annotations
 

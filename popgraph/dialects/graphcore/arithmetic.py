@@ -1,4 +1,4 @@
-"""Which elementwise functions do gradients consist of? Sums, products, powers, choice."""
+"""Elementwise arithmetic: sums, products, powers, exponentials, extrema, selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What gives every channel of a batch one mean and one variance? Batch normalization."""
+"""Batch normalization, for inference and for training."""
 
 from __future__ import annotations
 

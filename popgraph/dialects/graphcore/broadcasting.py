@@ -1,4 +1,4 @@
-"""How do shapes grow and shrink? Reshape, and Broadcast and ReduceSum: each other's gradients."""
+"""Reshape, broadcast and sum reduction, and the helpers that undo broadcasting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What are sums of products? Matrix products, convolutions and the two gradients of these."""
+"""Matrix products, convolutions, and the gradients of convolutions."""
 
 from __future__ import annotations
 

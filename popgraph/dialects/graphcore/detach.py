@@ -1,4 +1,4 @@
-"""What keeps gradients away from part of a network?"""
+"""Detach: the identity that stops gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which other functions of one element are there? Rounding, roots, waves, sigmoids, casts."""
+"""Elementwise functions: rounding, roots, trigonometry, sigmoids, casts."""
 
 from __future__ import annotations
 

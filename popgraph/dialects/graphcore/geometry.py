@@ -1,4 +1,4 @@
-"""Where does a window that slides over spatial axes stand, and which elements does it see?"""
+"""Window geometry over spatial axes: kernel, strides, dilations, padding."""
 
 from __future__ import annotations
 

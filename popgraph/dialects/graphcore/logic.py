@@ -1,4 +1,4 @@
-"""Which operations ask questions? Comparison and the algebra of bools and bits; no gradients."""
+"""Comparisons, boolean and bitwise operations, none of them differentiable."""
 
 from __future__ import annotations
 

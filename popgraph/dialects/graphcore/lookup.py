@@ -1,4 +1,4 @@
-"""What depends on places that data names? Gather, its gradient, and counting."""
+"""Gather, its gradient, index checks, iota."""
 
 from __future__ import annotations
 

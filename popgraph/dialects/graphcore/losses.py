@@ -1,4 +1,4 @@
-"""What measures how wrong a model is? The losses of a tensor alone: l1 and identity."""
+"""Losses of one tensor: L1 and identity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do elements change place? Transpose, concat, slice and pad."""
+"""Data movement: transpose, concat, slice, pad."""
 
 from __future__ import annotations
 

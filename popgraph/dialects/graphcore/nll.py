@@ -1,4 +1,4 @@
-"""How wrong are probabilities, given labels? The negative log-likelihood and its gradient."""
+"""The negative log-likelihood loss and its gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scales x by its own neighbours? Layer and local response normalization."""
+"""Layer normalization and local response normalization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do pooling windows compute, and where does their gradient go?"""
+"""Max and average pooling, and their gradients."""
 
 from __future__ import annotations
 

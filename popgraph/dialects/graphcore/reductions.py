@@ -1,4 +1,4 @@
-"""Which reductions are there besides the sum? Extremes, their positions, products, means."""
+"""Reductions besides the sum: max, min, product, mean, argmax, argmin."""
 
 from __future__ import annotations
 

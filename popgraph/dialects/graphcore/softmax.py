@@ -1,4 +1,4 @@
-"""What turns numbers into probabilities? Softmax, its logarithm, and their gradients."""
+"""Softmax, log-softmax, and their gradients."""
 
 from __future__ import annotations
 

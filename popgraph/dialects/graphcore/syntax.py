@@ -1,4 +1,4 @@
-"""How does a graphcore operation stand in text? `graphcore.pad %x {low = [1]} : (..) -> ..`"""
+"""Prints and parses graphcore operations: `graphcore.pad %x {low = [1]} : (..) -> ..`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which notes that no schema knows does a node carry? PopART writes `__ipu_number` and the like."""
+"""Node attributes outside of schemas, such as PopART's `__ipu_number`."""
 
 from __future__ import annotations
 

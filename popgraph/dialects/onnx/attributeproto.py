@@ -1,4 +1,4 @@
-"""How does an AttributeProto become an IR attribute, and the attribute an AttributeProto?"""
+"""Converts AttributeProtos to IR attributes and back."""
 
 from __future__ import annotations
 

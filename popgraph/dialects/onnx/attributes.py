@@ -1,4 +1,4 @@
-"""How do ONNX's own kinds of attribute stand in IR text without losing a bit?"""
+"""IR attributes of ONNX's attribute kinds, printed without losing a bit."""
 
 from __future__ import annotations
 

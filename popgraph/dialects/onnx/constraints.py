@@ -1,4 +1,4 @@
-"""What may stand as an operand, a result or an attribute of an ONNX operator?"""
+"""IRDL constraints for operands, results and attributes of ONNX operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds ONNX nodes? A model, its graph, its functions, and the graphs inside nodes."""
+"""Models and functions: the operations that hold ONNX nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does an operator travel of which no schema is known?"""
+"""Operators without a known schema, and calls of model functions."""
 
 from __future__ import annotations
 

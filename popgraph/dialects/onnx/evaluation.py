@@ -1,4 +1,4 @@
-"""What does one node compute? onnx's own reference answers."""
+"""Evaluates one node with onnx's reference implementation."""
 
 from __future__ import annotations
 

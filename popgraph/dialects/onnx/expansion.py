@@ -1,4 +1,4 @@
-"""What is an operator or a call in terms of others, and how does that take its place?"""
+"""Inlines function bodies and branches in place of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does the call of a model's function mean? Its body, with the call's attributes put in."""
+"""Instantiates model functions: copies the body with the call's attributes."""
 
 from __future__ import annotations
 

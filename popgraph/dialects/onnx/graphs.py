@@ -1,4 +1,4 @@
-"""Which inputs does a module of this level take?"""
+"""The input types of an onnx module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which types do a node's results have? The schema's own inference answers, node by node."""
+"""Type inference over a graph: visits nodes in order, follows small constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said about a node, a value, a graph or a model beyond what it computes?"""
+"""Metadata of nodes, values, graphs and models: doc strings, properties, unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does every ONNX operator answer about itself?"""
+"""Base classes of ONNX operators and graphs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do nodes, graphs, functions and models become protobuf messages?"""
+"""Writes nodes, graphs, functions and models as protobuf messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do protobuf nodes, graphs and functions become IR?"""
+"""Reads protobuf nodes, graphs and functions into IR."""
 
 from __future__ import annotations
 

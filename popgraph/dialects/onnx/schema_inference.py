@@ -1,4 +1,4 @@
-"""What does an operator's schema say about the types of a node's results?"""
+"""Type inference of one node by its ONNX schema, with cached answers."""
 
 from __future__ import annotations
 

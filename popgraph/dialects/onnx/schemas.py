@@ -1,4 +1,4 @@
-"""Which operators exist? One class per (domain, operator, version), made from ONNX's schemas."""
+"""Generates one operator class per (domain, operator, version) from ONNX's schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does an ONNX node read as text? `%y = onnx.Conv.v11(%x, %w, -) {group = 1} -> ["y"] : ...`"""
+"""Prints and parses ONNX nodes: `%y = onnx.Conv.v11(%x, %w, -) {group = 1} -> ["y"] : ...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a TensorProto become an attribute, and the attribute the same TensorProto again?"""
+"""Converts TensorProtos and sparse tensors to IR attributes and back."""
 
 from __future__ import annotations
 

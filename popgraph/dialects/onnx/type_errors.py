@@ -1,4 +1,4 @@
-"""Why do the operands of a node not fit together, and what does that usually come from?"""
+"""Type errors of nodes: which operands do not fit, and the usual cause."""
 
 from __future__ import annotations
 

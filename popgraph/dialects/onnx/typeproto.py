@@ -1,4 +1,4 @@
-"""How does a TypeProto become a type of the IR, and a type a TypeProto?"""
+"""Converts TypeProtos to IR types and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which types do ONNX values have beyond builtin tensors, and when do two types fit together?"""
+"""IR types of ONNX values beyond tensors, symbolic dimensions, and type unification."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does onnx IR come into being? Builder calls, `.pgraph` and files all write through here."""
+"""The writer of onnx IR that all frontends use: adds nodes and infers their types."""
 
 from __future__ import annotations
 

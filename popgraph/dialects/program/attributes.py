@@ -1,4 +1,4 @@
-"""How do names and numbers stand in IR text without losing a bit?"""
+"""Attributes for names, integers and tensor data, printed without losing a bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a graph say which of its outputs tell whether indices were in range?"""
+"""The attribute of index checks: which outputs report out-of-range indices."""
 
 from __future__ import annotations
 

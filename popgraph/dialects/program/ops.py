@@ -1,4 +1,4 @@
-"""What frames a computation? A graph with named inputs and outputs, constants and variables."""
+"""Operations of the `pg` dialect: graph, constants, variables, updates, prepare, return."""
 
 from __future__ import annotations
 

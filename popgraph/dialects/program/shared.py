@@ -1,4 +1,4 @@
-"""Which attributes stand in many places? They are made once: to look one up takes a tenth."""
+"""Interned attributes: types and properties that are constructed once and looked up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where do the elements of large tensors live? In a store that belongs to one compilation."""
+"""The weight store: elements of large tensors, owned by one compilation."""
 
 from __future__ import annotations
 

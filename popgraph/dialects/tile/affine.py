@@ -1,4 +1,4 @@
-"""How far apart in memory are two steps of a loop? Index maps as sums of multiples."""
+"""Linear forms of affine index maps: strides, bounds, simplification, composition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a decision about memory or loops written down? As a layout or a schedule."""
+"""Layout and schedule attributes, and the halos and memory spans that follow from layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is it written down which chunk of a kernel does what?"""
+"""The attribute of parallel loops: how a kernel is cut into chunks for threads."""
 
 from __future__ import annotations
 

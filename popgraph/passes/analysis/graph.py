@@ -1,4 +1,4 @@
-"""What do the passes over `pg.graph` have in common? Finding it, its outputs, composites."""
+"""Access to the `pg.graph` of a module, its outputs, and the expansion of composites."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does something hold of a value because it holds of what the value is made of?"""
+"""Induction over a graph: what holds of a value because it holds of its operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations, and which regions, do the same? Those whose keys are equal."""
+"""Structural hashing: operations and regions with equal keys compute the same values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does a program tell that data brought indices out of range? In outputs of its own."""
+"""Adds outputs that report out-of-range indices which data brings at run time."""
 
 from __future__ import annotations
 

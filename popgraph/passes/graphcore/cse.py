@@ -1,4 +1,4 @@
-"""Which operations compute what another one has computed already?"""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations does nothing that matters depend on?"""
+"""Dead code elimination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do composites become the smaller operations that they are defined by?"""
+"""Expands composite operations into the smaller operations that define them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the gradient of a softmax and the loss behind it, taken together?"""
+"""Fuses the gradients of softmax and negative log-likelihood into one subtraction."""
 
 from __future__ import annotations
 

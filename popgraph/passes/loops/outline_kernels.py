@@ -1,4 +1,4 @@
-"""How do kernels become functions, each different one once?"""
+"""Outlines kernels into functions of the module; equal kernels share one function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which inputs of ONNX operators hold indices, and between which bounds may they be?"""
+"""Bounds of the index inputs of ONNX operators, and the checks that enforce them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which type does every ONNX value have, once the types of the inputs are known?"""
+"""Shape and type inference over ONNX graphs, and specialization to given input types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ONNX operators remain when all that can be said by others has been?"""
+"""Normalization of ONNX graphs: inlines functions, expands operators that schemas define."""
 
 from __future__ import annotations
 

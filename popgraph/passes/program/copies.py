@@ -1,4 +1,4 @@
-"""How is memory moved as it is? By a kernel per size and element type."""
+"""Copy kernels, one per size and element type, for values that have to be moved."""
 
 from __future__ import annotations
 

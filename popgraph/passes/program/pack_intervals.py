@@ -1,4 +1,4 @@
-"""Where in one memory does each piece stand, when pieces that live at once must not overlap?"""
+"""Interval packing: arena offsets for buffers whose live ranges must not overlap in memory."""
 
 from __future__ import annotations
 

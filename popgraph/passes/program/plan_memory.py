@@ -1,4 +1,4 @@
-"""Where does every value live? Arena offsets, views, in-place results, outputs and variables."""
+"""Memory planning: arena offsets, views, in-place results, outputs and variables."""
 
 from __future__ import annotations
 

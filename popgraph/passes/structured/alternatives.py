@@ -1,4 +1,4 @@
-"""In which ways could each contraction of a model run, and what would they cost by estimate?"""
+"""Candidate schedules of every contraction of a module, with estimated cycles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be computed once, when the program is loaded?"""
+"""Hoists work that depends on constants alone into `pg.prepare`, which runs once at load."""
 
 from __future__ import annotations
 

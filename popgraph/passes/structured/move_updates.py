@@ -1,4 +1,4 @@
-"""When does a variable change? As soon as nobody needs its old value."""
+"""Moves updates of variables up to the last use of the old value, to shorten live ranges."""
 
 from __future__ import annotations
 

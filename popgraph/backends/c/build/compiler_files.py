@@ -1,4 +1,4 @@
-"""Which files does a compiler's command run? They tell compilers of one name from each other."""
+"""The identity of a C compiler, from the files that its command runs."""
 
 from __future__ import annotations
 

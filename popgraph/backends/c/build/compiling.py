@@ -1,4 +1,4 @@
-"""How does C become a library? Units are compiled at once, each kernel once, and linked."""
+"""Builds shared libraries: compiles translation units in parallel, links, caches the result."""
 
 from __future__ import annotations
 

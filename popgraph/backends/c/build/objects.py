@@ -1,4 +1,4 @@
-"""Which kernels were compiled before, for whatever program, and where are their objects?"""
+"""The object cache: each kernel is compiled once for all programs that use it."""
 
 from __future__ import annotations
 

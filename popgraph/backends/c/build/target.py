@@ -1,4 +1,4 @@
-"""How wide are the vectors of this machine, and how many registers hold them?"""
+"""Target detection: vector width and register count from the compiler's macros."""
 
 from __future__ import annotations
 

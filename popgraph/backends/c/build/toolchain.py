@@ -1,4 +1,4 @@
-"""Which C compiler is there, what is it asked for, and where is what it made before?"""
+"""The toolchain: finds and probes C compilers, chooses flags, looks up built libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is kept what was compiled? In a folder of this user, or for this process only."""
+"""The cache directory: where it is, whether it is trusted, and what replaces it if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files is this package made of, and are they still those that this process imported?"""
+"""The fingerprint of this installation: changes with every file of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which file holds the schedules that were measured on this machine, and what is in it?"""
+"""The file of measured schedules for this machine and target."""
 
 from __future__ import annotations
 

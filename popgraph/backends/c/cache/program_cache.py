@@ -1,4 +1,4 @@
-"""How does a program that was compiled once start again, with no pass and no compiler run?"""
+"""The program cache: a compiled program starts again without passes or compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a program stand in a file? A line of JSON, and memory as it is when it runs."""
+"""The file format of cached programs: a JSON header and a memory image with checksums."""
 
 from __future__ import annotations
 

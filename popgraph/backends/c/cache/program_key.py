@@ -1,4 +1,4 @@
-"""What does a program depend on? All of it is in the key under which the program is kept."""
+"""The cache key of a program: a hash of the module, passes, options, sources and machine."""
 
 from __future__ import annotations
 

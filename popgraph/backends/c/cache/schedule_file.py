@@ -1,4 +1,4 @@
-"""Where do decisions about contractions stand: a person's file, and what was measured here?"""
+"""Schedule files: the user's overrides, and what the tuner measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where is the memory of programs? Where vectors like it, and in large pages if it is much."""
+"""Allocates aligned memory, in huge pages where it is large."""
 
 from __future__ import annotations
 

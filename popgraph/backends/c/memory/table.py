@@ -1,4 +1,4 @@
-"""What memory is a program called with? One table of pointers; nothing here knows IR or C."""
+"""The table of memory slots with which a program is called."""
 
 from __future__ import annotations
 

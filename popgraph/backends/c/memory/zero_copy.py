@@ -1,4 +1,4 @@
-"""How are large inputs read where the caller has them, and large outputs made where they stay?"""
+"""Zero-copy inputs and outputs: large arrays are used where the caller has them."""
 
 from __future__ import annotations
 

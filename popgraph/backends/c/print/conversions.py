@@ -1,4 +1,4 @@
-"""How does an element become one of another type in C, alone or on all lanes of a vector?"""
+"""Prints conversions between element types as C, for scalars and vectors."""
 
 from __future__ import annotations
 

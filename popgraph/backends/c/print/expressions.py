@@ -1,4 +1,4 @@
-"""Which C expression computes each operation? Its row, with the names of its operands."""
+"""Prints arithmetic, vector and conversion operations as C expressions."""
 
 from __future__ import annotations
 

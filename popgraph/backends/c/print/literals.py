@@ -1,4 +1,4 @@
-"""How is a constant written in C, to the last bit?"""
+"""Prints constants as C literals, exact to the last bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From where are elements of memory reached? From a pointer, where a number is all that differs."""
+"""Addressing: which indices with constant offsets are printed as one shared pointer."""
 
 from __future__ import annotations
 

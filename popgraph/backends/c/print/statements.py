@@ -1,4 +1,4 @@
-"""How does a kernel's body read in C? One statement per operation, loops as loops."""
+"""Prints the bodies of kernels as C statements: loops, branches, loads, stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a type of the IR spelled in C?"""
+"""Maps IR types to C types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a C compiler get? Translation units, which know whose kernels stand in them."""
+"""Translation units: preamble, vector typedefs, and kernels split for parallel compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For which machine is a file of machine code? Its head says so, if it is of ELF form."""
+"""Reads the machine type from the header of an ELF file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs a compiled program? Persistent memory, one table of pointers, one call."""
+"""The executable of a compiled program: persistent memory, one pointer table, one call."""
 
 from __future__ import annotations
 

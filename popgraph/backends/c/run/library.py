@@ -1,4 +1,4 @@
-"""How does Python call a compiled program, and when does its code go?"""
+"""Loads and unloads the shared library of a program."""
 
 from __future__ import annotations
 

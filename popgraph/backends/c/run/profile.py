@@ -1,4 +1,4 @@
-"""How long does each call of a program take? Every call alone, in order, on the real memory."""
+"""Profiles a program: times every call alone, in order, on the real memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do annotations such as `@ipu(1)` and `@name("conv1")` say about what they stand before?"""
+"""Checks and reads annotations of nodes, weights and values, such as `@ipu(1)`."""
 
 from __future__ import annotations
 

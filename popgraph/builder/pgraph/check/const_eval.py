@@ -1,4 +1,4 @@
-"""What of an expression is known before anything runs, and what does it come to?"""
+"""Constant evaluation of expressions: integers, strings, lists, conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which type does `f32[N, 3]` declare, and does the value that stands there have it?"""
+"""Checks declared types such as `f32[N, 3]` against the values that they annotate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What do all graphs of one text share?"""
+"""The context of one file: scope, templates, functions, imports, opsets, weights."""
 
 from __future__ import annotations
 

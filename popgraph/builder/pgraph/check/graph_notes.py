@@ -1,4 +1,4 @@
-"""What do annotations such as `@ir_version(8)` say about a graph and the model around it?"""
+"""Checks and reads annotations of graphs, functions and models, such as `@ir_version(8)`."""
 
 from __future__ import annotations
 

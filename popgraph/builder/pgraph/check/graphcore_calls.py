@@ -1,4 +1,4 @@
-"""Which node, with which types of results, does `graphcore.nllloss(y, labels)` mean?"""
+"""Resolves calls of `graphcore` operators, and infers their result types."""
 
 from __future__ import annotations
 

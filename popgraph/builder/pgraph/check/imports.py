@@ -1,4 +1,4 @@
-"""Which text does `import "layers.pgraph"` mean, and where is it looked for?"""
+"""Resolves imports: the search path, file access, and circular imports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names do nodes get of which the text says none, and which rule fits those of a model?"""
+"""Naming rules: generates the names of unnamed nodes, and finds the rule that fits a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operator does a call mean, and which of its arguments are inputs, which attributes?"""
+"""Resolves operators, and sorts call arguments into inputs and attributes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions of which operator sets is a text written in?"""
+"""The opset versions of a text, from its declarations or the newest known."""
 
 from __future__ import annotations
 

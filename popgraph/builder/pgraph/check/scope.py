@@ -1,4 +1,4 @@
-"""What does a name mean here, and what is said when it means nothing?"""
+"""Scopes and name resolution, with suggestions for unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a template that nothing calls? Its names and operators can be looked at."""
+"""Checks the names and operators in templates that nothing calls."""
 
 from __future__ import annotations
 

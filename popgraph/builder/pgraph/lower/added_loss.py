@@ -1,4 +1,4 @@
-"""How is a model that exists trained for a loss like `nll(y, labels)`?"""
+"""Adds a loss such as `nll(y, labels)` to an existing onnx module."""
 
 from __future__ import annotations
 

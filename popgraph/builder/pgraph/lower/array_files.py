@@ -1,4 +1,4 @@
-"""Which arrays do files beside a text hold, and how are large weights written into one?"""
+"""Reads and writes arrays in safetensors, npz and raw files beside a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python value does an attribute of a call have?"""
+"""Evaluates attribute arguments of calls to the kinds that operators expect."""
 
 from __future__ import annotations
 

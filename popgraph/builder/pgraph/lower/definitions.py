@@ -1,4 +1,4 @@
-"""What do the parts of a file outside of graphs define: `let`, `def`, `function` and `import`?"""
+"""Lowers file-level definitions: constants, templates, functions, imports."""
 
 from __future__ import annotations
 

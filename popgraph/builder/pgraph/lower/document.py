@@ -1,4 +1,4 @@
-"""What does a `.pgraph` text mean as a whole?"""
+"""The compiler of `.pgraph` texts: parse, check, lower; the result is a document."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which weights does `freeze embedding, "layer0/*"` keep as they are?"""
+"""Freezes weights: variables that a pattern names become constants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a `function` of a text become one of the model?"""
+"""Lowers `function` definitions to functions of the ONNX model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which array does a weight begin with, or a constant hold?"""
+"""Evaluates the initial values of weights and constants to arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which first values may a weight have? `zeros`, `he_normal(seed=1)`: one function each."""
+"""Weight initializers: `zeros`, `he_normal(seed=1)` and their like."""
 
 from __future__ import annotations
 

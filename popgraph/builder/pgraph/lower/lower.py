@@ -1,4 +1,4 @@
-"""How does the tree of a graph become onnx IR: with its loops, inner graphs and templates?"""
+"""Lowers the syntax tree of a graph to onnx IR: loops, subgraphs, templates."""
 
 from __future__ import annotations
 

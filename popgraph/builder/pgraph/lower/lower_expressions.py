@@ -1,4 +1,4 @@
-"""How does an expression become nodes of onnx IR, and what is wrong with it on the way?"""
+"""Lowers expressions to nodes of onnx IR."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a node of onnx IR get its name, its place in the text and what is said about it?"""
+"""Creates nodes of onnx IR with names, locations and annotations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do the statements, inputs and outputs of a graph become onnx IR?"""
+"""Lowers statements, inputs, weights and outputs of a graph to onnx IR."""
 
 from __future__ import annotations
 

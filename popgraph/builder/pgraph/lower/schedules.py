@@ -1,4 +1,4 @@
-"""How does the learning rate change while a model is trained? One function for each schedule."""
+"""Learning rate schedules: linear, cosine, step, exponential, with warmup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators take the parts of a tensor that `x[0, 1:-1, ..., _]` names?"""
+"""Lowers subscripts such as `x[0, 1:-1, ..., _]` to slices, gathers and reshapes."""
 
 from __future__ import annotations
 

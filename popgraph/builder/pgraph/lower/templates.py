@@ -1,4 +1,4 @@
-"""What do the parameters of a `def` mean in one call of it?"""
+"""Binds call arguments to template parameters, and unifies symbolic dimensions."""
 
 from __future__ import annotations
 

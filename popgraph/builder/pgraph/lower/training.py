@@ -1,4 +1,4 @@
-"""What does a `train` section add to its graph?"""
+"""Lowers `train` sections: the loss, the optimizer, the learning rate schedule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do names, types and expressions stand in a text?"""
+"""Prints names, types and expressions of the syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a tree written down, so that parsing gives the same tree?"""
+"""The formatter: prints syntax trees as text, with their comments."""
 
 from __future__ import annotations
 

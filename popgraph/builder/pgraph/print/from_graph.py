@@ -1,4 +1,4 @@
-"""Which statements say what the operations of a graph or a function say?"""
+"""Prints the operations of a graph or function as `.pgraph` statements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which `.pgraph` text says what a module of the onnx level says?"""
+"""Prints an onnx module as a `.pgraph` text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which expressions say what arrays, attributes and types are?"""
+"""Prints arrays, attributes and types as `.pgraph` expressions."""
 
 from __future__ import annotations
 

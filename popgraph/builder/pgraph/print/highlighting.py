@@ -1,4 +1,4 @@
-"""In which colours does a `.pgraph` text appear: in Pygments, and in editors?"""
+"""Syntax highlighting: the Pygments lexer, HTML, the TextMate grammar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a person see a model as text: in a terminal, and in a notebook with colours?"""
+"""The listing of a model: a string that notebooks show in colours."""
 
 from __future__ import annotations
 

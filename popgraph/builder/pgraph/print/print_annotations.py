@@ -1,4 +1,4 @@
-"""Which annotations say what is said about nodes, values, graphs and the model?"""
+"""Prints annotations from the metadata of nodes, values, graphs and models."""
 
 from __future__ import annotations
 

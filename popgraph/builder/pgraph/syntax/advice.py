@@ -1,4 +1,4 @@
-"""What is said where the parser is stuck?"""
+"""Error messages for syntax errors: explains where the parser stopped and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which comments and empty lines does a text have between its words, and where?"""
+"""Finds comments and empty lines, and attaches them to the syntax tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which array does a literal such as `[[1, 2], [3, 4]]` mean, given or not given its dtype?"""
+"""Evaluates literals such as `[[1, 2], [3, 4]]` to arrays of a dtype."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which mistakes of form are known? A table of broken snippets, each with advice."""
+"""The table of common syntax errors: broken snippets, each with advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does `.pgraph` text become a tree, and what is said when it does not?"""
+"""The parser: text to syntax tree, with every syntax error it can find."""
 
 from __future__ import annotations
 

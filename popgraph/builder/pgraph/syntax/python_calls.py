@@ -1,4 +1,4 @@
-"""Which arguments does a text give to a function of ours, such as `normal(std=0.02)`?"""
+"""Binds arguments of calls to Python functions, such as `normal(std=0.02)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in the user's text is a mistake, and how is that place shown?"""
+"""Source texts: locations, carets, and the errors collected for them."""
 
 from __future__ import annotations
 

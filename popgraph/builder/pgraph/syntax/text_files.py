@@ -1,4 +1,4 @@
-"""What does a `.pgraph` file say?"""
+"""Reads `.pgraph` files, and says what other files are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does lark's parse become our tree? One method per rule of the grammar."""
+"""Transforms lark's parse tree to the syntax tree, one method per rule."""
 
 from __future__ import annotations
 

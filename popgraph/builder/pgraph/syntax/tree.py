@@ -1,4 +1,4 @@
-"""What does a `.pgraph` text say, before anyone asks whether it makes sense?"""
+"""The abstract syntax tree of `.pgraph`."""
 
 from __future__ import annotations
 

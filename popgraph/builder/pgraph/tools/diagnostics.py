@@ -1,4 +1,4 @@
-"""What does a tool say about a text: every mistake, with its place as numbers?"""
+"""Diagnostics of a text: errors and warnings with line and column numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does an editor want to know about a place in a text: types, meanings, possible words?"""
+"""The language service: hover, definitions and completion for a position in a text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What in a kernel is wrong whatever its inputs are? Loops without end, and fixed bad indices."""
+"""Static checks of kernels: endless loops, constant indices out of bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the arena is in use at each call of a program?"""
+"""Liveness of arena memory: the bytes in use at each call of a program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs? Kernels with loops written out, first on tensors, then on buffers in an arena."""
+"""The program level: buffers, calls, and the program that runs them in order."""
 
 from __future__ import annotations
 

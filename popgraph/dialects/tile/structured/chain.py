@@ -1,4 +1,4 @@
-"""What runs together, some channels at a time, with whole images in between kept near?"""
+"""`tile.chain`: contractions fused along channels, with a line buffer between them."""
 
 from __future__ import annotations
 

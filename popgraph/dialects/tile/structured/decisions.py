@@ -1,4 +1,4 @@
-"""How is it written down that some contraction is to run in a certain way?"""
+"""Schedule overrides as text: which contraction, and how it runs."""
 
 from __future__ import annotations
 

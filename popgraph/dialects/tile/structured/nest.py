@@ -1,4 +1,4 @@
-"""What runs together, row by row, with everything in between kept near?"""
+"""`tile.nest`: structured operations fused along their leading loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a 3x3 convolution computed with fewer multiplications? By Winograd's transforms."""
+"""Winograd convolutions and tile transforms as structured operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operations can be said more simply, with the same meaning?"""
+"""Canonicalization: algebraic rewrite rules over graphcore operations, applied to a fixpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which elementwise operations change nothing, or are another one in disguise?"""
+"""Canonicalization of arithmetic: identities, inverse pairs, casts, clamps, selects."""
 
 from __future__ import annotations
 

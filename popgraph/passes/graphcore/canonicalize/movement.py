@@ -1,4 +1,4 @@
-"""Which moves go nowhere, and which two are one?"""
+"""Canonicalization of data movement: drops moves that change nothing, merges chains into one."""
 
 from __future__ import annotations
 

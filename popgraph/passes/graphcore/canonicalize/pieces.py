@@ -1,4 +1,4 @@
-"""Which sums only put pieces side by side?"""
+"""Canonicalizes sums of zero-padded disjoint pieces into concatenations."""
 
 from __future__ import annotations
 

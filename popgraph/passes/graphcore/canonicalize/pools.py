@@ -1,4 +1,4 @@
-"""What need not be kept of what is pooled?"""
+"""Canonicalizes masked max-pool gradients: the mask moves to the pooled, smaller tensor."""
 
 from __future__ import annotations
 

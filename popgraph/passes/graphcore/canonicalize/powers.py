@@ -1,4 +1,4 @@
-"""Which powers are a few roots and products, for every number that they can meet?"""
+"""Strength reduction of powers with constant exponents: products, square roots, reciprocals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is one rewrite rule of graphcore written, and how are many applied?"""
+"""The frame of rewrite rules: their base class, and the worklist that applies them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which scales and shifts behind a layer can its constant weights take in?"""
+"""Folds scales, shifts and batch norms behind a layer into its constant weights and bias."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shuffles of channels can happen later, where it costs nothing to read shuffled?"""
+"""Sinks channel shuffles below convolutions, norms and per-channel arithmetic."""
 
 from __future__ import annotations
 

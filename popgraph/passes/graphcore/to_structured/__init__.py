@@ -1,4 +1,4 @@
-"""How do graphcore operations become structured tile operations? By their kind."""
+"""The lowering from graphcore to structured operations, one rule per kind of operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do matrix products, convolutions and their gradients become sums of products?"""
+"""Lowers matrix products, convolutions and their gradients to `tile.contract`."""
 
 from __future__ import annotations
 

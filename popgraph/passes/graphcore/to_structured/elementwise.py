@@ -1,4 +1,4 @@
-"""How does an elementwise operation become a map?"""
+"""Lowers elementwise operations to `tile.map` with broadcasting index maps."""
 
 from __future__ import annotations
 

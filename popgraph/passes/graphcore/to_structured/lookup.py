@@ -1,4 +1,4 @@
-"""How do gather, its gradient and counting become maps and scatters?"""
+"""Lowers gather to `tile.map`, its gradient to `tile.scatter`, and iota to loop indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do elements change place? As views, maps that only read elsewhere, or assemblies."""
+"""Lowers data movement to views, index maps and `tile.assemble`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do reductions become `tile.reduce`, and how is the place of an extreme found?"""
+"""Lowers reductions, argmax and argmin to `tile.reduce`."""
 
 from __future__ import annotations
 

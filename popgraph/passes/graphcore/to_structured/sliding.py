@@ -1,4 +1,4 @@
-"""Where do sliding windows read? Padding, spreading with gaps, and index expressions."""
+"""Index expressions of sliding windows: padding, strides, dilation, and their transposes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do pools and their gradients become reductions over windows?"""
+"""Lowers pooling and its gradients to reductions over windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a program come to change its weights?"""
+"""Adds the optimizer: gradients become updates of variables, scalars and optimizer state."""
 
 from __future__ import annotations
 

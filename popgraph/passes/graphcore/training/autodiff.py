@@ -1,4 +1,4 @@
-"""What does each weight contribute to the loss? Gradients by the chain rule, backwards."""
+"""Reverse-mode automatic differentiation: adds the gradients of a loss to the graph."""
 
 from __future__ import annotations
 

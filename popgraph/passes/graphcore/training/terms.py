@@ -1,4 +1,4 @@
-"""How can an update rule be written as the formula that it is?"""
+"""Terms of update rules: constants or graph values, combined by operators into operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""By which formula does each optimizer move a weight?"""
+"""The update rules of SGD, Adam, Lamb, AdaGrad, RMSProp and AdaDelta, as formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which operators are known when the model is compiled? Literals, shapes, ranges."""
+"""Lowers operators whose results are compile-time constants: literals, shapes, ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do matrix products and convolutions become graphcore's?"""
+"""Lowers MatMul, Gemm, Conv and ConvTranspose to graphcore's matrix products and convolutions."""
 
 from __future__ import annotations
 

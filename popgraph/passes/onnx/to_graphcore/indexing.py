@@ -1,4 +1,4 @@
-"""How do lookups by many indices, and sums that run along an axis, become graphcore's?"""
+"""Lowers GatherElements, GatherND and cumulative sums to gathers, pads and slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do PopART's own losses, and what stops gradients, become graphcore's?"""
+"""Lowers PopART's losses and Detach to graphcore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a graph of ONNX nodes become a graph of graphcore operations?"""
+"""Lowers a graph of ONNX nodes to graphcore, node by node: constants, branches, random state."""
 
 from __future__ import annotations
 

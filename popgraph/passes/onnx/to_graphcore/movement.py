@@ -1,4 +1,4 @@
-"""How do operators that only move elements become graphcore's?"""
+"""Lowers ONNX's data movement operators to graphcore."""
 
 from __future__ import annotations
 

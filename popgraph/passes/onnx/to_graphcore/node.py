@@ -1,4 +1,4 @@
-"""What does a lowering function see of the node that it lowers?"""
+"""The view of an ONNX node that lowering functions get: graphcore inputs, Python attributes."""
 
 from __future__ import annotations
 

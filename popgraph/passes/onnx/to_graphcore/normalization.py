@@ -1,4 +1,4 @@
-"""How do normalizations and softmaxes become graphcore's?"""
+"""Lowers softmaxes, batch, instance, group and layer norms, LRN and Lp norms to graphcore."""
 
 from __future__ import annotations
 

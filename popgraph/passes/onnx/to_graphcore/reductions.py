@@ -1,4 +1,4 @@
-"""How do reductions become graphcore's?"""
+"""Lowers ONNX's reductions, ArgMax and ArgMin to graphcore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which function lowers which ONNX operator?"""
+"""The registry of lowering functions by ONNX domain, operator and version."""
 
 from __future__ import annotations
 

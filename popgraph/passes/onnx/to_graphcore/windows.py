@@ -1,4 +1,4 @@
-"""Where do sliding windows stand? Pooling, and the window attributes of convolutions."""
+"""Lowers pooling; resolves window attributes: kernel, strides, dilations, automatic padding."""
 
 from __future__ import annotations
 

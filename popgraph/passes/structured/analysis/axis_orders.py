@@ -1,4 +1,4 @@
-"""How do the axes of a tensor keep their order in memory when it is viewed under another shape?"""
+"""Axis orders seen through views: the memory order that a reshaped tensor inherits."""
 
 from __future__ import annotations
 

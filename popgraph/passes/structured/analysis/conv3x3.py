@@ -1,4 +1,4 @@
-"""Which contractions are 3x3 convolutions, and which the gradients of their weights?"""
+"""Recognizes contractions that are 3x3 convolutions or gradients of 3x3 weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which concatenations need no copy, because their pieces can be computed where they belong?"""
+"""Analysis of concatenations whose pieces can be computed in place, without a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of which type is the part of an image that stands in local memory?"""
+"""The type of the slice of an image that is held in local memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a structured operation read, through which maps, and how is that changed?"""
+"""Operands with their index maps: composing maps, inlining producers, rebuilding operations."""
 
 from __future__ import annotations
 

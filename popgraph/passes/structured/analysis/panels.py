@@ -1,4 +1,4 @@
-"""How is a contraction's domain cut into panels of vectors and blocks of rows?"""
+"""Splits a contraction's domain into panels of vectors and balanced blocks of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a contraction write its result with the axes in another order?"""
+"""Permutes the result axes of a contraction so that its reader reads in order."""
 
 from __future__ import annotations
 

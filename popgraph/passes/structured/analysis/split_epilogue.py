@@ -1,4 +1,4 @@
-"""How is a contraction parted from what is done to its sums?"""
+"""Splits a contraction with an epilogue into a plain contraction and a map."""
 
 from __future__ import annotations
 

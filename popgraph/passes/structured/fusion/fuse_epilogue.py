@@ -1,4 +1,4 @@
-"""Which elementwise work is done on results while they are still in registers?"""
+"""Fuses elementwise work on sums (bias, activation, residual) into reduction epilogues."""
 
 from __future__ import annotations
 

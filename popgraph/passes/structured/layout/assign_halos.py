@@ -1,4 +1,4 @@
-"""Whose memory is padding, and whose is a piece of a concatenation? The tensor's own."""
+"""Replaces padding by halos around tensors, and concatenation by computing in place."""
 
 from __future__ import annotations
 

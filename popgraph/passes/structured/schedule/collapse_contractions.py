@@ -1,4 +1,4 @@
-"""Which neighbouring loops of a contraction are one loop in disguise?"""
+"""Collapses neighbouring loops of a contraction that every operand walks as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which contractions are to run in a way that somebody decided, and did they?"""
+"""Schedule overrides: matches contractions to schedules set by users or by measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order do the reduction loops of a contraction run best?"""
+"""Loop interchange: the candidate orders of a contraction's reduction loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is a schedule in words, and which of those that are possible do words mean?"""
+"""Schedules as text, and the search for the candidate that a text describes."""
 
 from __future__ import annotations
 

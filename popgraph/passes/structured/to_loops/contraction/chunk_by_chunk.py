@@ -1,4 +1,4 @@
-"""How do many rows read a long panel of weights once? They take it in chunk by chunk."""
+"""Loop interchange inside a panel: every row takes in one K chunk before the next is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a scheduled contraction run for a part of its leading loops?"""
+"""Emits a scheduled contraction for a slice of its leading loops, inside a fused kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the sums of a tile? They are finished and stored, by vectors where possible."""
+"""The epilogue of a contraction tile: applies the finish to its sums and stores the results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the sums of a tile kept in registers while the reduction loops run?"""
+"""The micro-kernel: accumulators of one tile in registers over the reduction loops."""
 
 from __future__ import annotations
 

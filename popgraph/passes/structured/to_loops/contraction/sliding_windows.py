@@ -1,4 +1,4 @@
-"""How does a contraction go along the image that another makes, a few rows at a time?"""
+"""The line buffer of a fused kernel: produces rows as the consumer slides over them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How do all results of a contraction take in one chunk of terms after the other?"""
+"""K-outermost contractions: every result adds one K chunk, with partial sums in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops go over the tiles of a contraction, and which rows and lanes does each one have?"""
+"""The loops over the register tiles of a contraction: panels, blocks of rows, edges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a micro-kernel compute at once, and where are its rows and lanes?"""
+"""Register tiles: the rows and vectors of one micro-kernel, in loops and in local memory."""
 
 from __future__ import annotations
 

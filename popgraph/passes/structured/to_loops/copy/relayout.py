@@ -1,4 +1,4 @@
-"""How does a tensor change its layout?"""
+"""Loops of `tile.pack` and `tile.unpack`: copies between dense and blocked layouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a `tile.scatter` become loops?"""
+"""Loops of `tile.scatter`: clears the result, then accumulates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops does a kernel have, and where does each of its values stand in memory?"""
+"""Memory accesses of kernels: loop indices, chunk bounds, offsets, in-place operands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a scalar body become part of a kernel, on scalars or on vectors?"""
+"""Inlines scalar bodies into kernels, on scalars or on vectors."""
 
 from __future__ import annotations
 

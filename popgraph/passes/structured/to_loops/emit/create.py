@@ -1,4 +1,4 @@
-"""How are the operations made that kernels hold thousands of? Unchecked, of parts that fit."""
+"""Constructs operations without verification, for kernels that hold thousands of them."""
 
 from __future__ import annotations
 

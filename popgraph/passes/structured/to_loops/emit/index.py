@@ -1,4 +1,4 @@
-"""Where is an element, in terms of the loops that are open? A sum of loop counters."""
+"""Index arithmetic: symbolic sums of multiples of loop counters."""
 
 from __future__ import annotations
 

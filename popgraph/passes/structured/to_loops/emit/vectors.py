@@ -1,4 +1,4 @@
-"""How does a loop advance by vectors, and what of a row is left for scalars?"""
+"""Vectorized loops: lanes, strided loads, interleaving, scalar remainders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of the memory of a result where no index reaches? It is zeroed, chunk by chunk."""
+"""Zeroes the halos and padding of results that no loop writes."""
 
 from __future__ import annotations
 

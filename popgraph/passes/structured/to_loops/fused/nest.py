@@ -1,4 +1,4 @@
-"""How do operations that share their outer loops become one kernel?"""
+"""Loops of `tile.nest`: operations that share their outer loops in one kernel."""
 
 from __future__ import annotations
 

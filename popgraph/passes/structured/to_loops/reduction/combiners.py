@@ -1,4 +1,4 @@
-"""What do reductions and contractions have in common, and which of them can be regrouped?"""
+"""Combiners of reductions: their identities, and which may be reassociated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a reduction become loops, and how do long sums stay accurate?"""
+"""Loops of `tile.reduce`: vectorization along results or terms, chunked accumulation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values do the loops of a reduction carry, and which of them do chunks start afresh?"""
+"""Loop-carried accumulators of reductions, and those that each chunk restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How are the tiles of an image found, and transformed for Winograd's products?"""
+"""Loops of Winograd's input transforms: addressing, clamping and transforming image tiles."""
 
 from __future__ import annotations
 

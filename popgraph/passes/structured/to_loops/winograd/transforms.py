@@ -1,4 +1,4 @@
-"""How are vectors multiplied by a small constant matrix with few operations?"""
+"""Products of vectors with small constant matrices, with shared sums of row and column pairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which loops compute a Winograd convolution? Per block of tiles: in, products, out."""
+"""Loops of a Winograd convolution by blocks of tiles: input transform, products, output."""
 
 from __future__ import annotations
 
