@@ -21,6 +21,7 @@ from popgraph.passes.pipeline import planned
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+from popgraph.passes.tuning import Target
 from popgraph.support.errors import ErrorGroup, PassError
 from popgraph.support.machine import TARGETS
 
@@ -55,7 +56,7 @@ def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> Modul
     """The model after the passes that decide."""
     module, compilation = model(text)
     for each in (UseWinograd, ScheduleContractions):
-        each(16, 16, schedules, measured).run(compilation, module)
+        each(Target.of(16, 16), schedules, measured).run(compilation, module)
     return module
 
 

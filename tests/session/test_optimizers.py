@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import popgraph.session as popart
-from popgraph.passes.graphcore.training import optimizer_spec as ours
+from popgraph.passes import optimizer_spec as ours
 from popgraph.session import SGD, Adam, Adaptive, ConstSGD
 
 
