@@ -23,10 +23,11 @@ ROOMS: dict[str, dict[str, str]] = {
         "start": "support passes backends runner",
         "testing": "support dialects builder passes backends compiler",
         "universe": "support dialects passes backends",
-        "session": "support dialects builder passes backends compiler",
+        "training": "support dialects builder passes backends compiler",
+        "session": "support dialects builder passes backends compiler training",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects passes backends compiler",
-        "cli": "support dialects builder passes backends compiler session testing measure",
+        "cli": "support dialects builder passes backends compiler training session testing measure",
     },
     "dialects": {
         "element_types": "",

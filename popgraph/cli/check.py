@@ -72,7 +72,8 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
     if not calls:
         return
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
-    from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
+    from popgraph.session.optimizer_of_rule import popart_optimizer
+    from popgraph.training.update_rule import optimizer_of
 
     for call in calls:
         try:

@@ -104,14 +104,14 @@ class Task:
     @property
     def rule(self) -> OptimizerSpec:
         """The optimizer as the compiler knows it."""
-        from popgraph.session.optimizer_text import rule_of
+        from popgraph.training.update_rule import rule_of
 
         return rule_of(self.optimizer, self.schedule)
 
     def follow_schedule(self, executable: Executable, step: int) -> None:
         """Sends the learning rate of a step."""
         from popgraph.passes.graphcore.training.optimizer_spec import streamed_scalars
-        from popgraph.session.optimizer_text import with_rate
+        from popgraph.training.update_rule import with_rate
 
         if self.schedule is None:
             return

@@ -1,4 +1,4 @@
-"""What is written when a trained model is saved, and what is read when its weights come back?"""
+"""Export of a trained model with its weights, and the import of weights from another model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from popgraph.support.arrays import Array
 
 def weights_of(source: Source) -> dict[str, Array]:
     """The weights in a model, by name."""
-    builder = open_model(source)
-    graph = model_of(builder.module()).graph
-    return {op.value_name.text: op.array(builder.weights) for op in graph.initializers}
+    module, weights = open_model(source)
+    initializers = model_of(module).graph.initializers
+    return {op.value_name.text: op.array(weights) for op in initializers}
 
 
 def model_with_weights(model: SessionModel, weights: Mapping[str, Array]) -> bytes:
