@@ -93,8 +93,8 @@ def command(
     }
     usual = Indices.NEAREST if random else Indices.ERROR
     made = options(winograd, schedule, tuned, indices or usual)
-    runner = compiler.runner(module, compilation, made, backend.value, threads)
-    _show(runner(arrays), keep)
+    request = compiler.BuildRequest(module, compilation, made, backend.value, threads)
+    _show(request.runner()(arrays), keep)
 
 
 def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:

@@ -1,4 +1,4 @@
-"""How does a session's graph become a program whose anchors and weights have their PopART names?"""
+"""The program of a session, whose anchors, weights and scalars have PopART's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.compiler import build, lower
+from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
@@ -186,13 +186,9 @@ class Program:
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""
-        return build(
-            self._module.clone(),
-            self._compilation,
-            self._options,
-            backend=backend,
-            threads=threads,
-        )
+        module = self._module.clone()
+        made = BuildRequest(module, self._compilation, self._options, backend, threads)
+        return made.executable()
 
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:
