@@ -42,8 +42,8 @@ from popgraph.support.arrays import Array
 from popgraph.support.index_checks import ERROR
 from popgraph.support.poison import unwritten
 from popgraph.support.writing import write_file
+from popgraph.training.driver import Driver
 from popgraph.training.task import Task, task_of
-from popgraph.training.update_rule import with_rate
 
 
 class Session:
@@ -155,7 +155,8 @@ class Session:
         log.info("Graph compiled")
         if loadEngine:
             log.info("Engine loaded")
-        self._write_scalars(self._program.streamed)
+        for id, array in self._program.streamed.items():
+            self._executable.write(id, array)
 
     def loadEngineAndConnectStreams(self) -> None:
         self._prepared("no compiled engine: call prepareDevice first")
@@ -227,13 +228,6 @@ class Session:
             content = model_with_weights(self._model, self._weights.values())
             write_file(filename, [content])
 
-    # optimizer
-
-    def _write_scalars(self, scalars: dict[str, Array]) -> None:
-        executable = self._prepared_for("optimizerFromHost()")
-        for id, array in scalars.items():
-            executable.write(id, array)
-
     # running
 
     def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
@@ -284,8 +278,7 @@ class Session:
         batches = self._dataflow.batchesPerStep()
         sums: dict[str, Array] = {}
         for batch in range(batches):
-            self._before_batch()
-            results = executable.run(self._read(stepio))
+            results = self._step(executable, self._read(stepio))
             for id, stream in self._outputs:
                 returned = self._dataflow.art(id)
                 if returned.id() is AnchorReturnTypeId.Sum:
@@ -295,8 +288,9 @@ class Session:
         for id, value in sums.items():
             stepio.write(self._program.outputs[id], value)
 
-    def _before_batch(self) -> None:
-        """What a training session changes from batch to batch."""
+    def _step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One batch."""
+        return executable.run(inputs)
 
     def _read(self, stepio: StepIO) -> dict[str, Array]:
         """The next batch; what the program does not look at need not be there."""
@@ -453,8 +447,6 @@ class TrainingSession(Session):
         if rule is None or optimizer is None:
             raise TypeError("TrainingSession() needs an optimizer")
         self._optimizer = self._next = optimizer
-        self._schedule = schedule
-        self._batches = 0
         super().__init__(
             *(open_model(fnModel) if task is None else (task.module, task.weights)),
             wanted,
@@ -466,33 +458,30 @@ class TrainingSession(Session):
             userOptions,
             name,
         )
+        self._driver = Driver(self._program.scalars, rule, schedule)
 
     def getTensorIds(self) -> list[str]:
         return self._tensor_ids()
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of what is not constant, at once."""
-        self._prepared_for("optimizerFromHost()")
-        self._optimizer.validate_replacement(optimizer)
-        self._next = optimizer
+        executable = self._prepared_for("optimizerFromHost()")
+        self.updateOptimizer(optimizer)
         with as_popart_errors():
-            self._write_scalars(self._program.scalars_of(optimizer.spec()))
-
-    def _before_batch(self) -> None:
-        """Sends the learning rate that the schedule wants now."""
-        if self._schedule is None:
-            return
-        spec = with_rate(self._next.spec(), self._schedule.factor(self._batches))
-        self._write_scalars(self._program.scalars_of(spec))
-        self._batches += 1
+            self._driver.send(executable, self._driver.rule)
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
         """Of old programs: the values that `optimizerFromHost` will send."""
         self._optimizer.validate_replacement(optimizer)
         self._next = optimizer
+        self._driver.rule = optimizer.spec()
 
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
+
+    def _step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One batch, at the learning rate that the schedule wants now."""
+        return self._driver.step(executable, inputs)
 
 
 def _task_of_text(source: Source) -> Task | None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder.pgraph import Document, Schedule
+from popgraph.compiler import BuildRequest
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.optimizer_spec import OptimizerSpec
+from popgraph.passes.pipeline import Options, Training
+from popgraph.support.shapes import Shape
 from popgraph.training.update_rule import rule_of
 
 
@@ -25,6 +30,20 @@ class Task:
     schedule: Schedule | None = None
     terms: tuple[str, ...] = ()
     """Numbers that the loss is computed from, which are reported with it."""
+
+    def request(
+        self,
+        shapes: Mapping[str, Shape],
+        backend: str = "c",
+        threads: int = 1,
+        indices: str | None = None,
+    ) -> BuildRequest:
+        """What is to be built for steps on inputs of these shapes."""
+        assert self.rule is not None, "a program that trains has an update rule"
+        options = Options(training=Training(self.loss, self.rule), indices=indices)
+        compilation = Compilation(self.weights)
+        request = BuildRequest(self.module, compilation, options, backend, threads)
+        return request.specialised(shapes)
 
 
 def task_of(document: Document) -> Task | None:
