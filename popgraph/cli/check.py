@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.options import Folders
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def command(
     files: Annotated[list[Path], typer.Argument(help=".pgraph files.", metavar="FILES")],
     format: Annotated[Format, typer.Option(help="How to say it.")] = Format.text,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as mistakes.")] = False,
+    folders: Folders = None,
 ) -> None:
     """
     Check .pgraph texts: names, operators, attributes, shapes and element types.

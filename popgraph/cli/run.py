@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Folders,
     Indices,
     IndicesChoice,
     ScheduleFile,
@@ -59,6 +60,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    folders: Folders = None,
 ) -> None:
     """
     Run a model once and show, or keep, what it gives.

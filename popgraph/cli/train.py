@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import IndicesChoice, Threads
+from popgraph.cli.options import Folders, IndicesChoice, Threads
 from popgraph.cli.run import Backend
 from popgraph.support.errors import ModelError
 
@@ -50,6 +50,7 @@ def command(
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     indices: IndicesChoice = None,
     threads: Threads = 1,
+    folders: Folders = None,
 ) -> None:
     """
     Train a model on arrays.
