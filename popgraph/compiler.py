@@ -1,10 +1,10 @@
-"""The compiler driver: loads a model, lowers it through the levels, and builds a program."""
+"""The compiler: from a model to its IR, down the levels, and to an executable program."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -220,9 +220,7 @@ def build(
 
     It is taken from the cache of programs, else the module is lowered in place.
     """
-    check_backend(backend, threads)
-    with fitting_memory():
-        return _build(module, compilation, options or Options(), backend, threads)
+    return BuildRequest(module, compilation, options or Options(), backend, threads).executable()
 
 
 def for_this_machine(options: Options, threads: int = 1) -> Options:
@@ -235,39 +233,63 @@ def for_this_machine(options: Options, threads: int = 1) -> Options:
     )
 
 
-def _build(
-    module: ModuleOp, compilation: Compilation, options: Options, backend: str, threads: int
-) -> Executable:
-    if backend == "reference":
-        options = replace(options, indices=options.indices or ERROR)
-        lower(module, compilation, options, level="graphcore")
-        return ReferenceExecutable(module, compilation.weights)
-    options = for_this_machine(options, threads)
-    key = program_key(module, [made for _, made in planned(options)])
-    found = None if key is None else build_again(key, compilation.weights, threads)
-    if found is not None:
-        return found
-    with without_collection():
-        lower(module, compilation, options)
-        return build_c(module, compilation.weights, threads=threads, save_as=key)
+@dataclass(frozen=True)
+class BuildRequest:
+    """What is to be built: a module and its weights, how, and for what to run."""
+
+    module: ModuleOp
+    compilation: Compilation
+    options: Options
+    backend: str
+    threads: int
+
+    def __post_init__(self) -> None:
+        check_backend(self.backend, self.threads)
+
+    def runner(self) -> Runner:
+        """The module as something to call."""
+        opened = is_open(self.module)
+        if opened or self.backend == "reference":
+            self.compilation.weights.own()
+        if not opened:
+            return Runner(self.executable())
+        verify(self.module)
+        return Runner(OpenModel(self))
+
+    def specialised(self, shapes: Mapping[str, Shape]) -> BuildRequest:
+        """The same of a copy of the module, for inputs of these shapes."""
+        module = self.module.clone()
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        specialise(module, shapes, compilation.weights)
+        return replace(self, module=module, compilation=compilation)
+
+    def executable(self) -> Executable:
+        """The program of a module whose shapes are all known; the module may be lowered."""
+        with fitting_memory():
+            return self._reference() if self.backend == "reference" else self._compiled()
+
+    def _reference(self) -> Executable:
+        options = replace(self.options, indices=self.options.indices or ERROR)
+        lower(self.module, self.compilation, options, level="graphcore")
+        return ReferenceExecutable(self.module, self.compilation.weights)
+
+    def _compiled(self) -> Executable:
+        options = for_this_machine(self.options, self.threads)
+        weights = self.compilation.weights
+        key = program_key(self.module, [made for _, made in planned(options)])
+        found = None if key is None else build_again(key, weights, self.threads)
+        if found is not None:
+            return found
+        with without_collection():
+            lower(self.module, self.compilation, options)
+            return build_c(self.module, weights, threads=self.threads, save_as=key)
 
 
 class OpenModel:
     """A model with unknown dimensions: a program per combination of shapes, some are kept."""
 
-    def __init__(
-        self,
-        module: ModuleOp,
-        compilation: Compilation,
-        options: Options,
-        backend: str,
-        threads: int,
-    ) -> None:
-        self._module = module
-        self._compilation = compilation
-        self._options = options
-        self._backend = backend
-        self._threads = threads
+    def __init__(self, request: BuildRequest) -> None:
+        self._request = request
         self._programs: OrderedDict[Signature, Executable] = OrderedDict()
         self._looking, self._building = Lock(), Lock()
 
@@ -279,7 +301,8 @@ class OpenModel:
         program = self._known(signature)
         if program is None:
             with self._building:  # Who waits here may find what another thread has built.
-                program = self._known(signature) or self._build(shapes)
+                program = self._known(signature)
+                program = program or self._request.specialised(shapes).executable()
                 self._keep(signature, program)
         return program
 
@@ -297,25 +320,13 @@ class OpenModel:
                 self._programs.popitem(last=False)
 
     def _check_names(self, inputs: Mapping[str, Array]) -> None:
-        wanted = input_types(self._module)
+        wanted = input_types(self._request.module)
         missing = [name for name in wanted if name not in inputs]
         if missing:
             raise RunError(
                 f"input {', '.join(map(repr, missing))} is missing",
                 hint=f"the model's inputs are {', '.join(map(repr, wanted))}",
             )
-
-    def _build(self, shapes: Mapping[str, Shape]) -> Executable:
-        module = self._module.clone()
-        compilation = Compilation(WeightStore(self._compilation.weights))
-        specialise(module, shapes, compilation.weights)
-        return build(
-            module,
-            compilation,
-            self._options,
-            backend=self._backend,
-            threads=self._threads,
-        )
 
 
 def is_open(module: ModuleOp) -> bool:
@@ -334,13 +345,7 @@ def runner(
     threads: int,
 ) -> Runner:
     """A loaded model as something to call; `module` is lowered in place."""
-    check_backend(backend, threads)
-    if is_open(module) or backend == "reference":
-        compilation.weights.own()
-    if is_open(module):
-        verify(module)
-        return Runner(OpenModel(module, compilation, options, backend, threads))
-    return Runner(build(module, compilation, options, backend=backend, threads=threads))
+    return BuildRequest(module, compilation, options, backend, threads).runner()
 
 
 def compile(
@@ -357,6 +362,6 @@ def compile(
     chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
-    made = runner(module, compilation, chosen, backend, threads)
+    made = BuildRequest(module, compilation, chosen, backend, threads).runner()
     remember(model, options, threads, made.static, compilation.weights.files, indices)
     return made

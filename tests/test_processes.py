@@ -16,6 +16,7 @@ import pytest
 
 import popgraph
 from popgraph import compiler
+from popgraph.backends.base import Executable
 from popgraph.dialects.onnx.schemas import MAKING
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
@@ -264,13 +265,13 @@ def test_threads_that_meet_a_new_shape_build_it_once(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[object] = []
-    build = compiler.build
+    build = compiler.BuildRequest.executable
 
-    def counted(*arguments: object, **named: object) -> object:
-        built.append(arguments)
-        return build(*arguments, **named)  # type: ignore[arg-type]
+    def counted(request: compiler.BuildRequest) -> Executable:
+        built.append(request)
+        return build(request)
 
-    monkeypatch.setattr(compiler, "build", counted)
+    monkeypatch.setattr(compiler.BuildRequest, "executable", counted)
     run = popgraph.compile(path)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: run(data(7)), range(8)))

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import gc
-import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
 from importlib import import_module
-from typing import Annotated, Any, get_type_hints
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
@@ -38,12 +34,6 @@ COMMANDS = (
     "doctor",
 )
 """One module each, in the order in which `--help` lists them."""
-
-NO_MODEL = ("passes", "ops", "doctor")
-"""Commands that read no model."""
-
-SEARCH_PATH = "POPGRAPH_PATH"
-"""As in `popgraph.builder.pgraph.check.imports`, which would take a while to import."""
 
 ABOUT = """
 Compile ONNX and .pgraph models to C, run them, train them, and look at every step between.
@@ -102,48 +92,6 @@ class Commands(TyperGroup):
         raise typer.Exit(1)
 
 
-Folders = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-I",
-        metavar="FOLDER",
-        help="Where a .pgraph text's imports are looked for (may be given again).",
-    ),
-]
-
-
-def _reading_models(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the option that tells where a text's imports are."""
-
-    @wraps(command)
-    def with_folders(*args: Any, folders: Folders = None, **named: Any) -> None:
-        with _searching(folders or ()):
-            command(*args, **named)
-
-    hints = {**get_type_hints(command, include_extras=True), "folders": Folders}
-    own = inspect.signature(with_folders, follow_wrapped=False).parameters["folders"]
-    parameters = [*inspect.signature(command).parameters.values(), own]
-    typed = [one.replace(annotation=hints[one.name]) for one in parameters]
-    with_folders.__signature__ = inspect.Signature(typed)  # type: ignore[attr-defined]
-    with_folders.__annotations__ = hints
-    return with_folders
-
-
-@contextmanager
-def _searching(folders: Sequence[str]) -> Iterator[None]:
-    """Puts folders before those of the environment while a command runs."""
-    before = os.environ.get(SEARCH_PATH)
-    if folders:
-        os.environ[SEARCH_PATH] = os.pathsep.join(filter(None, [*folders, before]))
-    try:
-        yield
-    finally:
-        if folders:
-            del os.environ[SEARCH_PATH]
-        if before is not None:
-            os.environ[SEARCH_PATH] = before
-
-
 def _is_typers(error: Exception) -> bool:
     """Whether this is how typer says "wrong usage" or "that is all"."""
     return type(error).__module__.split(".")[0] in ("typer", "click")
@@ -182,8 +130,7 @@ def _callback(
 
 def _add_commands() -> None:
     for name in COMMANDS:
-        function = import_module(f"popgraph.cli.{name}").command
-        app.command(name)(function if name in NO_MODEL else _reading_models(function))
+        app.command(name)(import_module(f"popgraph.cli.{name}").command)
 
 
 _callback.__doc__ = ABOUT

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.options import ScheduleFile, Switch, Threads, Tuned, Winograd, options
+from popgraph.cli.options import Folders, ScheduleFile, Switch, Threads, Tuned, Winograd, options
 from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    folders: Folders = None,
 ) -> None:
     """
     Time a model, beside other runtimes in the same process and in turn.

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import ScheduleFile, Switch, Threads, Train, Winograd, options
+from popgraph.cli.options import Folders, ScheduleFile, Switch, Threads, Train, Winograd, options
 from popgraph.support.writing import write_text
 
 
@@ -25,6 +25,7 @@ def command(
     schedule: ScheduleFile = None,
     threads: Threads = 1,
     train: Train = False,
+    folders: Folders = None,
 ) -> None:
     """
     Find the pass after which a model fails, or gives other results.

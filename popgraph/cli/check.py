@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.options import Folders
 from popgraph.support.errors import ErrorGroup, PopgraphError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def command(
     files: Annotated[list[Path], typer.Argument(help=".pgraph files.", metavar="FILES")],
     format: Annotated[Format, typer.Option(help="How to say it.")] = Format.text,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as mistakes.")] = False,
+    folders: Folders = None,
 ) -> None:
     """
     Check .pgraph texts: names, operators, attributes, shapes and element types.
@@ -72,7 +74,8 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
     if not calls:
         return
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
-    from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
+    from popgraph.session.optimizer_of_rule import popart_optimizer
+    from popgraph.training.update_rule import optimizer_of
 
     for call in calls:
         try:

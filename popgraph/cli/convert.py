@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from popgraph.cli.options import Folders
+
 
 def command(
     source: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
     target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
+    folders: Folders = None,
 ) -> None:
     """
     Convert a model between .onnx, .pgraph and .mlir.

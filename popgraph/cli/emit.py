@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import (
+    Folders,
     IndicesChoice,
     ScheduleFile,
     Switch,
@@ -40,6 +41,7 @@ def command(
     tuned: Tuned = Switch.ON,
     indices: IndicesChoice = None,
     threads: Threads = 1,
+    folders: Folders = None,
 ) -> None:
     """
     Write a model as C sources and data, to be built into another program.

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from popgraph.cli.options import Folders
 from popgraph.cli.report import note
 from popgraph.support.errors import ErrorGroup, PopgraphError
 from popgraph.support.writing import write_text
@@ -26,6 +27,7 @@ def command(
     diff: Annotated[
         bool, typer.Option("--diff", help="Write nothing; show what would change.")
     ] = False,
+    folders: Folders = None,
 ) -> None:
     """
     Lay out .pgraph texts in the one usual form. Comments stay.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.options import Folders
 from popgraph.support.errors import PopgraphError
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def command(
     port: Annotated[
         int | None, typer.Option(help="Listen on this port of 127.0.0.1; else the standard input.")
     ] = None,
+    folders: Folders = None,
 ) -> None:
     """
     Serve the language server protocol for .pgraph texts.

@@ -62,23 +62,21 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     from popgraph.builder.pgraph import load as load_text
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
-    from popgraph.session.optimizer_text import rule_of
+    from popgraph.training.task import task_of
 
-    section = None
+    task = None
     if path.suffix == ".pgraph" and path.is_file():
-        document = load_text(path)
-        section = document.training
+        task = task_of(load_text(path))
     else:
         load(path)  # Whatever is wrong with the file itself is told first.
-    if section is None or section.optimizer is None:
-        missing = "optimizer" if section else "`train` section"
+    if task is None or task.rule is None:
+        missing = "optimizer" if task else "`train` section"
         raise ModelError(
             f"the file does not say how the model is trained: it has no {missing}",
             str(path),
             "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
         )
-    training = Training(section.loss, rule_of(section.optimizer, section.schedule))
-    return section.module, Compilation(document.weights), training
+    return task.module, Compilation(task.weights), Training(task.loss, task.rule)
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

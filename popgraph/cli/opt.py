@@ -9,7 +9,7 @@ from zlib import crc32
 
 import typer
 
-from popgraph.cli.options import ScheduleFile
+from popgraph.cli.options import Folders, ScheduleFile
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
 
@@ -32,6 +32,7 @@ def command(
         bool, typer.Option(help="Run the module before and after each pass and compare.")
     ] = False,
     schedule: ScheduleFile = None,
+    folders: Folders = None,
 ) -> None:
     """
     Run passes over IR text.

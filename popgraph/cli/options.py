@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,6 +54,41 @@ class Switch(StrEnum):
     ON = "on"
     OFF = "off"
 
+
+SEARCH_PATH = "POPGRAPH_PATH"
+"""As in `popgraph.builder.pgraph.check.imports`, which would take a while to import."""
+
+
+@contextmanager
+def _searching(folders: Sequence[str]) -> Iterator[None]:
+    """Puts folders before those of the environment."""
+    before = os.environ.get(SEARCH_PATH)
+    os.environ[SEARCH_PATH] = os.pathsep.join(filter(None, [*folders, before]))
+    try:
+        yield
+    finally:
+        del os.environ[SEARCH_PATH]
+        if before is not None:
+            os.environ[SEARCH_PATH] = before
+
+
+def _search(context: typer.Context, folders: list[str] | None) -> list[str] | None:
+    """While a command runs, texts find what they import in these folders."""
+    if folders:
+        context.with_resource(_searching(folders))
+    return folders
+
+
+Folders = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-I",
+        metavar="FOLDER",
+        help="Where a .pgraph text's imports are looked for (may be given again).",
+        callback=_search,
+    ),
+]
+"""Of every command that reads models; its callback does all that there is to do with it."""
 
 Winograd = Annotated[
     Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")

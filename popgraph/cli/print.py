@@ -11,6 +11,7 @@ import typer
 
 from popgraph.cli.options import (
     LEVELS_AND_C,
+    Folders,
     IndicesChoice,
     Level,
     ScheduleFile,
@@ -51,6 +52,7 @@ def command(
     indices: IndicesChoice = None,
     threads: Threads = 1,
     train: Train = False,
+    folders: Folders = None,
 ) -> None:
     """
     Print a model as IR of any level, or as C.

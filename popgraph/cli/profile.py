@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import ScheduleFile, Switch, Threads, Train, Tuned, Winograd, options
+from popgraph.cli.options import (
+    Folders,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Train,
+    Tuned,
+    Winograd,
+    options,
+)
 from popgraph.measure.profile_report import COLUMNS, ROUNDS, Report, cells, memory_summary, summary
 from popgraph.support.writing import write_text
 
@@ -32,6 +41,7 @@ def command(
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
     train: Train = False,
+    folders: Folders = None,
 ) -> None:
     """
     Show which kernels a model spends its time in, and how much memory is in use when.

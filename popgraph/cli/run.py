@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from popgraph.cli.options import (
+    Folders,
     Indices,
     IndicesChoice,
     ScheduleFile,
@@ -59,6 +60,7 @@ def command(
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
+    folders: Folders = None,
 ) -> None:
     """
     Run a model once and show, or keep, what it gives.
@@ -93,8 +95,8 @@ def command(
     }
     usual = Indices.NEAREST if random else Indices.ERROR
     made = options(winograd, schedule, tuned, indices or usual)
-    runner = compiler.runner(module, compilation, made, backend.value, threads)
-    _show(runner(arrays), keep)
+    request = compiler.BuildRequest(module, compilation, made, backend.value, threads)
+    _show(request.runner()(arrays), keep)
 
 
 def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.options import Switch, Train, Tuned, Winograd, options_here
+from popgraph.cli.options import Folders, Switch, Train, Tuned, Winograd, options_here
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ def command(
     winograd: Winograd = Switch.ON,
     tuned: Tuned = Switch.ON,
     train: Train = False,
+    folders: Folders = None,
 ) -> None:
     """
     Print how every kind of contraction of a model runs, and the next best ways by estimate.

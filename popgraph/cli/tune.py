@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import Switch, Threads, Train, Winograd
+from popgraph.cli.options import Folders, Switch, Threads, Train, Winograd
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def command(
     ] = None,
     winograd: Winograd = Switch.ON,
     train: Train = False,
+    folders: Folders = None,
 ) -> None:
     """
     Measure the ways that the cost model likes best, and keep the fastest for this machine.

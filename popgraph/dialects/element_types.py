@@ -1,4 +1,4 @@
-"""Maps element types to IR types and back."""
+"""Element types as types of the IR, and their sizes."""
 
 from __future__ import annotations
 
@@ -71,6 +71,11 @@ def to_ir(dtype: DType) -> Attribute:
 def from_ir(type_: Attribute) -> DType:
     """The element type; KeyError for types that hold no numbers."""
     return _FROM_IR[type_]
+
+
+def bytes_of(type_: Attribute) -> int:
+    """The bytes of one element."""
+    return from_ir(type_).numpy.itemsize
 
 
 def is_number(type_: Attribute) -> bool:

@@ -1,4 +1,4 @@
-"""The model of a session: an ONNX graph with fixed shapes and attached losses."""
+"""The ONNX graph that a session runs: a model with static shapes and its losses attached."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
-from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_opset import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.builder.popart.names import RESERVED_PREFIXES
+from popgraph.compiler import load
 from popgraph.dialects import element_types
+from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
@@ -22,28 +24,29 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
-from popgraph.session.text_model import is_text, model_of_text
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 
 Source = Any
-"""A path, ONNX bytes, a ModelProto or a Builder."""
+"""A path, ONNX bytes, a ModelProto, a Builder or an IR module."""
 
 
 class SessionModel:
     """An ONNX graph of static shapes, and what a session asks about its tensors."""
 
     def __init__(
-        self, source: Source, shapes: InputShapeInfo, losses: Sequence[str | Loss]
+        self,
+        module: ModuleOp,
+        weights: WeightStore,
+        shapes: InputShapeInfo,
+        losses: Sequence[str | Loss],
     ) -> None:
-        builder = open_model(source)
-        self.loss_outputs: list[str] = []
+        """`module` is spent; to `weights` nothing is added."""
+        builder = Builder.of(module, WeightStore(weights))
         self.final_loss: str | None = None
         self._fix_inputs(builder, shapes)
         if losses:
-            self.loss_outputs = append_losses(builder, losses)
-            self.final_loss = final_loss(builder, losses, self.loss_outputs)
-        self.builder = builder
+            self.final_loss = final_loss(builder, losses, append_losses(builder, losses))
         self.module: ModuleOp = builder.module()
         self.weights: WeightStore = builder.weights
         self._check_names()
@@ -141,24 +144,29 @@ def _check_labels(probabilities: TensorInfo, labels: TensorInfo) -> None:
         )
 
 
-def open_model(source: Source) -> Builder:
-    """A builder that holds a model; a model that cannot be read is PopART's error."""
-    if isinstance(source, Builder):
-        return Builder(source.getModelProto())
-    shown = source if isinstance(source, str) else "<bytes>"
-    missing = isinstance(source, str) and not Path(source).exists()
-    try:
-        if missing:
-            raise ModelError("no such file", source)
-        return Builder(model_of_text(source) if is_text(source) else source)
-    except ModelError as error:
-        if missing or error.where == "the bytes given":
-            raise popart_exception(
-                f"Failed to load a ModelProto from the string '{shown}'. Check that it is either "
-                "a valid path to an existing onnx model file, or is a valid onnx ModelProto "
-                "string."
-            ) from error
-        raise
+def open_model(source: Source) -> tuple[ModuleOp, WeightStore]:
+    """The module and the weights of a model; one that cannot be read is PopART's error."""
+    with as_popart_errors():
+        missing = isinstance(source, str) and not Path(source).exists()
+        try:
+            if missing:
+                raise ModelError("no such file", source)
+            module, compilation = load(source)
+        except ModelError as error:
+            if missing or error.where == "the bytes given":
+                shown = source if isinstance(source, str) else "<bytes>"
+                raise popart_exception(
+                    f"Failed to load a ModelProto from the string '{shown}'. Check that it is "
+                    "either a valid path to an existing onnx model file, or is a valid onnx "
+                    "ModelProto string."
+                ) from error
+            raise
+    if (level := level_of(module)) != ONNX:
+        raise popart_exception(
+            f"a session takes a model as it was written, not a module of the {level} level",
+            hint="popgraph.compile runs modules of any level",
+        )
+    return module, compilation.weights
 
 
 def _unknown_shape(id: str, shape: Sequence[object] | None) -> popart_exception:

@@ -1,4 +1,4 @@
-"""The program of a session: lowers its graph, and maps anchors, weights and streams."""
+"""The program of a session, whose anchors, weights and scalars have PopART's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.compiler import build, lower
+from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
@@ -19,13 +19,14 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.add_optimizer import UPDATED, AddOptimizer
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.context import SEED
-from popgraph.passes.optimizer_spec import OptimizerSpec, streamed_scalars
+from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.session.model import SessionModel
 from popgraph.session.step_io import Stream
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
+from popgraph.training.driver import HostScalars
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Program:
         self.inputs = self._streams(self._graph.inputs)
         self.outputs = self._streams(self._graph.outputs)
         self.unused_inputs = {id for id, value in self._graph.inputs.items() if not value.uses}
-        self.streamed = self.scalars_of(request.optimizer) if request.optimizer else {}
+        self.streamed = self.scalars.of(request.optimizer) if request.optimizer else {}
         self.first_values = self._first_values()
         for stream in (*self.inputs.values(), *self.outputs.values()):
             self.infos[stream.id] = TensorInfo(stream.dtype.popart, stream.shape)
@@ -164,17 +165,13 @@ class Program:
     def uses_seed(self) -> bool:
         return any(op.variable.text == SEED for op in self._graph.variables())
 
-    def scalars_of(self, optimizer: OptimizerSpec) -> dict[str, Array]:
-        """What the host streams for an optimizer of this structure."""
+    @property
+    def scalars(self) -> HostScalars:
+        """What the host writes of the optimizer."""
         compiled = self._request.optimizer
-        assert compiled is not None and self.loss is not None
+        assert compiled is not None, "only training has an optimizer"
         variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
-        updated = {op.variable.text for op in self._graph.updates()}
-        weights = {op.value_name.text for op in self._model.graph.initializers}
-        trained = {name: variables[name] for name in weights & updated & set(variables)}
-        spec = compiled.with_values_of(optimizer)
-        scalars = streamed_scalars(spec, trained, self._loss_dtype())
-        return {name: array for name, array in scalars.items() if name in variables}
+        return HostScalars(compiled, variables, self._loss_dtype())
 
     def _loss_dtype(self) -> DType:
         assert self.loss is not None
@@ -186,13 +183,9 @@ class Program:
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""
-        return build(
-            self._module.clone(),
-            self._compilation,
-            self._options,
-            backend=backend,
-            threads=threads,
-        )
+        module = self._module.clone()
+        made = BuildRequest(module, self._compilation, self._options, backend, threads)
+        return made.executable()
 
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:

@@ -1,4 +1,4 @@
-"""PopART's `InferenceSession` and `TrainingSession`."""
+"""PopART's sessions, `InferenceSession` and `TrainingSession`: they run a model step by step."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.enums import AnchorReturnTypeId, DeviceType
@@ -19,27 +20,30 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
-from popgraph.builder.pgraph import Schedule
+from popgraph.builder.pgraph import load as load_text
+from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.to_graphcore.context import SEED
+from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.export import model_with_weights, weights_of
 from popgraph.session.logger import getLogger
-from popgraph.session.losses import AnyLoss, as_losses
-from popgraph.session.model import SessionModel, Source
-from popgraph.session.optimizer_text import with_rate
+from popgraph.session.losses import AnyLoss, Loss, as_losses
+from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
 from popgraph.session.step_io import PyWeightsIO, StepIO, Stream
-from popgraph.session.text_model import is_text, training_of_text
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import ERROR
 from popgraph.support.poison import unwritten
 from popgraph.support.writing import write_file
+from popgraph.training.driver import Driver
+from popgraph.training.task import Task, task_of
 
 
 class Session:
@@ -52,10 +56,11 @@ class Session:
 
     def __init__(
         self,
-        fnModel: Source,
+        module: ModuleOp,
+        weights: WeightStore,
+        losses: Sequence[str | Loss],
+        rule: OptimizerSpec | None,
         dataFlow: DataFlow,
-        losses: Sequence[Any],
-        optimizer: Optimizer | None,
         deviceInfo: DeviceInfo | None,
         inputShapeInfo: InputShapeInfo | None,
         patterns: Patterns | None,
@@ -64,7 +69,7 @@ class Session:
     ) -> None:
         self.name = name
         self._dataflow = dataFlow
-        self._optimizer = optimizer
+        self._rule = rule
         self._options = SessionOptions() if userOptions is None else userOptions
         if not isinstance(self._options, SessionOptions):
             raise popart_exception(
@@ -79,13 +84,14 @@ class Session:
         self._options.check(training=self._training)
         self._patterns.check()
         with as_popart_errors():
-            self._model = SessionModel(fnModel, inputShapeInfo or InputShapeInfo(), losses)
+            shapes = inputShapeInfo or InputShapeInfo()
+            self._model = SessionModel(module, weights, shapes, losses)
             self._program = Program(self._model, self._request())
         self._weights = HostWeights(self._program.first_values)
 
     @property
     def _training(self) -> bool:
-        return self._optimizer is not None
+        return self._rule is not None
 
     @property
     def _constant_weights(self) -> bool:
@@ -100,7 +106,7 @@ class Session:
     def _request(self) -> Request:
         return Request(
             anchors=tuple(self._dataflow.anchors()),
-            optimizer=None if self._optimizer is None else self._optimizer.spec(),
+            optimizer=self._rule,
             variables=not self._constant_weights,
             disabled=self._patterns.disabled_passes(),
             code=self._code(),
@@ -149,7 +155,8 @@ class Session:
         log.info("Graph compiled")
         if loadEngine:
             log.info("Engine loaded")
-        self._write_scalars(self._program.streamed)
+        for id, array in self._program.streamed.items():
+            self._executable.write(id, array)
 
     def loadEngineAndConnectStreams(self) -> None:
         self._prepared("no compiled engine: call prepareDevice first")
@@ -221,13 +228,6 @@ class Session:
             content = model_with_weights(self._model, self._weights.values())
             write_file(filename, [content])
 
-    # optimizer
-
-    def _write_scalars(self, scalars: dict[str, Array]) -> None:
-        executable = self._prepared_for("optimizerFromHost()")
-        for id, array in scalars.items():
-            executable.write(id, array)
-
     # running
 
     def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
@@ -278,8 +278,7 @@ class Session:
         batches = self._dataflow.batchesPerStep()
         sums: dict[str, Array] = {}
         for batch in range(batches):
-            self._before_batch()
-            results = executable.run(self._read(stepio))
+            results = self._step(executable, self._read(stepio))
             for id, stream in self._outputs:
                 returned = self._dataflow.art(id)
                 if returned.id() is AnchorReturnTypeId.Sum:
@@ -289,8 +288,9 @@ class Session:
         for id, value in sums.items():
             stepio.write(self._program.outputs[id], value)
 
-    def _before_batch(self) -> None:
-        """What a training session changes from batch to batch."""
+    def _step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One batch."""
+        return executable.run(inputs)
 
     def _read(self, stepio: StepIO) -> dict[str, Array]:
         """The next batch; what the program does not look at need not be there."""
@@ -391,10 +391,10 @@ class InferenceSession(Session):
         if not flow.nAnchors():
             raise popart_exception("User must specify an anchor tensor when doing inference.")
         super().__init__(
-            fnModel,
-            flow,
+            *open_model(fnModel),
             as_losses(losses),
             None,
+            flow,
             deviceInfo,
             inputShapeInfo,
             patterns or passes,
@@ -433,58 +433,70 @@ class TrainingSession(Session):
     ) -> None:
         flow = _one_of("dataFlow", dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)
-        self._schedule: Schedule | None = None
-        self._batches = 0
-        if is_text(fnModel) and not wanted:
-            text = training_of_text(fnModel)
-            fnModel, wanted = text.model, [text.loss]
-            if optimizer is None:
-                optimizer, self._schedule = text.optimizer, text.schedule
+        task = None if wanted else _task_of_text(fnModel)
+        schedule = None
+        rule = None if optimizer is None else optimizer.spec()
+        if task is not None:
+            wanted = [task.loss]
+            if rule is None and task.rule is not None:
+                rule, schedule = task.rule, task.schedule
+                with as_popart_errors():
+                    optimizer = popart_optimizer(rule)
         if not wanted:
             raise TypeError("TrainingSession() needs a loss")
-        if optimizer is None:
+        if rule is None or optimizer is None:
             raise TypeError("TrainingSession() needs an optimizer")
-        self._next: Optimizer = optimizer
+        self._optimizer = self._next = optimizer
         super().__init__(
-            fnModel,
-            flow,
+            *(open_model(fnModel) if task is None else (task.module, task.weights)),
             wanted,
-            optimizer,
+            rule,
+            flow,
             deviceInfo,
             inputShapeInfo,
             patterns or passes,
             userOptions,
             name,
         )
+        self._driver = Driver(self._program.scalars, rule, schedule)
 
     def getTensorIds(self) -> list[str]:
         return self._tensor_ids()
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of what is not constant, at once."""
-        assert self._optimizer is not None
-        self._prepared_for("optimizerFromHost()")
-        self._optimizer.validate_replacement(optimizer)
-        self._next = optimizer
+        executable = self._prepared_for("optimizerFromHost()")
+        self.updateOptimizer(optimizer)
         with as_popart_errors():
-            self._write_scalars(self._program.scalars_of(optimizer.spec()))
-
-    def _before_batch(self) -> None:
-        """Sends the learning rate that the schedule wants now."""
-        if self._schedule is None:
-            return
-        spec = with_rate(self._next.spec(), self._schedule.factor(self._batches))
-        self._write_scalars(self._program.scalars_of(spec))
-        self._batches += 1
+            self._driver.send(executable, self._driver.rule)
 
     def updateOptimizer(self, optimizer: Optimizer) -> None:
         """Of old programs: the values that `optimizerFromHost` will send."""
-        assert self._optimizer is not None
         self._optimizer.validate_replacement(optimizer)
         self._next = optimizer
+        self._driver.rule = optimizer.spec()
 
     def optimizerFromHost(self) -> None:
         self.updateOptimizerFromHost(self._next)
+
+    def _step(self, executable: Executable, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One batch, at the learning rate that the schedule wants now."""
+        return self._driver.step(executable, inputs)
+
+
+def _task_of_text(source: Source) -> Task | None:
+    """How a `.pgraph` file says that it is trained; other models say nothing."""
+    if not (isinstance(source, str | Path) and Path(source).suffix == ".pgraph"):
+        return None
+    with as_popart_errors():
+        task = task_of(load_text(source))
+        if task is None:
+            raise popart_exception(
+                "this text does not say how it is trained",
+                str(source),
+                "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
+            )
+        return task
 
 
 def _one_of(name: str, new: DataFlow | None, old: DataFlow | None) -> DataFlow:

@@ -659,7 +659,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-softmax-loss",
         "labels to ignore count",
-        f"{PASSES}.graphcore.fuse_softmax_loss:SubtractLabels._counts",
+        f"{PASSES}.graphcore.fuse_softmax_loss:SubtractLabels.counts",
         all_rows_count,
         training=True,
     ),

@@ -15,8 +15,9 @@ from popgraph.builder.pgraph import Schedule, parse, parse_optimizer
 from popgraph.builder.pgraph.lower.schedules import SCHEDULES
 from popgraph.cli import app
 from popgraph.passes import optimizer_spec
-from popgraph.session.optimizer_text import optimizer_of, popart_optimizer
+from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.support.errors import PopgraphError
+from popgraph.training.update_rule import optimizer_of
 
 NET = """
 graph g(x: f32[2, 3]) -> y {{

@@ -85,6 +85,14 @@ class Builder(Annotations):
             with as_popart_errors():
                 self._load(modelProtoOrFilename)
 
+    @classmethod
+    def of(cls, module: ModuleOp, weights: WeightStore) -> Builder:
+        """A builder that goes on with a module, which is spent, and puts its weights there."""
+        builder = cls()
+        builder.weights = weights
+        builder.take(module)
+        return builder
+
     # operator sets
 
     def _choose_opsets(self, opsets: Mapping[str, int]) -> None:

@@ -14,6 +14,7 @@ from popgraph.dialects.program.ops import (
     UpdateOp,
     VariableOp,
     YieldOp,
+    graphs_of,
 )
 from popgraph.dialects.program.weights import WeightStore
 
@@ -38,4 +39,5 @@ __all__ = [
     "VariableOp",
     "WeightStore",
     "YieldOp",
+    "graphs_of",
 ]

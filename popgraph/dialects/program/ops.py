@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, SymbolNameConstraint, TensorType
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr, SymbolNameConstraint, TensorType
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -154,6 +154,11 @@ class GraphOp(IRDLOperation):
             held = [op.variable.text for op in self.block.ops if isinstance(op, kind)]
             if len(set(held)) != len(held):
                 raise VerifyException(f"two {kind.name} of one variable")
+
+
+def graphs_of(module: ModuleOp) -> list[GraphOp]:
+    """The graphs of a module, as a list: whoever walks it may replace them."""
+    return [op for op in module.body.block.ops if isinstance(op, GraphOp)]
 
 
 class _FromLiteral(IRDLOperation):

@@ -10,13 +10,13 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.graphcore.base import Composite
-from popgraph.dialects.program import GraphOp, ReturnOp
+from popgraph.dialects.program import GraphOp, ReturnOp, graphs_of
 from popgraph.support.errors import PassError
 
 
 def only_graph(module: ModuleOp) -> GraphOp:
     """The one graph of a module."""
-    graphs = [op for op in module.body.block.ops if isinstance(op, GraphOp)]
+    graphs = graphs_of(module)
     if len(graphs) != 1:
         raise PassError(f"the module must hold one pg.graph, not {len(graphs)}")
     return graphs[0]

@@ -25,7 +25,7 @@ from popgraph.dialects.graphcore import (
     WhereOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of
-from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
+from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp, graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
@@ -57,7 +57,7 @@ class CheckIndices(Pass):
     name = "check-indices"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.body.block.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             for op in [op for op in graph.block.ops if isinstance(op, CheckIndicesOp)]:
                 _move_to_outputs(graph, op)
 

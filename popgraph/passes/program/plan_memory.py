@@ -24,6 +24,7 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
     YieldOp,
+    graphs_of,
 )
 from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import memory_span, physical_shape
@@ -51,7 +52,7 @@ class PlanMemory(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         copies = Copies(module)
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             program = _Planner(graph, copies).program()
             program.location = graph.location
             Rewriter.replace_op(graph, program, [])
@@ -120,7 +121,7 @@ def size_of(type_: Attribute) -> int:
 def bytes_of(type_: Attribute) -> int:
     """The bytes of one element."""
     assert isinstance(type_, TensorType)
-    return element_types.from_ir(type_.element_type).numpy.itemsize
+    return element_types.bytes_of(type_.element_type)
 
 
 class _Section:

@@ -15,7 +15,7 @@ from lark.exceptions import UnexpectedInput, VisitError
 
 from popgraph.builder.pgraph.syntax import advice
 from popgraph.builder.pgraph.syntax.source import Source
-from popgraph.builder.pgraph.syntax.transform import NoCharacterError, ToTree, span_of
+from popgraph.builder.pgraph.syntax.transform import NoCharacterError, span_of, to_tree
 from popgraph.builder.pgraph.syntax.tree import Expression, File, Node, Span, deepest
 
 GRAMMAR = Path(__file__).with_name("pgraph.lark")
@@ -124,7 +124,7 @@ _HALVES = re.compile("[\ud800-\udfff]")
 def _tree(source: Source, parsed: LarkTree[Token], kind: type[Tree]) -> Tree:
     """What was parsed, so shallow that functions which call themselves can go through it."""
     try:
-        found = cast(Tree, ToTree().transform(parsed))
+        found = cast(Tree, to_tree().transform(parsed))
     except VisitError as error:
         if not isinstance(error.orig_exc, NoCharacterError):
             raise

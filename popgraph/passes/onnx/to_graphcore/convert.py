@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects.onnx import model_of
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
 from popgraph.passes.options import Options
@@ -50,7 +50,7 @@ class OnnxToGraphcore(Pass):
             raise PassError(
                 f"weights cannot be {self.weights!r}", self.name, f"one of {', '.join(WEIGHTS)}"
             )
-        if any(isinstance(op, GraphOp) for op in module.body.block.ops):
+        if graphs_of(module):
             return  # it has been lowered
         model = model_of(module)
         lowering = Lowering(

@@ -1,15 +1,11 @@
-"""Optimizers from text such as `SGD(0.1, momentum=0.9)`, with learning rate schedules."""
+"""Update rules by name and arguments, as in `SGD(0.1, momentum=0.9)`, and their learning rates."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from popgraph.builder.opset.enums import SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.builder.pgraph import OptimizerCall, Schedule
-from popgraph.passes import optimizer_spec as ours
 from popgraph.passes.optimizer_spec import KINDS, ClipNorm, OptimizerSpec, Scalar
-from popgraph.session.optimizer_value import ClipNormSettings
-from popgraph.session.optimizers import SGD, Adam, Adaptive, Optimizer
 from popgraph.support.errors import PopgraphError
 from popgraph.support.names import closest
 
@@ -56,52 +52,6 @@ def with_rate(spec: OptimizerSpec, factor: float) -> OptimizerSpec:
     """The optimizer with a learning rate that changes, and is multiplied by this now."""
     rate = Scalar(spec.learning_rate.value * factor, constant=False)
     return dataclasses.replace(spec, learning_rate=rate)
-
-
-def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
-    """The same as a session takes it."""
-    made: dict[type[OptimizerSpec], type[Optimizer]] = {
-        ours.SGD: SGD,
-        ours.Adam: Adam,
-        ours.Adaptive: Adaptive,
-    }
-    kind = made[type(spec)]
-    values: dict[str, object] = {"lossScaling": _pair(spec.loss_scaling)}
-    for one in kind.PARAMETERS:
-        if one.ours:
-            values[one.default_key] = _pair(getattr(spec, one.ours))
-    clip = [ClipNormSettings.clipAllWeights(one.maximum) for one in spec.clip]
-    match spec:
-        case ours.SGD():
-            values["nesterov"] = (float(spec.nesterov), True)
-            kinds = SGDAccumulatorAndMomentum
-            state = kinds.Combined if spec.combined else kinds.Separate
-            return SGD(values, clip_norm_settings=clip, accumulatorAndMomentum=state)
-        case ours.Adam():
-            return Adam(
-                values,
-                mode=Adam.mode_of(spec.mode),
-                weight_decay_mode=_decay(spec.decay),
-                clip_norm_settings=clip,
-                scaled_optimizer_state=spec.scaled_state,
-            )
-        case ours.Adaptive():
-            return Adaptive(
-                values,
-                mode=Adaptive.mode_of(spec.mode),
-                weight_decay_mode=_decay(spec.decay),
-                rmsprop_tf_variant=spec.tf_variant,
-                clip_norm_settings=clip,
-            )
-    raise AssertionError("every optimizer is one of these")
-
-
-def _pair(scalar: Scalar) -> tuple[float, bool]:
-    return scalar.value, scalar.constant
-
-
-def _decay(decoupled: bool) -> WeightDecayMode:
-    return WeightDecayMode.Decay if decoupled else WeightDecayMode.L2Regularization
 
 
 def _kind(call: OptimizerCall) -> tuple[type[OptimizerSpec], str]:

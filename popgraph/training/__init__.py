@@ -1,0 +1,1 @@
+"""Training: what is trained by which update rule, and the driver that runs its steps."""

@@ -1,0 +1,62 @@
+"""Training tasks: a model with its loss, its weights and the update rule that improves them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.builder.pgraph import Document, Schedule
+from popgraph.compiler import BuildRequest
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation
+from popgraph.passes.optimizer_spec import OptimizerSpec
+from popgraph.passes.options import Options, Training
+from popgraph.support.shapes import Shape
+from popgraph.training.update_rule import rule_of
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, and how."""
+
+    module: ModuleOp
+    """The model with its loss, at the onnx level."""
+    weights: WeightStore
+    loss: str
+    rule: OptimizerSpec | None = None
+    """None where a text leaves the optimizer to whoever trains it."""
+    schedule: Schedule | None = None
+    terms: tuple[str, ...] = ()
+    """Numbers that the loss is computed from, which are reported with it."""
+
+    def request(
+        self,
+        shapes: Mapping[str, Shape],
+        backend: str = "c",
+        threads: int = 1,
+        indices: str | None = None,
+    ) -> BuildRequest:
+        """What is to be built for steps on inputs of these shapes."""
+        assert self.rule is not None, "a program that trains has an update rule"
+        options = Options(training=Training(self.loss, self.rule), indices=indices)
+        compilation = Compilation(self.weights)
+        request = BuildRequest(self.module, compilation, options, backend, threads)
+        return request.specialised(shapes)
+
+
+def task_of(document: Document) -> Task | None:
+    """How a text says that its first graph is trained, if it does."""
+    section = document.training
+    if section is None:
+        return None
+    call, schedule = section.optimizer, section.schedule
+    return Task(
+        section.module,
+        document.weights,
+        section.loss,
+        None if call is None else rule_of(call, schedule),
+        schedule,
+        section.terms,
+    )
