@@ -83,7 +83,7 @@ def parts_of(block: Block, most: int) -> Iterator[Part]:
     statements = [at for at, op in enumerate(operations) if op not in free and not op.results]
     ends = [at + 1 for at in statements[most - 1 : -1 : most]]
     place = {op: at for at, op in enumerate(operations)}
-    numbers = {value: at for at, value in enumerate(block.args)}
+    numbers: dict[SSAValue, int] = {value: at for at, value in enumerate(block.args)}
     parts = []
     for start, end in zip([0, *ends], [*ends, len(operations)], strict=True):
         needed = _needed(block, [op for op in operations[start:end] if op not in free])
