@@ -295,6 +295,7 @@ NUMBERS = {
     "graphcore/canonicalize/rewriting.py:REWRITES": "ends a loop of rules that undo each other",
     "graphcore/canonicalize/rewriting.py:ALWAYS": "the same for small graphs",
     "graphcore/canonicalize/shuffles.py:CHANNELS": "the number of an axis",
+    "graphcore/check_indices.py:BESIDE": "a few vectors of every machine, whatever its width",
     "graphcore/to_structured/windows.py:MOST_PLACES": "the values of an i8",
     "loops/outline_kernels.py:NAMED_OPERATIONS": "the words in a kernel's name",
     "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",
