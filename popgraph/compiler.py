@@ -47,10 +47,10 @@ from popgraph.support.errors import (
 )
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
+from popgraph.support.locks import Lock
 from popgraph.support.nesting import deepest
 from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
-from popgraph.support.turns import Lock
 
 Model: TypeAlias = Any
 """A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""

@@ -35,7 +35,7 @@ Line = tuple[str, int]
 """A file and the number of a line in it."""
 
 
-class Spent(Exception):
+class BudgetExceeded(Exception):
     """The budget of a text is spent: `Source` knows where, and nothing more is made of the text."""
 
 

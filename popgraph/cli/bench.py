@@ -137,7 +137,7 @@ class Bench:
         from popgraph.dialects import element_types
         from popgraph.dialects.levels import level_of
         from popgraph.measure.peak import peak
-        from popgraph.measure.timing import Contestant, made_up
+        from popgraph.measure.timing import Contestant, random_model_inputs
         from popgraph.passes.options import Options
 
         self._name, self._threads = name, threads
@@ -152,7 +152,7 @@ class Bench:
             self._run = compiler.build(
                 module.clone(), compilation, self._options, threads=threads
             ).run
-        self._inputs = made_up(
+        self._inputs = random_model_inputs(
             {
                 name: (element_types.from_ir(type_.element_type), type_.get_shape())
                 for name, type_ in signature(module).items()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from popgraph.builder.pgraph.syntax.tree import Span
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
-    from popgraph.builder.pgraph.tools.language_service import Assistant
+    from popgraph.builder.pgraph.tools.language_service import LanguageService
 
 
 def command(
@@ -80,7 +80,7 @@ def make_server() -> LanguageServer:
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, words)
     def completion(params: lsp.CompletionParams) -> list[lsp.CompletionItem]:
-        found = texts.of(params.text_document.uri).proposals(*_place(params.position))
+        found = texts.of(params.text_document.uri).completions(*_place(params.position))
         return [
             lsp.CompletionItem(label=one.word, kind=_kind(one.kind), detail=one.about or one.kind)
             for one in found
@@ -98,13 +98,13 @@ class _Texts:
 
     def __init__(self, server: LanguageServer) -> None:
         self._server = server
-        self._assistants: dict[str, Assistant] = {}
+        self._assistants: dict[str, LanguageService] = {}
 
-    def of(self, uri: str) -> Assistant:
-        from popgraph.builder.pgraph.tools.language_service import Assistant
+    def of(self, uri: str) -> LanguageService:
+        from popgraph.builder.pgraph.tools.language_service import LanguageService
 
         document = self._server.workspace.get_text_document(uri)
-        found = self._assistants.setdefault(uri, Assistant(document.path or uri))
+        found = self._assistants.setdefault(uri, LanguageService(document.path or uri))
         if found.text != document.source:
             found.read(document.source)
         return found

@@ -12,7 +12,7 @@ from popgraph.cli.options import Folders, Switch, Train, Tuned, Winograd, option
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
-    from popgraph.passes.structured.alternatives import Alternatives
+    from popgraph.passes.structured.alternatives import ContractionCandidates
 
 
 def command(
@@ -43,21 +43,21 @@ def command(
     """
     from popgraph.backends.c.cache.schedule_file import text_of
     from popgraph.cli import models
-    from popgraph.measure.alternatives import alternatives_of, undecided
+    from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 
     if output is not None:
         models.check_place(output, "--output")
     module, compilation, training = models.opened(model, dim, train=train)
     made = replace(options_here(winograd, None, tuned), training=training)
-    module = undecided(module, compilation, made)
-    text = text_of([row(each, few) for each in alternatives_of(module, made)])
+    module = before_scheduling(module, compilation, made)
+    text = text_of([row(each, few) for each in contraction_candidates_of(module, made)])
     if output is None:
         typer.echo(text, nl=False)
     else:
         write_text(output, text)
 
 
-def row(found: Alternatives, few: int) -> dict[str, Any]:
+def row(found: ContractionCandidates, few: int) -> dict[str, Any]:
     """A contraction in a file of schedules."""
     (way, cycles), *others = found.ways
     return {

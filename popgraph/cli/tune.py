@@ -11,7 +11,7 @@ from popgraph.cli.options import Folders, Switch, Threads, Train, Winograd
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
-    from popgraph.measure.tuner import Tuning
+    from popgraph.measure.tuner import Tuner
 
 
 def command(
@@ -48,7 +48,7 @@ def command(
     from popgraph.cli.report import note
     from popgraph.compiler import for_this_machine
     from popgraph.measure.timing import pin
-    from popgraph.measure.tuner import Tuning
+    from popgraph.measure.tuner import Tuner
     from popgraph.passes.options import Options
 
     if output is not None:
@@ -57,7 +57,7 @@ def command(
     module, compilation, training = models.opened(model, dim, train=train)
     wanted = Options(training=training, winograd=winograd == Switch.ON, measured=())
     options = for_this_machine(wanted, threads)
-    tuning = Tuning(module, compilation, options, threads, few)
+    tuning = Tuner(module, compilation, options, threads, few)
     tuning.measure(seconds)
     tuning.decide(seconds / 2)
     rows = [each.row() for each in tuning.contenders]
@@ -68,7 +68,7 @@ def command(
     note(f"kept in {path}")
 
 
-def text(model: str, tuning: Tuning) -> str:
+def text(model: str, tuning: Tuner) -> str:
     """The contractions, those that take longest first, and the whole model."""
     from popgraph.cli.report import table
 

@@ -6,15 +6,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
 from popgraph.dialects.levels import level_of
-from popgraph.dialects.tile.structured.decisions import Decision
+from popgraph.dialects.tile.structured.decisions import Override
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
-from popgraph.passes.structured.alternatives import Alternatives, alternatives
+from popgraph.passes.structured.alternatives import ContractionCandidates, contraction_candidates
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 
-def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
+def before_scheduling(module: ModuleOp, compilation: Compilation, options: Options) -> ModuleOp:
     """Lowers a module, in place, as far as nothing is decided about its contractions."""
     if level_of(module) in ("onnx", "graphcore"):
         names = [step.pass_class.name for step in earlier(UseWinograd)]
@@ -23,10 +23,10 @@ def undecided(module: ModuleOp, compilation: Compilation, options: Options) -> M
     return module
 
 
-def alternatives_of(module: ModuleOp, options: Options) -> list[Alternatives]:
-    """The contractions of an undecided module; the first way of each is the one that is taken."""
-    found = alternatives(module.clone(), options.target, winograd=options.winograd)
-    measured = {one.which: one.way for one in map(Decision.of, options.measured or ())}
+def contraction_candidates_of(module: ModuleOp, options: Options) -> list[ContractionCandidates]:
+    """The contractions of a module before scheduling; the first way of each is taken."""
+    found = contraction_candidates(module.clone(), options.target, winograd=options.winograd)
+    measured = {one.which: one.way for one in map(Override.of, options.measured or ())}
     for each in found:
         costs = dict(each.ways)
         way = measured.get(each.text)

@@ -13,7 +13,7 @@ from popgraph.backends.c.run.profile import Profile
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.measure.profile_report import Call, Report
-from popgraph.measure.timing import made_up
+from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 
@@ -30,7 +30,7 @@ def report(
     wanted = compiler.for_this_machine(options or Options(), threads)
     compiler.lower(module, compilation, wanted)
     measured = Profile(module, compilation.weights, threads)
-    measured.measure(made_up(measured.executable.inputs), rounds)
+    measured.measure(random_model_inputs(measured.executable.inputs), rounds)
     return _described(name, module, measured, threads)
 
 

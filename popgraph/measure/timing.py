@@ -95,7 +95,9 @@ def pin(threads: int) -> None:
         os.sched_setaffinity(0, allowed[:threads])
 
 
-def made_up(types: Mapping[str, tuple[DType, Shape]], seed: int = 0) -> dict[str, Array]:
+def random_model_inputs(
+    types: Mapping[str, tuple[DType, Shape]], seed: int = 0
+) -> dict[str, Array]:
     """Random inputs: normal floats, and whole numbers small enough to be an index or a label."""
     generator = np.random.default_rng(seed)
     return {name: _random(generator, *type_) for name, type_ in types.items()}

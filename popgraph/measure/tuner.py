@@ -12,14 +12,14 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 from popgraph import compiler
 from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import Decision, Way
-from popgraph.measure.alternatives import alternatives_of, undecided
+from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
+from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.measure.profile import source
-from popgraph.measure.timing import made_up
+from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
-from popgraph.passes.structured.alternatives import Alternatives
+from popgraph.passes.structured.alternatives import ContractionCandidates
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 GAIN = 1.02
@@ -36,14 +36,14 @@ ROUNDS = 3
 class Contender:
     """The contractions of a model that are alike, and the ways that are tried."""
 
-    found: Alternatives
-    ways: list[Way]
+    found: ContractionCandidates
+    ways: list[ScheduleSpec]
     times: list[int]
     """The fastest of each way, of all these contractions together, in nanoseconds."""
     best: int = 0
 
     @property
-    def way(self) -> Way:
+    def way(self) -> ScheduleSpec:
         return self.ways[self.best]
 
     @property
@@ -65,7 +65,7 @@ class Contender:
         }
 
 
-def shortlist(found: Alternatives, few: int) -> list[Way]:
+def shortlist(found: ContractionCandidates, few: int) -> list[ScheduleSpec]:
     """The way that is taken now, Winograd's tiles of each size, and the best sums."""
     costs = dict(found.ways)
     limit = HOPELESS * min(costs.values())
@@ -76,7 +76,7 @@ def shortlist(found: Alternatives, few: int) -> list[Way]:
     return [first, *tiles.values(), *rest][:few]
 
 
-class Tuning:
+class Tuner:
     """One model, compiled once for every rank of its lists of ways."""
 
     def __init__(
@@ -88,11 +88,11 @@ class Tuning:
         few: int,
     ) -> None:
         self._compilation, self._threads = compilation, threads
-        self._module = undecided(module, compilation, options)
+        self._module = before_scheduling(module, compilation, options)
         done = frozenset(step.pass_class.name for step in earlier(UseWinograd) if step.optional)
         self._options = replace(options, disabled=options.disabled | done)
         self.contenders: list[Contender] = []
-        for found in alternatives_of(self._module, options):
+        for found in contraction_candidates_of(self._module, options):
             ways = shortlist(found, few)
             self.contenders.append(Contender(found, ways, [UNKNOWN] * len(ways)))
         self._mark()
@@ -119,7 +119,7 @@ class Tuning:
         """The model with ways of one rank, else with the best."""
         ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
         pairs = zip(contenders, ranks, strict=True)
-        decisions = tuple(str(Decision(one.found.text, one.ways[way])) for one, way in pairs)
+        decisions = tuple(str(Override(one.found.text, one.ways[way])) for one, way in pairs)
         module = self._module.clone()
         compiler.lower(module, self._compilation, replace(self._options, schedules=decisions))
         return Profile(module, self._compilation.weights, self._threads)
@@ -153,7 +153,7 @@ class Tuning:
 
 
 def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = True) -> None:
-    inputs = made_up(programs[0].executable.inputs)
+    inputs = random_model_inputs(programs[0].executable.inputs)
     end, rounds = time.perf_counter() + seconds, 0
     while rounds < ROUNDS or time.perf_counter() < end:
         for program in programs:

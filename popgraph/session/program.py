@@ -71,10 +71,10 @@ class Program:
         self.outputs = self._streams(self._graph.outputs)
         self.unused_inputs = {id for id, value in self._graph.inputs.items() if not value.uses}
         self.streamed = self.scalars.of(request.optimizer) if request.optimizer else {}
-        self.first_values = self._first_values()
+        self.initial_values = self._first_values()
         for stream in (*self.inputs.values(), *self.outputs.values()):
             self.infos[stream.id] = TensorInfo(stream.dtype.popart, stream.shape)
-        for id, array in self.first_values.items():
+        for id, array in self.initial_values.items():
             self.infos[id] = TensorInfo(array)
 
     @property

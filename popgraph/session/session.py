@@ -87,7 +87,7 @@ class Session:
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
             self._program = Program(self._model, self._request())
-        self._weights = HostWeights(self._program.first_values)
+        self._weights = HostWeights(self._program.initial_values)
 
     @property
     def _training(self) -> bool:

@@ -23,7 +23,7 @@ def is_poisoned() -> bool:
     return os.environ.get(SWITCH, "") not in ("", "0")
 
 
-def spoil(memory: Array) -> None:
+def fill_with_poison(memory: Array) -> None:
     """Forgets what stands in contiguous memory, of whatever type."""
     memory.reshape(-1).view(np.uint8).fill(POISON)
 
@@ -32,5 +32,5 @@ def unwritten(shape: Sequence[int], dtype: np.dtype[np.generic]) -> Array:
     """Memory for an array; poisoned if that is asked for."""
     made = np.empty(tuple(shape), dtype)
     if is_poisoned():
-        spoil(made)
+        fill_with_poison(made)
     return made

@@ -16,7 +16,7 @@ import tests.backends.c_kernels as kernels
 from popgraph.backends.c.memory.zero_copy import LARGE
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support import dtypes
-from popgraph.support.poison import SWITCH, spoil
+from popgraph.support.poison import SWITCH, fill_with_poison
 from tests.backends.c_kernels import executable
 
 PADDED = """
@@ -93,7 +93,7 @@ def test_a_halo_that_nobody_clears_shows(tmp_path: Path, monkeypatch: pytest.Mon
 def test_poison_is_nan_in_every_float_type_that_has_one() -> None:
     for dtype in dtypes.BY_NAME.values():
         memory = np.zeros(1, dtype.numpy)
-        spoil(memory)
+        fill_with_poison(memory)
         if dtype.is_float and dtype.name not in WITHOUT:
             assert np.isnan(memory.astype(np.float64)), dtype.name
 

@@ -17,7 +17,7 @@ from popgraph.builder import pgraph
 from popgraph.builder.budget import TEXTS, factor
 from popgraph.builder.pgraph import parse
 from popgraph.builder.pgraph.print.formatter import format_text
-from popgraph.builder.pgraph.tools.language_service import Assistant
+from popgraph.builder.pgraph.tools.language_service import LanguageService
 from popgraph.compiler import lower
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import ErrorGroup, ParseError, PopgraphError, TypeMismatchError
@@ -137,7 +137,7 @@ def test_what_is_nested_too_deeply_is_refused_at_its_place(line: str) -> None:
         with pytest.raises(ParseError, match="nested more than 200 levels deep") as raised:
             read(in_graph(line))
         assert raised.value.where.startswith("<text>:2:")
-    assistant = Assistant("a.pgraph")
+    assistant = LanguageService("a.pgraph")
     assistant.read(in_graph(line))
     assert "nested more than" in assistant.now.diagnostics[0].message
 
@@ -316,13 +316,13 @@ def read_in_every_way(text: str, folder: Path) -> None:
         formatted = format_text(text)
     except PopgraphError:
         formatted = None
-    assistant = Assistant(path)
+    assistant = LanguageService(path)
     assistant.read(text)
     assert bool(assistant.now.document) == bool(document)
     for line in range(1, 4):
         assistant.hover(line, 9)
         assistant.definition(line, 9)
-        assistant.proposals(line, 9)
+        assistant.completions(line, 9)
     if document is not None:
         assert formatted is not None
         if document.graphs:

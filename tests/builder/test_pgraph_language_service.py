@@ -11,7 +11,7 @@ from pygments.token import Error, Keyword, Name
 
 from popgraph.builder.pgraph.print import highlighting
 from popgraph.builder.pgraph.tools.diagnostics import checked
-from popgraph.builder.pgraph.tools.language_service import Assistant
+from popgraph.builder.pgraph.tools.language_service import LanguageService
 
 TEXT = '''let width = 3
 
@@ -29,8 +29,8 @@ graph g(image: f32[N, 4]) -> y {
 
 
 @pytest.fixture
-def assistant() -> Assistant:
-    made = Assistant("net.pgraph")
+def assistant() -> LanguageService:
+    made = LanguageService("net.pgraph")
     made.read(TEXT)
     return made
 
@@ -57,31 +57,31 @@ def place(word: str, nth: int = 0) -> tuple[int, int]:
     ],
 )
 def test_hover_says_types_meanings_and_operators(
-    assistant: Assistant, word: str, nth: int, said: str
+    assistant: LanguageService, word: str, nth: int, said: str
 ) -> None:
     assert said in assistant.hover(*place(word, nth))
 
 
-def test_there_is_nothing_to_say_about_spaces(assistant: Assistant) -> None:
+def test_there_is_nothing_to_say_about_spaces(assistant: LanguageService) -> None:
     assert assistant.hover(2, 1) == ""
 
 
 @pytest.mark.parametrize(("word", "nth", "line"), [("image", 1, 9), ("dense", 1, 3), ("h,", 0, 10)])
-def test_definitions_are_found(assistant: Assistant, word: str, nth: int, line: int) -> None:
+def test_definitions_are_found(assistant: LanguageService, word: str, nth: int, line: int) -> None:
     span = assistant.definition(*place(word, nth))
     assert span is not None
     assert span.line == line
 
 
-def words(assistant: Assistant, text: str) -> set[str]:
+def words(assistant: LanguageService, text: str) -> set[str]:
     """What is proposed where `|` stands in a text."""
     before, _, after = text.partition("|")
     assistant.read(before + after)
     line = before.count("\n") + 1
-    return {one.word for one in assistant.proposals(line, len(before) - before.rfind("\n"))}
+    return {one.word for one in assistant.completions(line, len(before) - before.rfind("\n"))}
 
 
-def test_what_is_proposed_fits_the_place(assistant: Assistant) -> None:
+def test_what_is_proposed_fits_the_place(assistant: LanguageService) -> None:
     assert {"axis=", "h", "image", "dense", "Relu"} <= words(
         assistant, TEXT.replace("axis=-1)", "|")
     )
@@ -92,11 +92,11 @@ def test_what_is_proposed_fits_the_place(assistant: Assistant) -> None:
     assert "outputs=" in words(assistant, TEXT.replace("image, width", "image, |"))
 
 
-def test_names_are_remembered_while_the_text_is_broken(assistant: Assistant) -> None:
+def test_names_are_remembered_while_the_text_is_broken(assistant: LanguageService) -> None:
     broken = TEXT.replace("y = Softmax(h, axis=-1)", "y = Softmax(")
     assistant.read(broken)
     assert [one.severity for one in assistant.now.diagnostics] == ["error"]
-    assert "image" in {one.word for one in assistant.proposals(11, 17)}
+    assert "image" in {one.word for one in assistant.completions(11, 17)}
 
 
 def test_warnings_are_about_names_that_nothing_uses() -> None:

@@ -112,7 +112,7 @@ def test_a_profiled_program_computes_the_same(threads: int) -> None:
     specialise(module, {"x": (2, 1, 28, 28)}, compilation.weights)
     lower(module, compilation, options())
     profile = Profile(module, compilation.weights, threads)
-    inputs = timing.made_up(profile.executable.inputs)
+    inputs = timing.random_model_inputs(profile.executable.inputs)
     expected = compile(LENET, threads=threads)(inputs)
     for name, values in profile.executable.run(inputs).items():
         np.testing.assert_array_equal(values, expected[name])

@@ -618,7 +618,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "autodiff",
         "gradients of several readers are not added",
-        f"{PASSES}.graphcore.training.autodiff:Backwards.add",
+        f"{PASSES}.graphcore.training.autodiff:ReverseMode.add",
         replaced,
         training=True,
     ),
@@ -679,7 +679,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "permutations composed in the wrong order",
-        f"{PASSES}.graphcore.canonicalize.movement:JoinTransposes.rewrite",
+        f"{PASSES}.graphcore.canonicalize.movement:MergeTransposes.rewrite",
         composed_backwards,
     ),
     Mutant(
@@ -712,7 +712,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "canonicalize",
         "rules undo each other without end",
-        f"{PASSES}.graphcore.canonicalize.movement:JoinTransposes.rewrite",
+        f"{PASSES}.graphcore.canonicalize.movement:MergeTransposes.rewrite",
         undone,
         needs=frozenset({"Transpose"}),
     ),
@@ -945,7 +945,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "every iteration of a chain works on the first channels",
-        f"{PASSES}.structured.to_loops.fused.chain:apart",
+        f"{PASSES}.structured.to_loops.fused.chain:part_stride",
         no_distance,
         shows_in=separable_convolutions,
     ),
@@ -992,25 +992,25 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "sweeps add to what is there",
-        f"{PASSES}.structured.to_loops.contraction.contract:ContractLoops._sweeps",
+        f"{PASSES}.structured.to_loops.contraction.contract:ContractLoops._k_outer_loops",
         from_anything,
     ),
     Mutant(
         "structured-to-loops",
         "long sums forget all chunks of chunks",
-        f"{PASSES}.structured.to_loops.contraction.tiles:Grid.carry",
+        f"{PASSES}.structured.to_loops.contraction.tiles:TileGrid.carry",
         nothing,
     ),
     Mutant(
         "structured-to-loops",
         "long sums keep their last chunk only",
-        f"{PASSES}.structured.to_loops.contraction.tiles:alike",
+        f"{PASSES}.structured.to_loops.contraction.tiles:create_same_type",
         newest_twice,
     ),
     Mutant(
         "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.chunk_by_chunk:Saved",
+        f"{PASSES}.structured.to_loops.contraction.chunk_by_chunk:StoredSums",
         the_first_rows,
     ),
     Mutant(
@@ -1043,7 +1043,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "outline-kernels",
         "what loops do is not part of a kernel's structure",
-        f"{PASSES}.analysis.structural_hash:Structures._operation",
+        f"{PASSES}.analysis.structural_hash:StructuralHasher._operation",
         no_regions,
     ),
     Mutant(

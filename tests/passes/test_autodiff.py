@@ -242,10 +242,10 @@ def test_locations_are_those_of_the_forward_operations() -> None:
 def test_a_gradient_that_is_not_added_up_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: of two ways to the loss only the last counts."""
 
-    def forgetful(self: autodiff.Backwards, value: SSAValue, gradient: SSAValue) -> None:
+    def forgetful(self: autodiff.ReverseMode, value: SSAValue, gradient: SSAValue) -> None:
         self.gradients[value] = gradient
 
-    monkeypatch.setattr(autodiff.Backwards, "add", forgetful)
+    monkeypatch.setattr(autodiff.ReverseMode, "add", forgetful)
     outputs = perceptron_program().differentiated(Autodiff("loss"))
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(outputs["Gradient___w"], torch_gradients()["w"], rtol=1e-6)

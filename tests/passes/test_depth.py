@@ -14,10 +14,10 @@ from xdsl.ir.affine import AffineMap
 
 from popgraph.compiler import lower
 from popgraph.dialects import tile
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation
-from popgraph.passes.structured.analysis.inplace_concat import Joins, is_given
+from popgraph.passes.structured.analysis.inplace_concat import Joins, escapes
 from popgraph.passes.structured.analysis.operand_maps import erase_unused
 from popgraph.passes.structured.layout.assign_halos import Rectified
 from popgraph.testing import Constant, Network, Node, build_network
@@ -93,7 +93,7 @@ def test_what_fed_only_what_is_erased_goes_too(
 def test_readers_are_found_through_all_views() -> None:
     first, *_, last = views(Block())
     with few_frames():
-        assert not is_given(first) and not is_given(last)
+        assert not escapes(first) and not escapes(last)
 
 
 @pytest.mark.parametrize("start", [0, DEEP - 1], ids=["from-the-first", "from-the-last"])

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import FileLineColLoc, IntAttr, ModuleOp, StringAttr
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile import KernelOp, LaunchOp
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.outline_kernels import OutlineKernels
 from tests.passes.launch_graphs import Plan, Step, module_of, plans
@@ -85,6 +85,6 @@ def test_structure_sees_every_difference_but_names() -> None:
     bodies = [op.body for op in module.walk() if isinstance(op, KernelOp)]
     for argument in bodies[0].block.args:
         argument.name_hint = "another"
-    keys = list(map(Structures().of_region, bodies))
+    keys = list(map(StructuralHasher().of_region, bodies))
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3

@@ -13,8 +13,8 @@ from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.decisions import Decision, Way
-from popgraph.measure.alternatives import alternatives_of, undecided
+from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
+from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
@@ -49,7 +49,7 @@ def model(text: str) -> tuple[ModuleOp, Compilation]:
     """Ready for decisions."""
     document = pgraph.parse(text)
     compilation = Compilation(document.weights)
-    return undecided(document.module, compilation, OPTIONS), compilation
+    return before_scheduling(document.module, compilation, OPTIONS), compilation
 
 
 def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> ModuleOp:
@@ -67,7 +67,7 @@ def schedule_of(module: ModuleOp) -> str:
 
 
 def key(text: str) -> str:
-    (found,) = alternatives_of(model(text)[0], OPTIONS)
+    (found,) = contraction_candidates_of(model(text)[0], OPTIONS)
     return found.text
 
 
@@ -75,13 +75,13 @@ def key(text: str) -> str:
 def test_every_way_gives_the_same(text: str) -> None:
     """Whatever the cost model thinks of it."""
     before, compilation = model(text)
-    (found,) = alternatives_of(before, OPTIONS)
+    (found,) = contraction_candidates_of(before, OPTIONS)
     assert len(found.ways) > 10
     kinds = {(way.word, way.size, way.factor, way.packed, way.order) for way, _ in found.ways}
     assert len(kinds) > 3
     for way, _ in found.ways:
-        decision = str(Decision(found.text, way))
-        assert Decision.of(decision) == Decision(found.text, way)
+        decision = str(Override(found.text, way))
+        assert Override.of(decision) == Override(found.text, way)
         after = before.clone()
         for each in (UseWinograd, ScheduleContractions):
             each(OPTIONS.target, (decision,)).run(compilation, after)
@@ -131,7 +131,7 @@ def test_a_schedule_that_does_not_fit() -> None:
     assert "vector 7" in error.what and "cannot run like that" in error.what
     assert error.where == "op p"
     fits = error.hint.removeprefix("what fits, the best by estimate first: ").split("; ")
-    assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == Way.of(fits[0]).schedule
+    assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == ScheduleSpec.of(fits[0]).schedule
     error = refused(
         PRODUCT, f"{key(PRODUCT)} -> rhs packed, {SCHEDULE.replace('block 3', 'block 99')}"
     )

@@ -20,7 +20,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule import schedule_contractions as scheduling
-from popgraph.passes.structured.schedule.cost import Choice, Estimate
+from popgraph.passes.structured.schedule.cost import Candidate, Estimate
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
@@ -62,14 +62,14 @@ def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> No
     check_any(spec, found, 16, grain, data)
 
 
-def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
+def choices(spec: ContractSpec, vector_bytes: int) -> list[Candidate]:
     """All schedules that are possible."""
     op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
     target = Target.of(vector_bytes, 16, Tuning(chain_terms=24))
     return [
         choice
-        for reads in scheduling.ways_to_read(op, target)
+        for reads in scheduling.operand_layouts(op, target)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(reads, dim, width)
         for choice in Estimate(reads, False, dim, layout, width).choices()
@@ -78,7 +78,7 @@ def choices(spec: ContractSpec, vector_bytes: int) -> list[Choice]:
 
 def check_any(
     spec: ContractSpec,
-    found: Sequence[Choice],
+    found: Sequence[Candidate],
     vector_bytes: int,
     grain: int,
     data: st.DataObject,

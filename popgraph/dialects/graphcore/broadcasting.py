@@ -29,7 +29,7 @@ from popgraph.dialects.graphcore.base import (
 )
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 

@@ -25,7 +25,7 @@ from popgraph.dialects.graphcore.broadcasting import reshaped, sum_to
 from popgraph.dialects.graphcore.geometry import Geometry, Index
 from popgraph.dialects.graphcore.movement import swapped
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape

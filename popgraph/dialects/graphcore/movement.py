@@ -22,7 +22,7 @@ from popgraph.dialects.graphcore.base import (
     shape_of,
 )
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import shapes
 
 

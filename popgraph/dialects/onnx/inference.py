@@ -17,7 +17,7 @@ from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph
-from popgraph.dialects.onnx.schema_inference import answer
+from popgraph.dialects.onnx.schema_inference import infer_types
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import mismatch, overlooked
 from popgraph.dialects.onnx.typeproto import from_text
@@ -113,7 +113,7 @@ class Inference:
             return
         types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
         if not types:
-            answers = answer(op, self.known, self.store, self.opsets)
+            answers = infer_types(op, self.known, self.store, self.opsets)
             types = dict(zip(op.results, answers, strict=True))
         types = {result: type_ for result, type_ in types.items() if type_ != UNKNOWN}
         if len(types) < len(op.results) or op.op_type == "BatchNormalization":

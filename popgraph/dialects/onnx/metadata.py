@@ -33,7 +33,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class About:
+class Metadata:
     """A doc string, metadata, and as a serialized message whatever else there is."""
 
     doc: str = ""
@@ -44,10 +44,10 @@ class About:
         return self != NOTHING
 
 
-NOTHING = About()
+NOTHING = Metadata()
 
 
-def _read(kind: type[Any], data: bytes) -> About:
+def _read(kind: type[Any], data: bytes) -> Metadata:
     """What a message says that holds nothing that stands elsewhere."""
     message = kind.FromString(data)
     metadata = tuple((entry.key, entry.value) for entry in message.metadata_props)
@@ -55,7 +55,7 @@ def _read(kind: type[Any], data: bytes) -> About:
     message.ClearField("doc_string")
     message.ClearField("metadata_props")
     _drop_empty(message)
-    return About(doc, metadata, message.SerializeToString())
+    return Metadata(doc, metadata, message.SerializeToString())
 
 
 def _drop_empty(message: Any) -> None:
@@ -73,7 +73,7 @@ def is_empty(value: object) -> bool:
     return not value and str(value) != "-0.0"
 
 
-def _write(kind: type[Any], about: About) -> bytes:
+def _write(kind: type[Any], about: Metadata) -> bytes:
     message = kind.FromString(about.proto)
     if about.doc:
         message.doc_string = about.doc
@@ -89,7 +89,7 @@ def _held(attribute: Attribute | None) -> bytes:
 # nodes
 
 
-def about_node(op: OnnxOp) -> About:
+def node_metadata(op: OnnxOp) -> Metadata:
     """All but the name, the overload and the notes that no schema knows."""
     rest = NodeProto.FromString(_held(op.attributes.get("rest")))
     documented = [_doc_of(one) for one in rest.attribute if not one.name.startswith(NOTE)]
@@ -116,7 +116,7 @@ def notes_on(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
     return {one.name: read_attribute(one, store) for one in notes}
 
 
-def tell_node(op: OnnxOp, about: About) -> None:
+def set_node_metadata(op: OnnxOp, about: Metadata) -> None:
     """Writes on a node what is said about it."""
     if about.doc:
         op.attributes["doc"] = BytesAttr.of(about.doc)
@@ -127,7 +127,7 @@ def tell_node(op: OnnxOp, about: About) -> None:
     op.attributes["rest"] = BytesAttr(rest.SerializeToString())
 
 
-def with_notes(about: About, key: str, note: Attribute, store: WeightStore) -> About:
+def with_notes(about: Metadata, key: str, note: Attribute, store: WeightStore) -> Metadata:
     """What is said about a node with one note more that no word can say."""
     rest = NodeProto.FromString(about.proto)
     rest.attribute.append(write_attribute(key, note, store))
@@ -137,7 +137,7 @@ def with_notes(about: About, key: str, note: Attribute, store: WeightStore) -> A
 # values
 
 
-def about_value(info: ValueInfoAttr) -> tuple[About, tuple[str, ...]]:
+def value_metadata(info: ValueInfoAttr) -> tuple[Metadata, tuple[str, ...]]:
     """
     What a declaration says beyond name and type, and its denotations: of the type, of each dim.
 
@@ -168,7 +168,7 @@ def _has_denotation(proto: TypeProto) -> bool:
 
 
 def declared(
-    name: str, type_: Attribute, about: About = NOTHING, denotations: tuple[str, ...] = ()
+    name: str, type_: Attribute, about: Metadata = NOTHING, denotations: tuple[str, ...] = ()
 ) -> ValueInfoAttr:
     """The declaration of a value."""
     if not about and not denotations:
@@ -185,14 +185,14 @@ def declared(
     return ValueInfoAttr.of(name, type_, proto.SerializeToString())
 
 
-def about_tensor(tensor: TensorAttr) -> About:
+def tensor_metadata(tensor: TensorAttr) -> Metadata:
     """What a tensor says beyond its elements and its name."""
     header = TensorProto.FromString(tensor.header.data)
     about = TensorProto(doc_string=header.doc_string, metadata_props=header.metadata_props)
     return _read(TensorProto, about.SerializeToString())
 
 
-def told_tensor(tensor: TensorAttr, about: About) -> TensorAttr:
+def with_tensor_metadata(tensor: TensorAttr, about: Metadata) -> TensorAttr:
     """The tensor with what is said about it."""
     return TensorAttr(tensor.elements, StringAttr("raw"), BytesAttr(_write(TensorProto, about)))
 
@@ -200,11 +200,11 @@ def told_tensor(tensor: TensorAttr, about: About) -> TensorAttr:
 # graphs and functions
 
 
-def about_graph(graph: Graph) -> About:
+def graph_metadata(graph: Graph) -> Metadata:
     return _read(GraphProto, _held(graph.rest))
 
 
-def about_function(function: Function) -> About:
+def function_metadata(function: Function) -> Metadata:
     rest = FunctionProto.FromString(_held(function.rest))
     documented = [_doc_of(one) for one in rest.attribute_proto]
     rest.ClearField("attribute_proto")
@@ -212,25 +212,25 @@ def about_function(function: Function) -> About:
     return _read(FunctionProto, rest.SerializeToString())
 
 
-def about_model(model: Model) -> About:
+def model_metadata(model: Model) -> Metadata:
     """The model's doc string and metadata; the message holds what its graph leaves open, too."""
     said = _read(ModelProto, _held(model.rest))
     doc = "" if model.doc is None else model.doc.text
     metadata = () if model.metadata is None else tuple(model.metadata.entries)
-    return About(doc, metadata + said.metadata, said.proto)
+    return Metadata(doc, metadata + said.metadata, said.proto)
 
 
-def written_graph(about: About) -> bytes:
+def written_graph(about: Metadata) -> bytes:
     """What `Graph.rest` holds."""
     return _write(GraphProto, about)
 
 
-def written_function(about: About) -> bytes:
+def written_function(about: Metadata) -> bytes:
     """What `Function.rest` holds."""
     return _write(FunctionProto, about)
 
 
-def with_declarations(kind: str, about: About, infos: Sequence[ValueInfoAttr]) -> About:
+def with_declarations(kind: str, about: Metadata, infos: Sequence[ValueInfoAttr]) -> Metadata:
     """A graph or a function about which it is also said what some values are."""
     proto = _PROTOS[kind].FromString(about.proto)
     proto.value_info.extend(map(write_value_info, infos))
@@ -240,7 +240,7 @@ def with_declarations(kind: str, about: About, infos: Sequence[ValueInfoAttr]) -
 _PROTOS: dict[str, type[Any]] = {"graph": GraphProto, "function": FunctionProto}
 
 
-def joined_proto(model: bytes, graph: bytes) -> bytes:
+def merged_proto(model: bytes, graph: bytes) -> bytes:
     """One message of what is said about a model and its graph."""
     proto = ModelProto.FromString(model)
     if graph:
@@ -248,7 +248,7 @@ def joined_proto(model: bytes, graph: bytes) -> bytes:
     return bytes(proto.SerializeToString())
 
 
-def parted_proto(data: bytes) -> tuple[bytes, bytes]:
+def split_proto(data: bytes) -> tuple[bytes, bytes]:
     """What such a message says about the model, and about its graph."""
     proto = ModelProto.FromString(data)
     graph = proto.graph.SerializeToString()

@@ -46,7 +46,7 @@ from popgraph.dialects.onnx.syntax import parse_attributes
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BlobAttr, BytesAttr, WeightStore
 from popgraph.dialects.program.attributes import parse_quoted, quoted
-from popgraph.dialects.program.shared import NOTHING
+from popgraph.dialects.program.interned import NOTHING
 
 Value: TypeAlias = object
 """Of an attribute: int, float, str, bytes, list of these, array, IR type or `Graph`."""

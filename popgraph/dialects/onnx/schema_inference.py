@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.onnx.requirements import Known, unmet
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import disagreement, mismatch, refusal
+from popgraph.dialects.onnx.type_errors import mismatch, refusal, type_conflict
 from popgraph.dialects.onnx.typeproto import read_type, write_type
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
@@ -31,7 +31,7 @@ from popgraph.dialects.onnx.types import (
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
-Answer: TypeAlias = tuple[Attribute, ...]
+InferredTypes: TypeAlias = tuple[Attribute, ...]
 """The type of each result; unknown where the schema does not say it."""
 
 Reading: TypeAlias = tuple[OpSchema, Mapping[SSAValue, Attribute], Mapping[SSAValue, TensorProto]]
@@ -45,7 +45,7 @@ ANSWERS = 1 << 12
 """How many answers are kept."""
 
 
-class Question(NamedTuple):
+class InferenceQuery(NamedTuple):
     """All that the answer about a node depends on, unless there are graphs in it."""
 
     operator: type[SchemaOp]
@@ -59,16 +59,18 @@ class Question(NamedTuple):
     opsets: tuple[tuple[str, int], ...]
 
 
-_answers: dict[Question, Answer] = {}
+_answers: dict[InferenceQuery, InferredTypes] = {}
 """Most nodes are like another one, and a model is inferred more than once."""
 
 
-def answer(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]) -> Answer:
+def infer_types(
+    op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
+) -> InferredTypes:
     """What the schema says about a node; raises `TypeMismatchError` where it refuses the node."""
     if op.GRAPHS:
         return _ask(op, known, store, opsets)
     operands = op.operands
-    question = Question(
+    question = InferenceQuery(
         type(op),
         tuple(op.properties.items()),
         op.attributes.get("trailing"),
@@ -92,11 +94,13 @@ def elements(array: Array) -> Hashable:
     return array.dtype, array.shape, held
 
 
-def _ask(op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]) -> Answer:
+def _ask(
+    op: SchemaOp, known: Known, store: WeightStore, opsets: Mapping[str, int]
+) -> InferredTypes:
     """Nothing is said where an operand's type is not known."""
     # First: on numbers out of range, ONNX's inference reads memory that is not its own.
     if complaint := unmet(op, known):
-        raise refusal(op, disagreement(op) or complaint)
+        raise refusal(op, type_conflict(op) or complaint)
     names: dict[SSAValue, str] = {}
 
     def name_of(value: SSAValue) -> str:

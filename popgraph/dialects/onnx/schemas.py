@@ -34,8 +34,8 @@ from popgraph.dialects.onnx.containers import standard_domain
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import OPTIONAL, SINGLE, VARIADIC, Slot
 from popgraph.support.errors import ModelError, UnsupportedError
+from popgraph.support.locks import Lock
 from popgraph.support.names import closest
-from popgraph.support.turns import Lock
 
 PREFIXES = {
     "": "onnx",

@@ -17,7 +17,7 @@ from popgraph.support.errors import TypeMismatchError
 
 
 @dataclass(frozen=True)
-class Disagreement:
+class TypeConflict:
     """What does not fit, and what to do about it."""
 
     what: str
@@ -26,10 +26,10 @@ class Disagreement:
 
 Shape = Sequence[Dim]
 Operands = Sequence[SSAValue | None]
-Rule = Callable[[SchemaOp, Operands], Disagreement | None]
+Rule = Callable[[SchemaOp, Operands], TypeConflict | None]
 
 
-def disagreement(op: SchemaOp) -> Disagreement | None:
+def type_conflict(op: SchemaOp) -> TypeConflict | None:
     """What is wrong with the types of a node's operands, if one of the rules knows it."""
     operands = op.input_values()
     for rule in (_element_types, _RULES.get(op.op_type, _broadcast)):
@@ -41,13 +41,13 @@ def disagreement(op: SchemaOp) -> Disagreement | None:
 def mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
     """What is raised about a node that its schema refuses with this message."""
     message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
-    known = disagreement(op) or Disagreement(
+    known = type_conflict(op) or TypeConflict(
         message.strip(), "compare with the operator's definition in ONNX"
     )
     return refusal(op, known)
 
 
-def refusal(op: SchemaOp, known: Disagreement) -> TypeMismatchError:
+def refusal(op: SchemaOp, known: TypeConflict) -> TypeMismatchError:
     """What is raised about a node of which it is known what does not fit."""
     inputs = ", ".join(
         "-" if value is None else describe(value.type) for value in op.input_values()
@@ -59,13 +59,13 @@ def refusal(op: SchemaOp, known: Disagreement) -> TypeMismatchError:
     )
 
 
-def overlooked(op: SchemaOp) -> Disagreement | None:
+def overlooked(op: SchemaOp) -> TypeConflict | None:
     """What is wrong with a node although ONNX's own inference lets it pass."""
     rule = _OVERLOOKED.get(op.op_type)
     return rule(op, op.input_values()) if rule else None
 
 
-def _element_types(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _element_types(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     formals = op.SCHEMA.inputs
     seen: dict[str, Attribute] = {}
     for place, value in enumerate(operands):
@@ -76,7 +76,7 @@ def _element_types(op: SchemaOp, operands: Operands) -> Disagreement | None:
         mine = erased(value.type)
         if mine not in allowed:
             shown = sorted({_dtype(one) for one in allowed})
-            return Disagreement(
+            return TypeConflict(
                 f"its input `{formal.name}` is not {_dtype(mine)}",
                 f"it may be {', '.join(shown)}; `Cast(..., to=...)` converts",
             )
@@ -84,7 +84,7 @@ def _element_types(op: SchemaOp, operands: Operands) -> Disagreement | None:
             continue
         other = seen.setdefault(formal.type_str, mine)
         if other != mine:
-            return Disagreement(
+            return TypeConflict(
                 f"{_dtype(other)} and {_dtype(mine)} do not mix",
                 f"`Cast(..., to={_dtype(other)})` converts",
             )
@@ -104,7 +104,7 @@ def _differ(first: Dim, second: Dim) -> bool:
     return isinstance(first, int) and isinstance(second, int) and first != second
 
 
-def _broadcast(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _broadcast(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     """Of elementwise operators; of others it says nothing that is not true."""
     known = [shape for shape in _shapes(operands) if shape is not None]
     for index, first in enumerate(known):
@@ -112,7 +112,7 @@ def _broadcast(op: SchemaOp, operands: Operands) -> Disagreement | None:
             pairs = zip_longest(reversed(first), reversed(second), fillvalue=1)
             for axis, (a, b) in enumerate(pairs, 1):
                 if _differ(a, b) and 1 not in (a, b) and _is_elementwise(op):
-                    return Disagreement(
+                    return TypeConflict(
                         f"{a} and {b} stand at axis -{axis}",
                         "sizes at the same place, counted from the last, are equal or 1",
                     )
@@ -124,7 +124,7 @@ def _is_elementwise(op: SchemaOp) -> bool:
     return len(op.results) == 1 and "broadcast" in str(op.SCHEMA.doc)
 
 
-def _matmul(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _matmul(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     first, second = _shapes(operands[:2])
     if not first or not second:
         return None
@@ -137,10 +137,10 @@ def _matmul(op: SchemaOp, operands: Operands) -> Disagreement | None:
             f"a weight is [inputs, outputs], here [{second[1]}, {second[0]}]; "
             "`Transpose(w, perm=[1, 0])` turns it"
         )
-    return Disagreement(f"{first[-1]} and {inner} are added up together", hint)
+    return TypeConflict(f"{first[-1]} and {inner} are added up together", hint)
 
 
-def _gemm(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _gemm(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     first, second = _shapes(operands[:2])
     if first is None or second is None or len(first) != 2 or len(second) != 2:
         return None
@@ -152,15 +152,15 @@ def _gemm(op: SchemaOp, operands: Operands) -> Disagreement | None:
     hint = "`transB` turns the second factor, `transA` the first"
     if flipped:
         hint = f"`transB={int(not _number(op, 'transB', 0))}` would fit"
-    return Disagreement(f"{inner} and {other} are added up together", hint)
+    return TypeConflict(f"{inner} and {other} are added up together", hint)
 
 
-def _conv(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _conv(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     image, weight = _shapes(operands[:2])
     if image is None or weight is None or len(image) < 2 or len(weight) < 2:
         return None
     if len(image) != len(weight):
-        return Disagreement(
+        return TypeConflict(
             f"an image of {len(image)} axes has a weight of as many",
             "an image is [N, channels, height, width], a weight [outputs, inputs, 3, 3]",
         )
@@ -168,62 +168,62 @@ def _conv(op: SchemaOp, operands: Operands) -> Disagreement | None:
     takes = weight[1] * group if isinstance(weight[1], int) else None
     if _differ(image[1], takes):
         of_groups = f", {group} groups of {weight[1]}" if group > 1 else ""
-        return Disagreement(
+        return TypeConflict(
             f"the image has {image[1]} channels, the weight takes {takes}{of_groups}",
             "a weight is [outputs, inputs / group, height, width]",
         )
     return None
 
 
-def _conv_transpose(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _conv_transpose(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     image, weight = _shapes(operands[:2])
     if image is None or weight is None or len(image) < 2 or len(weight) < 2:
         return None
     if _differ(image[1], weight[0]):
-        return Disagreement(
+        return TypeConflict(
             f"the image has {image[1]} channels, the weight takes {weight[0]}",
             "a transposed convolution's weight is [inputs, outputs / group, height, width]",
         )
     return None
 
 
-def _concat(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _concat(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     known = [shape for shape in _shapes(operands) if shape is not None]
     for other in known[1:]:
         if len(other) != len(known[0]):
-            return Disagreement(
+            return TypeConflict(
                 f"{len(known[0])} and {len(other)} axes do not join",
                 "all parts have the same number of axes; `Unsqueeze` adds one",
             )
         axis = _number(op, "axis", 0) % max(1, len(other))
         for place, (a, b) in enumerate(zip(known[0], other, strict=True)):
             if place != axis and _differ(a, b):
-                return Disagreement(
+                return TypeConflict(
                     f"{a} and {b} stand at axis {place}",
                     f"only axis {axis}, along which they are joined, may differ",
                 )
     return None
 
 
-def _reshape(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _reshape(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     before = None if operands[0] is None else static_shape(operands[0].type)
     after = static_shape(op.results[0].type)
     if before is None or after is None or prod(before) == prod(after):
         return None
-    return Disagreement(
+    return TypeConflict(
         f"{prod(before)} elements do not become {prod(after)}",
         "`-1` stands for the size that the others leave, `0` for the one that was there",
     )
 
 
-def _channels(op: SchemaOp, operands: Operands) -> Disagreement | None:
+def _channels(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     """Of BatchNormalization and InstanceNormalization: one number for every channel."""
     image, *rest = _shapes(operands)
     if image is None or len(image) < 2:
         return None
     for formal, shape in zip(op.SCHEMA.inputs[1:], rest, strict=False):
         if shape is not None and len(shape) == 1 and _differ(shape[0], image[1]):
-            return Disagreement(
+            return TypeConflict(
                 f"`{formal.name}` has {shape[0]} numbers for {image[1]} channels",
                 "axis 1 of the input counts channels",
             )

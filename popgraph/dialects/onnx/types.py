@@ -12,7 +12,7 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
 from popgraph.dialects import element_types
-from popgraph.dialects.program import shared
+from popgraph.dialects.program import interned
 from popgraph.dialects.program.attributes import BytesAttr, parse_quoted, quoted
 from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
@@ -148,8 +148,8 @@ def tensor_type(dtype: str | dtypes.DType | Attribute, shape: Sequence[Dim] | No
         return UnrankedTensorType(element)
     sizes = [dim if isinstance(dim, int) and dim >= 0 else DYNAMIC_INDEX for dim in shape]
     names = [dim if isinstance(dim, str) else "" for dim in shape]
-    encoding = DimsAttr(NamesAttr.of(names)) if any(names) else shared.NOTHING
-    return shared.tensor_type(element, sizes, encoding)
+    encoding = DimsAttr(NamesAttr.of(names)) if any(names) else interned.NOTHING
+    return interned.tensor_type(element, sizes, encoding)
 
 
 def element_type(dtype: str | dtypes.DType | Attribute) -> Attribute:

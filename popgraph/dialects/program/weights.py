@@ -9,7 +9,7 @@ import numpy as np
 
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
 

@@ -17,7 +17,7 @@ from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support.shapes import Shape, prod
 
 

@@ -7,7 +7,7 @@ from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
 
 
-def put_in_place(old: Operation, new: Operation) -> None:
+def replace_op(old: Operation, new: Operation) -> None:
     """Inserts `new` where `old` stands; it takes over the uses, names and location."""
     if isinstance(new.location, UnknownLoc):
         new.location = old.location

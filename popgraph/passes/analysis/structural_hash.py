@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 
-class Structures:
+class StructuralHasher:
     """
     Keys of operations and regions: equal ones do the same, whatever their names are.
 

@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.tile import KernelOp, LaunchOp
-from popgraph.passes.analysis.replace import put_in_place
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 
 NAMED_OPERATIONS = 3
@@ -32,7 +32,7 @@ class OutlineKernels(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         kernels = [op for op in module.walk() if isinstance(op, KernelOp)]
         functions = Functions(module)
-        structures, names = Structures(), dict[Hashable, str]()
+        structures, names = StructuralHasher(), dict[Hashable, str]()
         for kernel in kernels:
             key = structures.of_region(kernel.body)
             name = names.get(key)
@@ -108,4 +108,4 @@ def launch(kernel: KernelOp, name: str) -> None:
     types = [result.type for result in kernel.outputs]
     launched = LaunchOp(name, list(kernel.inputs), types, kernel.chunks, kernel.inplace)
     launched.attributes |= kernel.attributes
-    put_in_place(kernel, launched)
+    replace_op(kernel, launched)

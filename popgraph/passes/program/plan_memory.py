@@ -71,7 +71,7 @@ class Storage:
     first: int = BEFORE
     last: int = BEFORE
     readers: list[int] = field(default_factory=list)
-    shares: Storage | None = None
+    alias_of: Storage | None = None
     """The storage whose memory this one has taken over in place, or is a part of."""
     start: int = 0
     """The byte of that storage where this one begins; none has an offset of its own then."""
@@ -80,13 +80,13 @@ class Storage:
     def root(self) -> Storage:
         """The storage whose memory this is; the way there is short the next time."""
         way, storage = list[Storage](), self
-        while storage.shares is not None:
+        while storage.alias_of is not None:
             way.append(storage)
-            storage = storage.shares
+            storage = storage.alias_of
         start = 0
         for passed in reversed(way):
             start += passed.start
-            passed.shares, passed.start = storage, start
+            passed.alias_of, passed.start = storage, start
         return storage
 
     @property
@@ -152,7 +152,7 @@ class _Section:
         first = min(piece.first for piece, _ in pieces)
         whole = Storage("arena", size, first=first, last=max(piece.last for piece, _ in pieces))
         for piece, start in pieces:
-            piece.shares, piece.start, piece.is_part = whole, start, len(pieces) > 1
+            piece.alias_of, piece.start, piece.is_part = whole, start, len(pieces) > 1
         self.storages.append(whole)
         return whole
 
@@ -326,7 +326,7 @@ class _Planner:
         for time, launch in enumerate(section.launches):
             used: set[Storage] = set()
             for source, result in self._in_place_pairs(launch):
-                if source in used or result.shares is not None or result in used:
+                if source in used or result.alias_of is not None or result in used:
                     continue
                 if source.space != "arena" or source.last != time or result.first != time:
                     continue
@@ -339,7 +339,7 @@ class _Planner:
 
     def _take_over(self, source: Storage, result: Storage) -> None:
         """`result` keeps its place, and `source` moves there."""
-        source.shares = result
+        source.alias_of = result
         result.first = source.first
 
     def _write(

@@ -8,22 +8,26 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import Way
+from popgraph.dialects.tile.structured.decisions import ScheduleSpec
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
 from popgraph.passes.structured.schedule.schedule_contractions import (
     Constants,
     candidates,
     plain_cycles,
 )
-from popgraph.passes.structured.schedule.schedule_text import turned, varied, way_of
-from popgraph.passes.structured.schedule.split_gemv import settle_loops
-from popgraph.passes.structured.winograd.use_winograd import Sums, UseWinograd
+from popgraph.passes.structured.schedule.schedule_text import (
+    diverse,
+    spec_of,
+    with_loops_interchanged,
+)
+from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
+from popgraph.passes.structured.winograd.use_winograd import BestScheduleCosts, UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
 
 @dataclass
-class Alternatives:
+class ContractionCandidates:
     """The ways of all contractions of a model that are alike; the first is the cost model's."""
 
     text: str
@@ -32,19 +36,21 @@ class Alternatives:
     """What the user calls them."""
     places: list[int] = field(default_factory=list)
     """Which of all contractions they are, in the order of the module."""
-    ways: list[tuple[Way, float]] = field(default_factory=list)
+    ways: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
     """With the cycles that they are thought to take."""
 
 
-def alternatives(module: ModuleOp, target: Target, *, winograd: bool = True) -> list[Alternatives]:
+def contraction_candidates(
+    module: ModuleOp, target: Target, *, winograd: bool = True
+) -> list[ContractionCandidates]:
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
     Changes the module: contractions get the loops that they are scheduled with.
     """
-    found: dict[str, Alternatives] = {}
+    found: dict[str, ContractionCandidates] = {}
     constants = Constants()
-    sums = Sums(target)
+    sums = BestScheduleCosts(target)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
@@ -54,12 +60,12 @@ def alternatives(module: ModuleOp, target: Target, *, winograd: bool = True) -> 
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
             faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
-            settle_loops(op, fixed, target)
+            collapse_and_split(op, fixed, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_sums(op, fixed, target))
                 ways = transforms + others if faster else others + transforms
-                found[text] = Alternatives(text, ways=ways)
+                found[text] = ContractionCandidates(text, ways=ways)
             if text in found:
                 found[text].places.append(place)
                 if name_of(op) and name_of(op) not in found[text].names:
@@ -71,11 +77,18 @@ def alternatives(module: ModuleOp, target: Target, *, winograd: bool = True) -> 
 
 def _sums(
     op: tile.ContractOp, fixed: tuple[bool, bool], target: Target
-) -> Iterator[tuple[Way, float]]:
+) -> Iterator[tuple[ScheduleSpec, float]]:
     """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
-    chosen = varied(candidates(op, fixed, target))
-    plain = [(Way("plain"), plain_cycles(op, target))] if chosen else [(Way("plain"), 0.0)]
-    ways = [(way_of(op, choice, target), choice.cycles) for choice in chosen]
-    ways[1:1] = [(way_of(op, turned(choice), target), choice.cycles) for choice in chosen[:1]]
+    chosen = diverse(candidates(op, fixed, target))
+    plain = (
+        [(ScheduleSpec("plain"), plain_cycles(op, target))]
+        if chosen
+        else [(ScheduleSpec("plain"), 0.0)]
+    )
+    ways = [(spec_of(op, choice, target), choice.cycles) for choice in chosen]
+    ways[1:1] = [
+        (spec_of(op, with_loops_interchanged(choice), target), choice.cycles)
+        for choice in chosen[:1]
+    ]
     small = prod(op.sizes) < target.tuning.least_products
     yield from plain + ways if small or not ways or ways[0][1] > plain[0][1] else ways + plain

@@ -18,7 +18,7 @@ from popgraph.backends.c.build.toolchain import (
     LINK_FLAGS,
     Compiler,
     Probe,
-    circumstances,
+    build_key,
     library_folders,
     library_or_compiler,
 )
@@ -58,7 +58,7 @@ def library(units: Sequence[Unit]) -> Path:
 
 def library_key(units: Sequence[Unit]) -> str:
     """What tells a library from all others, but for the compiler that makes it."""
-    return digest(circumstances(), *(unit.text for unit in units))
+    return digest(build_key(), *(unit.text for unit in units))
 
 
 def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path) -> Path:
@@ -68,7 +68,7 @@ def _build(compiler: Compiler, found: Probe, units: Sequence[Unit], place: Path)
     Kernels that other programs have, too, were compiled for them. OSError when there is no room.
     """
     make_private(place)
-    kept = Objects(readable_caches(), digest(circumstances(), compiler.identity))
+    kept = Objects(readable_caches(), digest(build_key(), compiler.identity))
     missing, known = kept.lacking(units)
     with tempfile.TemporaryDirectory(dir=place) as name:
         folder = Path(name)

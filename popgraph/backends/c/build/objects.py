@@ -17,15 +17,15 @@ LIMIT = 256 << 20
 
 class Objects:
     """
-    The objects in some caches, of kernels compiled in the same `circumstances`.
+    The objects in some caches, of kernels compiled in the same `build_key`.
 
     An object holds several kernels. For each there is a file that names the object; new ones are
     kept in the last of the caches.
     """
 
-    def __init__(self, caches: Sequence[Path], circumstances: str) -> None:
+    def __init__(self, caches: Sequence[Path], build_key: str) -> None:
         self._caches = [cache / "objects" for cache in caches]
-        self._circumstances = circumstances
+        self._build_key = build_key
         self._is_sealed = functools.cache(is_sealed)
 
     def lacking(self, units: Sequence[Unit]) -> tuple[list[Unit], list[Path]]:
@@ -43,7 +43,7 @@ class Objects:
         """Keeps the object of a unit of kernels."""
         if not unit.kernels:
             return
-        name = digest(self._circumstances, unit.text)
+        name = digest(self._build_key, unit.text)
         with suppress(OSError):
             write_sealed(self._file(f"{name}.o"), compiled.read_bytes())
             for _, kernel in unit.kernels:
@@ -73,7 +73,7 @@ class Objects:
         return None
 
     def _key(self, kernel: Kernel) -> str:
-        return digest(self._circumstances, kernel.text)
+        return digest(self._build_key, kernel.text)
 
     def _file(self, name: str) -> Path:
         return self._caches[-1] / name[:2] / name

@@ -142,7 +142,7 @@ def find_library(key: str) -> Path | None:
     return found if isinstance(found, Path) else None
 
 
-def circumstances() -> str:
+def build_key() -> str:
     """What compiled code depends on, but for its text and the compiler."""
     flags = " ".join([*FLAGS, *GCC_FLAGS, *WIDE.values(), wanted_target()])
     return digest(machine(), flags, *headers().values())

@@ -10,7 +10,7 @@ from typing import Any
 
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.cache.measured import measured_text, place_in
-from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Decision, Way
+from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Override, ScheduleSpec
 from popgraph.support.caches import write_sealed
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
@@ -19,7 +19,7 @@ ROWS = "schedules"
 CONTRACTION, OP, WAY = "contraction", "op", "schedule"
 
 Row = dict[str, Any]
-"""One decision in a file: what `Decision` needs, and whatever else a reader wants to know."""
+"""One decision in a file: what `Override` needs, and whatever else a reader wants to know."""
 
 
 def read(path: Path) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def _decisions(text: str, where: str) -> tuple[str, ...]:
     return tuple(str(_decision(row, f"{where}, schedule {number + 1}")) for number, row in rows)
 
 
-def _decision(row: Row, where: str) -> Decision:
+def _decision(row: Row, where: str) -> Override:
     which = [row.get(name) for name in (CONTRACTION, OP)]
     way = row.get(WAY)
     if [isinstance(one, str) for one in which].count(True) != 1 or not isinstance(way, str):
@@ -56,7 +56,7 @@ def _decision(row: Row, where: str) -> Decision:
         raise ParseError(what, where)
     name = which[0] if which[1] is None else f"{BY_NAME}{which[1]}"
     try:
-        return Decision(str(name), Way.of(way))
+        return Override(str(name), ScheduleSpec.of(way))
     except ValueError as error:
         raise ParseError(str(error), where, f"a way is {FORMS}") from error
 

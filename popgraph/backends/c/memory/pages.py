@@ -7,7 +7,7 @@ import mmap
 import numpy as np
 
 from popgraph.support.arrays import Array, owned
-from popgraph.support.poison import is_poisoned, spoil
+from popgraph.support.poison import fill_with_poison, is_poisoned
 
 ALIGNMENT = 64
 
@@ -31,7 +31,7 @@ def _at(alignment: int, raw: Array, size: int) -> Array:
     start = -address(raw) % alignment
     memory: Array = raw[start : start + size]
     if is_poisoned():
-        spoil(memory)
+        fill_with_poison(memory)
     return memory
 
 
@@ -54,7 +54,7 @@ def _in_large_pages(size: int) -> Array:
     return np.frombuffer(mapped, np.uint8)
 
 
-def near(array: Array) -> Array:
+def to_huge_pages(array: Array) -> Array:
     """The same elements, where programs read them fast and nobody writes a file below them."""
     if array.nbytes < LARGE_PAGE:
         return owned(array)

@@ -11,16 +11,16 @@ import numpy as np
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.c.build.toolchain import find_library
 from popgraph.backends.c.cache.program_cache import ProgramKey
-from popgraph.backends.c.memory.pages import aligned, near
+from popgraph.backends.c.memory.pages import aligned, to_huge_pages
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Slot, Table
 from popgraph.backends.c.memory.zero_copy import LARGE, MadeInPlace, Pointers, ReadInPlace
 from popgraph.backends.c.run.library import Code, load
 from popgraph.support.arrays import Array, ArrayStore
 from popgraph.support.errors import BackendError, RunError
 from popgraph.support.index_checks import raise_errors
-from popgraph.support.poison import is_poisoned, spoil
+from popgraph.support.locks import ExclusiveSection
+from popgraph.support.poison import fill_with_poison, is_poisoned
 from popgraph.support.shapes import text
-from popgraph.support.turns import Turns
 
 Made = TypeVar("Made", ReadInPlace, MadeInPlace)
 
@@ -43,7 +43,7 @@ class CExecutable(Executable):
         `key` is that of the cache of programs, if this one is kept there.
         """
         self.key = key
-        self._turns = Turns()
+        self._turns = ExclusiveSection()
         self._written: set[str] = set()
         """Variables that got a value since a fork interrupted a step."""
         self.table = table
@@ -100,7 +100,7 @@ class CExecutable(Executable):
         if slot.space == "constant":
             assert first is not None, "a constant has a literal"
             if persistent is None and not slot.prepared:
-                first = near(first)
+                first = to_huge_pages(first)
             return np.require(first, requirements=["C", "ALIGNED"])
         count = int(np.prod(slot.shape, dtype=np.int64))
         array = aligned(count * slot.dtype.numpy.itemsize).view(slot.dtype.numpy)
@@ -170,7 +170,7 @@ class CExecutable(Executable):
                 array = self._unusual(inputs, name)
             view[...] = array
         for memory in self._scratch:
-            spoil(memory)
+            fill_with_poison(memory)
         self._entry(self._address)
         return {name: view.copy() for name, view in self._outputs.items()}
 

@@ -25,7 +25,7 @@ from popgraph.dialects.onnx.annotations import (
     set_attribute,
 )
 from popgraph.dialects.onnx.attributeproto import from_python
-from popgraph.dialects.onnx.metadata import NOTHING, About, is_message, tell_node
+from popgraph.dialects.onnx.metadata import NOTHING, Metadata, is_message, set_node_metadata
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.names import closest
@@ -62,7 +62,7 @@ class Notes:
 
     attributes: Mapping[str, object] = field(default_factory=dict)
     name: str | None = None
-    about: About = NOTHING
+    about: Metadata = NOTHING
     overload: str = ""
     place: int | None = None
     """Where a weight stands among the inputs of its graph, if it does."""
@@ -76,7 +76,7 @@ class Notes:
 
     def put(self, op: OnnxOp, store: WeightStore) -> None:
         """Writes on a node what is said about it."""
-        tell_node(op, self.about)
+        set_node_metadata(op, self.about)
         for note, held in self.attributes.items():
             set_attribute(op, note, from_python(note, held, None, store), store)
         if self.name is not None:
@@ -98,7 +98,7 @@ def name_node(op: OnnxOp, name: str) -> None:
 class ValueNotes:
     """What annotations say about an input, a result or an output."""
 
-    about: About = NOTHING
+    about: Metadata = NOTHING
     denotations: tuple[str, ...] = ()
     unchecked: bool = False
     """Whether the type is what the model declares, even if its nodes say another."""
@@ -184,7 +184,7 @@ def _second(annotation: Annotation) -> Expression | None:
     return None if isinstance(found, Missing) else found
 
 
-def added_about(about: About, word: str, values: list[Value], kind: str) -> About | None:
+def added_about(about: Metadata, word: str, values: list[Value], kind: str) -> Metadata | None:
     """What `@doc`, `@meta` or `@proto` adds; None for other words and wrong arguments."""
     match word, values:
         case "doc", [str(text)]:

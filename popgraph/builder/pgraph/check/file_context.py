@@ -16,20 +16,20 @@ from popgraph.dialects.program import WeightStore
 
 @dataclass(frozen=True)
 class Definition:
-    """A `def`, and the setting of the file in which it stands."""
+    """A `def`, and the context of the file in which it stands."""
 
     template: tree.Template
-    setting: Setting
+    context: FileContext
 
     @property
     def full_name(self) -> str:
         """A name that no other template has, and no text can say."""
         span = self.template.name.span
-        return f"\n{self.setting.source.filename}:{span.line}:{self.template.name.text}"
+        return f"\n{self.context.source.filename}:{span.line}:{self.template.name.text}"
 
 
 @dataclass(frozen=True)
-class Setting:
+class FileContext:
     """
     What all graphs of one file share.
 
@@ -50,7 +50,7 @@ class Setting:
     unfolded: dict[FunctionKey, int] = field(default_factory=dict)
     """How many calls a call of each of these functions is, with all that it calls in turn."""
     search: tuple[Path, ...] = ()
-    files: dict[Path, Setting] = field(default_factory=dict)
+    files: dict[Path, FileContext] = field(default_factory=dict)
     reading: tuple[Path, ...] = ()
     borrowed: set[str] = field(default_factory=set)
     called: set[str] = field(default_factory=set)
@@ -66,6 +66,6 @@ class Setting:
         """The template that a call names, if it names one."""
         return self.definitions.get(path.text) if len(path.parts) == 1 else None
 
-    def using(self, opsets: Mapping[str, int]) -> Setting:
+    def using(self, opsets: Mapping[str, int]) -> FileContext:
         """The same with other operator sets."""
         return replace(self, opsets=dict(opsets))

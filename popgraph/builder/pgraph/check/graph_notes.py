@@ -12,7 +12,7 @@ from popgraph.builder.pgraph.check.annotations import Value, added_about, read_a
 from popgraph.builder.pgraph.syntax.source import Source
 from popgraph.builder.pgraph.syntax.tree import Annotation, Expression
 from popgraph.dialects.onnx.attributes import MetadataAttr
-from popgraph.dialects.onnx.metadata import NOTHING, About, parted_proto
+from popgraph.dialects.onnx.metadata import NOTHING, Metadata, split_proto
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.onnx.writer import IR_VERSION
 from popgraph.dialects.program import BytesAttr
@@ -35,7 +35,7 @@ class GraphNotes:
 
     rule: str | None = None
     """How its nodes are named."""
-    about: About = NOTHING
+    about: Metadata = NOTHING
     overload: str = ""
 
 
@@ -43,7 +43,7 @@ class GraphNotes:
 class ModelNotes(GraphNotes):
     """What annotations say about a graph of a file."""
 
-    model: About = NOTHING
+    model: Metadata = NOTHING
     ir_version: int = IR_VERSION
     producer: tuple[str, str] = ("", "")
     domain: str = ""
@@ -83,7 +83,7 @@ def graph_notes(
     kind: str = "graph",
 ) -> GraphNotes:
     """What is said about a graph inside another, or a function; `doc` stands in its body."""
-    notes = GraphNotes(about=About(doc))
+    notes = GraphNotes(about=Metadata(doc))
     for annotation, values in read_annotations(source, annotations, fold):
         word = annotation.path.text
         about = added_about(notes.about, word, values, kind)
@@ -107,7 +107,7 @@ def model_notes(
     doc: str,
 ) -> ModelNotes:
     """What is said about a graph of a file; `doc` stands in its body."""
-    notes = ModelNotes(about=About(doc))
+    notes = ModelNotes(about=Metadata(doc))
     for annotation, values in read_annotations(source, annotations, fold):
         added = _added(notes, annotation.path.text, values)
         if added is None:
@@ -144,5 +144,5 @@ def _added(notes: ModelNotes, word: str, values: list[Value]) -> ModelNotes | No
         return None
     if word != "proto":
         return replace(notes, model=model)
-    rest, graph = parted_proto(model.proto)
+    rest, graph = split_proto(model.proto)
     return replace(notes, model=replace(model, proto=rest), about=replace(notes.about, proto=graph))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.text_files import read_text
 from popgraph.builder.pgraph.syntax.tree import Import
@@ -25,19 +25,19 @@ def folders(given: Iterable[str | Path]) -> tuple[Path, ...]:
     return tuple(map(Path, [*given, *named]))
 
 
-def found(setting: Setting, item: Import) -> Path:
+def found(context: FileContext, item: Import) -> Path:
     """The file of an import: beside the importing one, or in a folder of the search path."""
-    places = (setting.folder, *setting.search)
+    places = (context.folder, *context.search)
     for folder in places:
         path = folder / item.file.value
-        with _readable(setting, item):
+        with _readable(context, item):
             beside(folder, item.file.value)
             is_there, state = path.is_file(), seen(path)
         # As it is named, since a link may lead elsewhere one day; also where there is none yet.
-        setting.store.files.setdefault(path.absolute(), state)
+        context.store.files.setdefault(path.absolute(), state)
         if is_there:
             return path
-    setting.source.parse_error(
+    context.source.parse_error(
         item.file.span,
         f"there is no file {item.file.value!r}",
         f"looked in {', '.join(dict.fromkeys(map(str, places)))}; `-I FOLDER` or {PATH} add others",
@@ -46,38 +46,38 @@ def found(setting: Setting, item: Import) -> Path:
 
 
 @contextmanager
-def _readable(setting: Setting, item: Import) -> Iterator[None]:
+def _readable(context: FileContext, item: Import) -> Iterator[None]:
     """Fails where a name cannot be that of a file to import."""
     try:
         with reading():
             yield
     except Outside as error:
-        setting.source.parse_error(
+        context.source.parse_error(
             item.file.span,
             f"{item.file.value!r} does not stand below the folder of this text",
             f"`-I FOLDER` or the environment's {PATH} name other folders to look in",
         )
         raise Failed from error
     except Unreadable as error:
-        setting.source.parse_error(item.file.span, f"{item.file.value!r} cannot be read: {error}")
+        context.source.parse_error(item.file.span, f"{item.file.value!r} cannot be read: {error}")
         raise Failed from error
 
 
-def text_of_file(setting: Setting, item: Import, path: Path) -> str:
+def text_of_file(context: FileContext, item: Import, path: Path) -> str:
     """What stands in an imported file."""
     try:
         return read_text(path)
     except ParseError as error:
-        setting.source.note(item.file.span, error)
+        context.source.note(item.file.span, error)
         raise Failed from error
 
 
-def check_circle(setting: Setting, item: Import, path: Path) -> None:
+def check_circle(context: FileContext, item: Import, path: Path) -> None:
     """Fails if a file is about to be read because of itself."""
-    if path.resolve() not in setting.reading:
+    if path.resolve() not in context.reading:
         return
-    way = [*setting.reading[setting.reading.index(path.resolve()) :], path.resolve()]
-    setting.source.parse_error(
+    way = [*context.reading[context.reading.index(path.resolve()) :], path.resolve()]
+    context.source.parse_error(
         item.file.span,
         f"this goes round in a circle: {' -> '.join(one.name for one in way)}",
         "what both files need goes into a third",

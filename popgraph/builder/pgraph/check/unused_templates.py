@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import suppress
 
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.operators import is_operator, operator_of
 from popgraph.builder.pgraph.check.scope import Scope, defined_by
 from popgraph.builder.pgraph.syntax.literals import is_dtype
@@ -38,19 +38,19 @@ from popgraph.builder.pgraph.syntax.tree import (
 )
 
 
-def check_uncalled(setting: Setting) -> None:
+def check_unused_templates(context: FileContext) -> None:
     """Notes what does not exist, in the templates of this file that were not called."""
-    for name, definition in setting.definitions.items():
-        if definition.setting.source is setting.source and name not in setting.called:
-            _Reader(setting).template(definition.template)
+    for name, definition in context.definitions.items():
+        if definition.context.source is context.source and name not in context.called:
+            _Reader(context).template(definition.template)
 
 
 class _Reader:
     """Goes through statements; values have no meaning here, only places."""
 
-    def __init__(self, setting: Setting) -> None:
-        self.setting = setting
-        self.scope = Scope(setting.source, setting.scope)
+    def __init__(self, context: FileContext) -> None:
+        self.context = context
+        self.scope = Scope(context.source, context.scope)
 
     def template(self, template: Template) -> None:
         for formal in template.formals:
@@ -87,7 +87,7 @@ class _Reader:
     ) -> None:
         """A block with a scope of its own."""
         outer = self.scope
-        self.scope = Scope(self.setting.source, outer, carries=carries)
+        self.scope = Scope(self.context.source, outer, carries=carries)
         self.define(one.name for one in names if isinstance(one.name, Name))
         self.block(body)
         self.scope = outer
@@ -124,16 +124,16 @@ class _Reader:
     def call(self, call: Call) -> None:
         path = call.path
         parameter = len(path.parts) == 1 and self.scope.taken(path.text)
-        template = self.setting.template(path)
+        template = self.context.template(path)
         if not parameter and template is None and not is_dtype(path.text):
             with suppress(Failed):
-                functions = self.setting.calls
-                operator_of(self.setting.source, path, self.setting.opsets, functions)
+                functions = self.context.calls
+                operator_of(self.context.source, path, self.context.opsets, functions)
         for argument in call.arguments:
             self.node(argument)
 
     def name(self, name: Name) -> None:
-        known = name.text in self.setting.definitions or is_operator(name.text)
+        known = name.text in self.context.definitions or is_operator(name.text)
         if known or is_dtype(name.text):
             return
         with suppress(Failed):

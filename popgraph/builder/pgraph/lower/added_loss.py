@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.lower import GraphLowering
 from popgraph.builder.pgraph.lower.training import LOSS, TrainingLowering
@@ -66,9 +66,9 @@ class _Continued(TrainingLowering):
 
     def __init__(self, source: Source, model: Model, weights: WeightStore) -> None:
         opsets = dict(model.opset_versions)
-        setting = Setting(source, opsets, weights, Scope(source))
+        context = FileContext(source, opsets, weights, Scope(source))
         name = model.graph.graph_name.text
-        super().__init__(setting, GraphWriter(opsets, weights, name=name))
+        super().__init__(context, GraphWriter(opsets, weights, name=name))
         for function in model.functions.values():
             function.detach()
             self.writer.add_function(function)

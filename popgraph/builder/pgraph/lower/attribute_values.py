@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ArrayAttr, DenseArrayBase, StringAttr, i64
 from xdsl.ir import Attribute
 
 from popgraph.builder.pgraph.check.declared_types import declared_type, type_of
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.operators import Operator
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.initial_values import SPARSE, call_of, sparse_value, tensor_value
@@ -85,17 +85,17 @@ def of_kind(expression: Expression) -> tuple[str, Expression] | None:
 
 
 def attribute_value(
-    setting: Setting, operator: Operator, name: Name, expression: Expression, scope: Scope
+    context: FileContext, operator: Operator, name: Name, expression: Expression, scope: Scope
 ) -> object:
     """The value of an attribute, of the kind that the operator wants; fails if it is another."""
     kind = operator.kinds.get(name.text)
     if written := of_kind(expression):
         kind, expression = kind or written[0], written[1]
     if kind is None:
-        kind = _kind_of(setting.source, expression)
-    value = _value(setting, kind, expression, scope)
+        kind = _kind_of(context.source, expression)
+    value = _value(context, kind, expression, scope)
     if value is None:
-        setting.source.mismatch(
+        context.source.mismatch(
             expression.span,
             f"attribute `{name.text}` of {operator.shown} is {KINDS[kind]}",
             _GRAPHS.get(operator.op_type, "") if kind == "GRAPH" else _EXAMPLES.get(kind, ""),
@@ -104,7 +104,7 @@ def attribute_value(
     return value
 
 
-def _value(setting: Setting, kind: str, expression: Expression, scope: Scope) -> object:
+def _value(context: FileContext, kind: str, expression: Expression, scope: Scope) -> object:
     """The attribute, or its Python value; None if the expression is not of that kind."""
     if kind in _READERS:
         value = _READERS[kind](expression)
@@ -114,19 +114,19 @@ def _value(setting: Setting, kind: str, expression: Expression, scope: Scope) ->
         if not isinstance(expression, Items):
             return None
         single = kind.removesuffix("S")
-        values = [_value(setting, single, item, scope) for item in expression.items]
+        values = [_value(context, single, item, scope) for item in expression.items]
         if not all(isinstance(one, Attribute) for one in values):
             return None
         return ManyAttr(StringAttr(kind), ArrayAttr(values))  # type: ignore[arg-type]
     match kind:
         case "TENSOR":
-            array = tensor_value(setting, expression, scope)
-            return None if array is None else from_value(array, setting.store)
+            array = tensor_value(context, expression, scope)
+            return None if array is None else from_value(array, context.store)
         case "SPARSE_TENSOR":
             call = call_of(SPARSE, expression)
-            return None if call is None else sparse_value(setting, call, scope)
+            return None if call is None else sparse_value(context, call, scope)
         case "TYPE_PROTO":
-            return _type(setting, expression, scope)
+            return _type(context, expression, scope)
     return None
 
 
@@ -196,11 +196,11 @@ _EMPTY: dict[str, Attribute] = {
 """Lists without items, which have a kind nevertheless."""
 
 
-def _type(setting: Setting, expression: Expression, scope: Scope) -> TypeAttr | None:
+def _type(context: FileContext, expression: Expression, scope: Scope) -> TypeAttr | None:
     """An attribute that is a type: `sequence(f32[N])` is read as an expression at first."""
     if isinstance(expression, Bytes):
         return type_attribute_of(expression.value)
     written = type_of(expression)
     if written is None:
         return None
-    return TypeAttr(declared_type(setting.source, written, scope), BytesAttr(b""))
+    return TypeAttr(declared_type(context.source, written, scope), BytesAttr(b""))

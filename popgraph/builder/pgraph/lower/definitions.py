@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from popgraph.builder.pgraph.check.file_context import Definition, Setting
+from popgraph.builder.pgraph.check.file_context import Definition, FileContext
 from popgraph.builder.pgraph.check.imports import check_circle, found, text_of_file
 from popgraph.builder.pgraph.check.opset_versions import check_opsets, declared_opsets
 from popgraph.builder.pgraph.check.scope import Scope
@@ -23,75 +23,75 @@ from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.support.names import closest
 
 
-def settle(setting: Setting, file: File) -> None:
-    """Fills the setting of a file with what the file defines."""
-    reader = GraphLowering(setting, GraphWriter(setting.opsets, setting.store), setting.scope)
+def settle(context: FileContext, file: File) -> None:
+    """Fills the context of a file with what the file defines."""
+    reader = GraphLowering(context, GraphWriter(context.opsets, context.store), context.scope)
     for item in file.items:
         try:
             match item:
                 case Static():
-                    _check_no_template(setting, item.name)
+                    _check_no_template(context, item.name)
                     reader.statements([item])
                 case Template():
-                    _define(setting, item.name, Definition(item, setting))
+                    _define(context, item.name, Definition(item, context))
                 case Import():
-                    _import(setting, item)
+                    _import(context, item)
         except Failed:
             continue
-    _functions(setting, [item for item in file.items if isinstance(item, Function)])
+    _functions(context, [item for item in file.items if isinstance(item, Function)])
 
 
-def _define(setting: Setting, name: Name, definition: Definition) -> None:
-    known = setting.definitions.get(name.text)
+def _define(context: FileContext, name: Name, definition: Definition) -> None:
+    known = context.definitions.get(name.text)
     if known is not None and known.template is definition.template:
         return
-    setting.scope.check_new(name)
-    _check_no_template(setting, name)
-    setting.definitions[name.text] = definition
+    context.scope.check_new(name)
+    _check_no_template(context, name)
+    context.definitions[name.text] = definition
 
 
-def _check_no_template(setting: Setting, name: Name) -> None:
-    if name.text not in setting.definitions:
+def _check_no_template(context: FileContext, name: Name) -> None:
+    if name.text not in context.definitions:
         return
-    first = setting.definitions[name.text]
+    first = context.definitions[name.text]
     place = f"line {first.template.name.span.line}"
-    if first.setting.source is not setting.source:
-        place += f" of {first.setting.source.filename}"
-    setting.source.parse_error(
+    if first.context.source is not context.source:
+        place += f" of {first.context.source.filename}"
+    context.source.parse_error(
         name.span, f"`{name.text}` is defined twice", f"the first time in {place}"
     )
     raise Failed
 
 
-def _import(setting: Setting, item: Import) -> None:
+def _import(context: FileContext, item: Import) -> None:
     """Makes known what another file defines: all of it, or the names that are listed."""
-    other = _setting_of(setting, item)
+    other = _context_of(context, item)
     own = {
         name: definition
         for name, definition in other.definitions.items()
-        if definition.setting.source is other.source
+        if definition.context.source is other.source
     }
     values = {name.text: name for name in other.scope.names() if name.text not in other.borrowed}
     everything = [Name(item.file.span, name) for name in (*values, *own)]
     for name in item.names if item.names is not None else everything:
         try:
             if name.text in own:
-                _define(setting, name, own[name.text])
+                _define(context, name, own[name.text])
             elif name.text in values:
-                _check_no_template(setting, name)
-                setting.scope.check_new(name)
-                setting.scope.define(name, other.scope.known(values[name.text]))
-                setting.borrowed.add(name.text)
+                _check_no_template(context, name)
+                context.scope.check_new(name)
+                context.scope.define(name, other.scope.known(values[name.text]))
+                context.borrowed.add(name.text)
             else:
-                _not_there(setting, item, name, [*own, *values])
+                _not_there(context, item, name, [*own, *values])
         except Failed:
             continue
 
 
-def _not_there(setting: Setting, item: Import, name: Name, known: Sequence[str]) -> None:
+def _not_there(context: FileContext, item: Import, name: Name, known: Sequence[str]) -> None:
     close = closest(name.text, known, 0.5)
     listed = ", ".join(known) or "nothing"
-    setting.source.parse_error(
+    context.source.parse_error(
         name.span,
         f"{item.file.value!r} does not define `{name.text}`",
         f"did you mean `{close}`?" if close else f"it defines {listed}",
@@ -99,55 +99,55 @@ def _not_there(setting: Setting, item: Import, name: Name, known: Sequence[str])
     raise Failed
 
 
-def _setting_of(setting: Setting, item: Import) -> Setting:
+def _context_of(context: FileContext, item: Import) -> FileContext:
     """What an imported file defines; every file is read once."""
-    path = found(setting, item)
-    check_circle(setting, item, path)
+    path = found(context, item)
+    check_circle(context, item, path)
     key = path.resolve()
-    if key not in setting.files:
-        text = text_of_file(setting, item, path)
-        source = setting.source.imported(text, str(path))
+    if key not in context.files:
+        text = text_of_file(context, item, path)
+        source = context.source.imported(text, str(path))
         file = parse_file(source)
         theirs = declared_opsets(source, file.opsets)
-        check_opsets(setting.source, item, setting.opsets, theirs)
+        check_opsets(context.source, item, context.opsets, theirs)
         other = replace(
-            setting,
+            context,
             source=source,
             scope=Scope(source),
             definitions={},
             borrowed=set(),
             called=set(),
-            reading=(*setting.reading, key),
+            reading=(*context.reading, key),
         )
         settle(other, file)
-        setting.files[key] = other
-    return setting.files[key]
+        context.files[key] = other
+    return context.files[key]
 
 
-def _functions(setting: Setting, functions: list[Function]) -> None:
+def _functions(context: FileContext, functions: list[Function]) -> None:
     """Every function may call every other, so all are known before one is read."""
     keyed: dict[FunctionKey, Function] = {}
     for function in functions:
-        key = key_of(setting, function)
+        key = key_of(context, function)
         if key in keyed:
-            setting.source.parse_error(
+            context.source.parse_error(
                 function.span,
                 f"`{function.path.text}` is defined twice",
                 f"the first time in line {keyed[key].span.line}",
             )
         else:
             keyed[key] = function
-    setting.calls.update(keyed)
-    count_calls(setting, keyed)
+    context.calls.update(keyed)
+    count_calls(context, keyed)
     for key, function in keyed.items():
-        if calls_itself(setting, key, keyed):
-            setting.source.parse_error(
+        if calls_itself(context, key, keyed):
+            context.source.parse_error(
                 function.span,
                 f"`{function.path.text}` calls itself",
                 "ONNX has no recursion; `Loop` repeats a graph",
             )
             continue
-        opsets = setting.opsets
+        opsets = context.opsets
         if function.opsets:
-            opsets = declared_opsets(setting.source, function.opsets)
-        lower_function(setting.using(opsets), key, function)
+            opsets = declared_opsets(context.source, function.opsets)
+        lower_function(context.using(opsets), key, function)

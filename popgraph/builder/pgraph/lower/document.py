@@ -8,13 +8,13 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.builder.budget import Spent
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.budget import BudgetExceeded
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.graph_notes import ModelNotes
 from popgraph.builder.pgraph.check.imports import folders
 from popgraph.builder.pgraph.check.opset_versions import opset_versions
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.check.unused_templates import check_uncalled
+from popgraph.builder.pgraph.check.unused_templates import check_unused_templates
 from popgraph.builder.pgraph.lower.definitions import settle
 from popgraph.builder.pgraph.lower.lower import GraphLowering, lower_graph
 from popgraph.builder.pgraph.lower.training import (
@@ -80,14 +80,14 @@ def parse(text: str, filename: str = "<text>", search: Iterable[str | Path] = ()
 def _parse(source: Source, search: tuple[Path, ...]) -> Document:
     try:
         return _read(source, search)
-    except Spent:
+    except BudgetExceeded:
         source.raise_mistakes()
         raise
 
 
 def _read(source: Source, search: tuple[Path, ...]) -> Document:
     file = parse_file(source)
-    setting = Setting(
+    context = FileContext(
         source,
         opset_versions(source, file.opsets),
         WeightStore(),
@@ -95,17 +95,17 @@ def _read(source: Source, search: tuple[Path, ...]) -> Document:
         search=search,
         reading=(Path(source.filename).resolve(),),
     )
-    settle(setting, file)
+    settle(context, file)
     _check_graphs(source, file)
     named = {graph.name.text: graph for graph in file.graphs if graph.name}
-    lowered = {name: lower_graph(setting, graph) for name, graph in named.items()}
-    trainings = _trainings(setting, file)
-    check_uncalled(setting)
+    lowered = {name: lower_graph(context, graph) for name, graph in named.items()}
+    trainings = _trainings(context, file)
+    check_unused_templates(context)
     source.raise_mistakes()
     graphs = {name: _module(file, lowered[name]) for name in named}
     # What a text without graphs defines is for others.
     warnings = tuple(warning for _, warning in source.warnings() if graphs)
-    return Document(graphs, setting.store, trainings, setting.opsets, warnings, source.filename)
+    return Document(graphs, context.store, trainings, context.opsets, warnings, source.filename)
 
 
 def check(source: Source, search: Iterable[str | Path] = ()) -> Document | None:
@@ -134,7 +134,7 @@ def parse_optimizer(text: str) -> OptimizerCall:
     source = Source(text, "<optimizer>")
     try:
         return optimizer_call(source, parse_expression(source))
-    except (Failed, Spent):
+    except (Failed, BudgetExceeded):
         source.raise_mistakes()
         raise
 
@@ -154,18 +154,18 @@ def _check_graphs(source: Source, file: File) -> None:
     source.raise_mistakes()
 
 
-def _trainings(setting: Setting, file: File) -> dict[str, TrainingSection]:
+def _trainings(context: FileContext, file: File) -> dict[str, TrainingSection]:
     found: dict[str, TrainingSection] = {}
     for train in file.trains:
-        graph = _trained(setting.source, file, train)
+        graph = _trained(context.source, file, train)
         if graph is None or graph.name is None:
             continue
         if graph.name.text in found:
-            setting.source.parse_error(
+            context.source.parse_error(
                 train.span, f"graph `{graph.name.text}` has a `train` section already"
             )
             continue
-        section = lower_training(setting, graph, train)
+        section = lower_training(context, graph, train)
         if section is not None:
             found[graph.name.text] = section
     return found

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Region
 
 from popgraph.builder.pgraph.check.declared_types import declared_type
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.graph_notes import GraphNotes, graph_notes
 from popgraph.builder.pgraph.check.operators import Operator, domain_of
 from popgraph.builder.pgraph.lower.attribute_values import attribute_value
@@ -33,20 +33,20 @@ from popgraph.dialects.onnx.writer import FunctionKey, GraphWriter
 from popgraph.dialects.program import BytesAttr
 
 
-def key_of(setting: Setting, function: Function) -> FunctionKey:
+def key_of(context: FileContext, function: Function) -> FunctionKey:
     """Domain, name and overload of a function."""
     domain = ".".join(part.text for part in function.path.parts[:-1])
-    return domain, function.path.parts[-1].text, _notes(setting, function).overload
+    return domain, function.path.parts[-1].text, _notes(context, function).overload
 
 
 def calls_itself(
-    setting: Setting, key: FunctionKey, functions: Mapping[FunctionKey, Function]
+    context: FileContext, key: FunctionKey, functions: Mapping[FunctionKey, Function]
 ) -> bool:
     """Whether a function calls itself, directly or through others."""
     pending, seen = [key], set[FunctionKey]()
     while pending:
         function = functions.get(pending.pop())
-        called = set() if function is None else set(_called(setting, function.body))
+        called = set() if function is None else set(_called(context, function.body))
         if key in called:
             return True
         pending += called - seen
@@ -54,9 +54,9 @@ def calls_itself(
     return False
 
 
-def count_calls(setting: Setting, functions: Mapping[FunctionKey, Function]) -> None:
-    """Notes in the setting how many calls a call of each function is."""
-    calls = {key: list(_called(setting, one.body)) for key, one in functions.items()}
+def count_calls(context: FileContext, functions: Mapping[FunctionKey, Function]) -> None:
+    """Notes in the context how many calls a call of each function is."""
+    calls = {key: list(_called(context, one.body)) for key, one in functions.items()}
     begun = set[FunctionKey]()
     waiting = list(functions)
     while waiting:
@@ -67,10 +67,10 @@ def count_calls(setting: Setting, functions: Mapping[FunctionKey, Function]) -> 
             waiting += [one for one in inner if one not in begun]
             continue
         waiting.pop()
-        setting.unfolded[key] = 1 + sum(setting.unfolded.get(one, 1) for one in inner)
+        context.unfolded[key] = 1 + sum(context.unfolded.get(one, 1) for one in inner)
 
 
-def _called(setting: Setting, root: Node) -> Iterator[FunctionKey]:
+def _called(context: FileContext, root: Node) -> Iterator[FunctionKey]:
     """What is called anywhere within."""
     overloads: dict[int, str] = {}
     for node in walk(root):
@@ -78,7 +78,7 @@ def _called(setting: Setting, root: Node) -> Iterator[FunctionKey]:
             overloads[id(node.value)] = _overload(node)
         if isinstance(node, Call):
             overload = overloads.get(id(node), "")
-            yield domain_of(node.path, setting.opsets), node.path.parts[-1].text, overload
+            yield domain_of(node.path, context.opsets), node.path.parts[-1].text, overload
 
 
 def _overload(node: Node) -> str:
@@ -89,20 +89,20 @@ def _overload(node: Node) -> str:
     return ""
 
 
-def _notes(setting: Setting, function: Function) -> GraphNotes:
+def _notes(context: FileContext, function: Function) -> GraphNotes:
     return graph_notes(
-        setting.source, function.annotations, lambda one: one, function.body.doc, "function"
+        context.source, function.annotations, lambda one: one, function.body.doc, "function"
     )
 
 
-def lower_function(setting: Setting, key: FunctionKey, function: Function) -> None:
+def lower_function(context: FileContext, key: FunctionKey, function: Function) -> None:
     """Adds the function to those of the model; its values have no types."""
-    opsets = setting.opsets
-    writer = GraphWriter(opsets, setting.store, name=key[1], calls=setting.calls, typed=False)
-    lowering = GraphLowering(setting, writer)
+    opsets = context.opsets
+    writer = GraphWriter(opsets, context.store, name=key[1], calls=context.calls, typed=False)
+    lowering = GraphLowering(context, writer)
     lowering.inner_graph = True
-    lowering.take(_notes(setting, function))
-    defaults = _defaults(setting, lowering, function.attributes)
+    lowering.take(_notes(context, function))
+    defaults = _defaults(context, lowering, function.attributes)
     for formal in function.attributes:
         default = defaults.get(formal.name.text)
         kind = "" if default is None else kind_of_attribute(default)
@@ -112,11 +112,11 @@ def lower_function(setting: Setting, key: FunctionKey, function: Function) -> No
     lowering.outputs(function.outputs)
     if writer.outputs is not None:
         infos = [*_declared(lowering, function.inputs), *lowering.infos]
-        setting.functions[key] = _written(key, function, lowering, defaults, infos)
+        context.functions[key] = _written(key, function, lowering, defaults, infos)
 
 
 def _defaults(
-    setting: Setting, lowering: GraphLowering, formals: Sequence[Formal]
+    context: FileContext, lowering: GraphLowering, formals: Sequence[Formal]
 ) -> dict[str, Attribute]:
     found: dict[str, Attribute] = {}
     for formal in formals:
@@ -126,9 +126,9 @@ def _defaults(
         try:
             operator = Operator(name.text, "")
             value = attribute_value(
-                setting, operator, name, lowering.fold(formal.default), lowering.scope
+                context, operator, name, lowering.fold(formal.default), lowering.scope
             )
-            found[name.text] = from_python(name.text, value, None, setting.store)
+            found[name.text] = from_python(name.text, value, None, context.store)
         except Failed:
             continue
     return found

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ArrayAttr, IntAttr
 
 from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.declared_types import static_type, type_of
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.array_files import as_type, read_key, read_part
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS, work
@@ -79,14 +79,14 @@ class Wanted:
     span: Span
 
 
-def first_value(
-    setting: Setting, statement: Weight | Constant, scope: Scope, full_name: str
+def initial_value(
+    context: FileContext, statement: Weight | Constant, scope: Scope, full_name: str
 ) -> Array | SparseTensorAttr:
     """The tensor of a `weight` or a `const`; fails when there is none of that type."""
-    source = setting.source
+    source = context.source
     value = _settled(source, statement.value, scope)
     if statement.type is None:
-        found = None if isinstance(value, Name) else tensor_value(setting, value, scope)
+        found = None if isinstance(value, Name) else tensor_value(context, value, scope)
         if found is None:
             source.parse_error(
                 value.span,
@@ -98,8 +98,8 @@ def first_value(
     what = "a weight" if isinstance(statement, Weight) else "a constant"
     wanted = _wanted(source, (statement.name.text, full_name), statement.type, what, scope)
     if isinstance(statement, Weight) and (call := call_of(SPARSE, value)):
-        return _sparse_weight(setting, wanted, call, scope)
-    return _initial(setting, wanted, value)
+        return _sparse_weight(context, wanted, call, scope)
+    return _initial(context, wanted, value)
 
 
 def _wanted(
@@ -113,26 +113,26 @@ def _wanted(
     return Wanted(*names, dtype, shape, type_.span)
 
 
-def tensor_value(setting: Setting, expression: Expression, scope: Scope) -> Array | None:
+def tensor_value(context: FileContext, expression: Expression, scope: Scope) -> Array | None:
     """
     The array of an expression that says its type itself; None if it says none.
 
     `[1, 2]`, `f32([1, 2])`, `tensor(f32[0, 3], [])`, `load("weights.npz", "key")`.
     """
     if is_literal(expression):
-        return array_of(setting.source, expression, default_dtype(expression))
+        return array_of(context.source, expression, default_dtype(expression))
     if typed := typed_literal(expression):
-        return array_of(setting.source, typed[1], typed[0].text)
+        return array_of(context.source, typed[1], typed[0].text)
     if call := call_of(TENSOR, expression):
         match call.arguments:
             case [Argument(keyword=None, value=type_), Argument(keyword=None, value=value)] if (
                 not isinstance(type_, Missing) and not isinstance(value, Missing)
             ):
                 if written := type_of(type_):
-                    wanted = _wanted(setting.source, (TENSOR, TENSOR), written, "a tensor", scope)
-                    return _initial(setting, wanted, _settled(setting.source, value, scope))
+                    wanted = _wanted(context.source, (TENSOR, TENSOR), written, "a tensor", scope)
+                    return _initial(context, wanted, _settled(context.source, value, scope))
     if call := call_of(LOAD, expression):
-        return _loaded(setting, None, call)
+        return _loaded(context, None, call)
     return None
 
 
@@ -141,19 +141,21 @@ def call_of(name: str, expression: object) -> Call | None:
     return expression if isinstance(expression, Call) and expression.path.text == name else None
 
 
-def sparse_value(setting: Setting, call: Call, scope: Scope) -> SparseTensorAttr | None:
+def sparse_value(context: FileContext, call: Call, scope: Scope) -> SparseTensorAttr | None:
     """What `sparse(f32([1.5]), i64([[0, 1]]), [3, 4])` means; None if it means nothing."""
     shape = python_value(call.arguments[2].value) if len(call.arguments) == 3 else None
     if not isinstance(shape, list) or not all(isinstance(one, int) for one in shape):
         return None
-    return _sparse(setting, call, [int(str(one)) for one in shape], scope)
+    return _sparse(context, call, [int(str(one)) for one in shape], scope)
 
 
-def _sparse_weight(setting: Setting, wanted: Wanted, call: Call, scope: Scope) -> SparseTensorAttr:
-    found = _sparse(setting, call, wanted.shape, scope) if len(call.arguments) == 2 else None
+def _sparse_weight(
+    context: FileContext, wanted: Wanted, call: Call, scope: Scope
+) -> SparseTensorAttr:
+    found = _sparse(context, call, wanted.shape, scope) if len(call.arguments) == 2 else None
     dtype = None if found is None else describe(found.type.element_type)
     if found is None or dtype != wanted.dtype:
-        setting.source.mismatch(
+        context.source.mismatch(
             call.span,
             "a sparse weight is made of its values and their places",
             "`weight w: f32[3, 4] = sparse(f32([0.5, 1.5]), i64([[0, 1], [2, 3]]))`",
@@ -163,19 +165,19 @@ def _sparse_weight(setting: Setting, wanted: Wanted, call: Call, scope: Scope) -
 
 
 def _sparse(
-    setting: Setting, call: Call, shape: Sequence[int], scope: Scope
+    context: FileContext, call: Call, shape: Sequence[int], scope: Scope
 ) -> SparseTensorAttr | None:
     parts = [
         None
         if one.keyword or isinstance(one.value, Missing)
-        else tensor_value(setting, one.value, scope)
+        else tensor_value(context, one.value, scope)
         for one in call.arguments[:2]
     ]
     if len(parts) < 2 or parts[0] is None or parts[1] is None:
         return None
-    values, indices = (from_value(part, setting.store) for part in parts)
+    values, indices = (from_value(part, context.store) for part in parts)
     made = SparseTensorAttr(values, indices, ArrayAttr([IntAttr(size) for size in shape]))
-    check_sparse(made, setting.store, "this sparse tensor")
+    check_sparse(made, context.store, "this sparse tensor")
     return made
 
 
@@ -196,18 +198,18 @@ def _itemsize(dtype: str) -> int:
     return 1 if dtype == STRING else dtypes.BY_NAME[dtype].numpy.itemsize
 
 
-def _initial(setting: Setting, wanted: Wanted, value: Expression) -> Array:
-    source = setting.source
+def _initial(context: FileContext, wanted: Wanted, value: Expression) -> Array:
+    source = context.source
     match value:
         case _ if is_written_out(value):
             return _written_out(source, wanted, value)
         case Name(text=name) if name == LOAD:
-            return _from_weights(setting, wanted, value)
+            return _from_weights(context, wanted, value)
         case Name():
             return _initialised(source, wanted, value, ())
         case Call(path=path, arguments=arguments) if len(path.parts) == 1:
             if path.text == LOAD:
-                return _loaded(setting, wanted, value)
+                return _loaded(context, wanted, value)
             if typed := typed_literal(value):
                 return _written_out(source, wanted, typed[1])
             return _initialised(source, wanted, path.parts[0], arguments)
@@ -291,9 +293,9 @@ def _number(source: Source, argument: Argument, key: str) -> int | float:
     raise Failed
 
 
-def _loaded(setting: Setting, wanted: Wanted | None, call: Call) -> Array:
+def _loaded(context: FileContext, wanted: Wanted | None, call: Call) -> Array:
     """An array of a file in the folder of the text, or in one below it."""
-    source = setting.source
+    source = context.source
     given = {
         one.keyword.text if one.keyword else place: one for place, one in enumerate(call.arguments)
     }
@@ -303,7 +305,7 @@ def _loaded(setting: Setting, wanted: Wanted | None, call: Call) -> Array:
             call.span, f"`{LOAD}` takes a file and a key", f'`{LOAD}("weights.npz", "w")`'
         )
         raise Failed
-    path = path_beside(setting, file.value.value, file.value.span)
+    path = path_beside(context, file.value.value, file.value.span)
     try:
         array = _read(source, path, wanted, call, key, offset)
     except Unreadable as error:
@@ -315,13 +317,13 @@ def _loaded(setting: Setting, wanted: Wanted | None, call: Call) -> Array:
             key.span, f"{file.value.value!r} holds no array {python_value(key.value)!r}"
         )
         raise Failed from error
-    setting.store.files.setdefault(path, state_of(path))
+    context.store.files.setdefault(path, state_of(path))
     return array if wanted is None else _as_wanted(source, wanted, array)
 
 
-def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
+def _from_weights(context: FileContext, wanted: Wanted, place: Name) -> Array:
     """The array of the file of weights that bears the weight's full name."""
-    source, path = setting.source, setting.weights
+    source, path = context.source, context.weights
     if path is None:
         source.parse_error(
             place.span,
@@ -337,23 +339,23 @@ def _from_weights(setting: Setting, wanted: Wanted, place: Name) -> Array:
     except KeyError as error:
         source.parse_error(place.span, f"{path.name!r} holds no array {wanted.full_name!r}")
         raise Failed from error
-    setting.store.files.setdefault(path, state_of(path))
+    context.store.files.setdefault(path, state_of(path))
     return _as_wanted(source, wanted, array)
 
 
-def path_beside(setting: Setting, file: str, span: Span) -> Path:
+def path_beside(context: FileContext, file: str, span: Span) -> Path:
     """The path of a file in the folder of the text; fails at any other."""
     try:
-        return beside(setting.folder, file)
+        return beside(context.folder, file)
     except Outside as error:
-        setting.source.parse_error(
+        context.source.parse_error(
             span,
             f"{file!r} is not in the folder of this text",
             "weights are read from there and from folders below it only",
         )
         raise Failed from error
     except Unreadable as error:
-        setting.source.parse_error(span, f"{file!r} cannot be read: {error}")
+        context.source.parse_error(span, f"{file!r} cannot be read: {error}")
         raise Failed from error
 
 

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.budget import TURN
-from popgraph.builder.pgraph.check.file_context import Definition, Setting
+from popgraph.builder.pgraph.check.file_context import Definition, FileContext
 from popgraph.builder.pgraph.check.graph_notes import (
     GraphNotes,
     ModelNotes,
@@ -115,7 +115,7 @@ class GraphLowering(StatementLowering):
     def inner(self, name: str, *, lenient: bool = False) -> GraphLowering:
         """Writes a graph inside this one, which sees what is defined here."""
         writer = self.writer.subgraph(name, lenient=lenient)
-        made = GraphLowering(self.setting, writer, Scope(self.source, self.scope), calls=self.calls)
+        made = GraphLowering(self.context, writer, Scope(self.source, self.scope), calls=self.calls)
         made.prefix, made.notes, made.references = self.prefix, self.notes, self.references
         made.inner_graph = True
         return made
@@ -144,8 +144,8 @@ class GraphLowering(StatementLowering):
         self.take(notes)
         if notes.weights:
             with suppress(Failed):
-                file = path_beside(self.setting, notes.weights, graph.span)
-                self.setting = replace(self.setting, weights=file)
+                file = path_beside(self.context, notes.weights, graph.span)
+                self.context = replace(self.context, weights=file)
 
     def body(self, graph: Graph, types: Sequence[Attribute] = ()) -> None:
         """Everything from the inputs to the outputs."""
@@ -208,7 +208,7 @@ class GraphLowering(StatementLowering):
         self, definition: Definition, call: Call, names: Sequence[str] | None
     ) -> list[SSAValue]:
         template = definition.template
-        definition.setting.called.add(template.name.text)
+        definition.context.called.add(template.name.text)
         self.source.spend(call.path.span, TURN)
         if len(self.calls) >= MOST_CALLS:
             self.source.parse_error(call.path.span, *_too_many_calls(self.calls, definition))
@@ -220,14 +220,14 @@ class GraphLowering(StatementLowering):
                 call.path.span, f"`{template.name.text}` has {results}, not {len(names)}"
             )
             raise Failed
-        scope = Scope(definition.setting.source, definition.setting.scope)
+        scope = Scope(definition.context.source, definition.context.scope)
         passed = bind(self, definition, call, scope)
-        known = {**definition.setting.definitions, **passed}
-        own = self.setting
-        setting = replace(
-            definition.setting, opsets=own.opsets, definitions=known, weights=own.weights
+        known = {**definition.context.definitions, **passed}
+        own = self.context
+        context = replace(
+            definition.context, opsets=own.opsets, definitions=known, weights=own.weights
         )
-        inner = GraphLowering(setting, self.writer, scope, (*self.calls, definition.full_name))
+        inner = GraphLowering(context, self.writer, scope, (*self.calls, definition.full_name))
         label = self.label(template.name.text, names)
         given = [label] if names is None else names
         inner.prefix = label + "/"
@@ -274,11 +274,11 @@ def _too_many_calls(calls: Sequence[str], called: Definition) -> tuple[str, str]
     return what, "write some of them out, or let the graph call one after the other"
 
 
-def lower_graph(setting: Setting, graph: Graph) -> GraphLowering:
+def lower_graph(context: FileContext, graph: Graph) -> GraphLowering:
     """The graph as written."""
     name = graph.name.text if graph.name else ""
-    writer = GraphWriter(setting.opsets, setting.store, name=name, functions=setting.functions)
-    lowering = GraphLowering(setting, writer)
+    writer = GraphWriter(context.opsets, context.store, name=name, functions=context.functions)
+    lowering = GraphLowering(context, writer)
     lowering.begin(graph)
     lowering.body(graph)
     notes = lowering.about

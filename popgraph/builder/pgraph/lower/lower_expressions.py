@@ -206,7 +206,7 @@ class ExpressionLowering(OperandLowering, ABC):
     def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
         """A node; `names` are those of its results, None for one result on the way."""
         call = self.resolved(call)
-        template = self.setting.template(call.path)
+        template = self.context.template(call.path)
         if template is not None:
             return self.expand(template, call, names)
         operator, arguments = self.called(call)
@@ -242,7 +242,7 @@ class ExpressionLowering(OperandLowering, ABC):
         """
         try:
             self.check_spelling(call.path)
-            operator = operator_of(self.source, call.path, self.writer.opsets, self.setting.calls)
+            operator = operator_of(self.source, call.path, self.writer.opsets, self.context.calls)
             return operator, sort_arguments(self.source, operator, call)
         except Failed:
             for argument in call.arguments:
@@ -255,7 +255,7 @@ class ExpressionLowering(OperandLowering, ABC):
         """Fails at what is no operator, but almost the name of a `def`."""
         if len(path.parts) > 1 or is_operator(path.text):
             return
-        close = closest(path.text, self.setting.definitions, 0.7)
+        close = closest(path.text, self.context.definitions, 0.7)
         if close:
             self.source.parse_error(
                 path.span, f"there is no `{path.text}`", f"did you mean `{close}`?"
@@ -310,7 +310,7 @@ class ExpressionLowering(OperandLowering, ABC):
                 return Graphs(self.subgraph(one, types, lenient=lenient) for one in graphs)
             case Name(text=text) if text in self.references:
                 return self.reference(value, kind or self.references[text])
-        return attribute_value(self.setting, operator, keyword, self.fold(expression), self.scope)
+        return attribute_value(self.context, operator, keyword, self.fold(expression), self.scope)
 
     def reference(self, name: Name, kind: str) -> RefAttr:
         """The value that the caller gives to an attribute of the function around."""

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.budget import NODE
 from popgraph.builder.pgraph.check.annotations import Notes
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.node_names import NodeNames
 from popgraph.builder.pgraph.check.operators import (
     Operator,
@@ -41,9 +41,9 @@ class NodeLowering:
     names that the caller of a template has given to its results.
     """
 
-    def __init__(self, setting: Setting, writer: GraphWriter, scope: Scope) -> None:
-        self.setting = setting
-        self.source = setting.source
+    def __init__(self, context: FileContext, writer: GraphWriter, scope: Scope) -> None:
+        self.context = context
+        self.source = context.source
         self.writer = writer
         self.scope = scope
         self.prefix = ""
@@ -96,7 +96,7 @@ class NodeLowering:
         overload: str = "",
     ) -> list[SSAValue]:
         """Writes a node; what it says against it is a mistake at `span`."""
-        unfolded = self.setting.unfolded.get((domain, op_type, overload), 1)
+        unfolded = self.context.unfolded.get((domain, op_type, overload), 1)
         self.source.spend(span, NODE * unfolded)
         if types is not None:
             types = [type_ for name, type_ in zip(names, types, strict=False) if name]
@@ -120,7 +120,7 @@ class NodeLowering:
         self.locate(label or first, span)
         written = self.writer.block.last_op
         assert isinstance(written, OnnxOp)
-        self.notes.put(written, self.setting.store)
+        self.notes.put(written, self.context.store)
         return values
 
     def locate(self, label: str, span: Span) -> None:

@@ -10,10 +10,10 @@ from xdsl.ir import Attribute, SSAValue
 from popgraph.builder.budget import TURN
 from popgraph.builder.pgraph.check.annotations import Notes, ValueNotes, notes_of, value_notes
 from popgraph.builder.pgraph.check.declared_types import check_declared, declared_type, type_of
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.graph_notes import GraphNotes
 from popgraph.builder.pgraph.check.scope import Scope, defined_by
-from popgraph.builder.pgraph.lower.initial_values import first_value
+from popgraph.builder.pgraph.lower.initial_values import initial_value
 from popgraph.builder.pgraph.lower.lower_expressions import ExpressionLowering
 from popgraph.builder.pgraph.syntax.literals import is_known
 from popgraph.builder.pgraph.syntax.source import TOO_DEEP, Failed
@@ -34,7 +34,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Weight,
 )
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, ValueInfoAttr
-from popgraph.dialects.onnx.metadata import declared, told_tensor
+from popgraph.dialects.onnx.metadata import declared, with_tensor_metadata
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN
@@ -51,12 +51,12 @@ class StatementLowering(ExpressionLowering):
 
     def __init__(
         self,
-        setting: Setting,
+        context: FileContext,
         writer: GraphWriter,
         scope: Scope | None = None,
         calls: Sequence[str] = (),
     ) -> None:
-        super().__init__(setting, writer, scope or Scope(setting.source, setting.scope))
+        super().__init__(context, writer, scope or Scope(context.source, context.scope))
         self.infos: list[ValueInfoAttr] = []
         """What the text says about the types of inner values."""
         self.calls = calls
@@ -164,7 +164,7 @@ class StatementLowering(ExpressionLowering):
                 self.scope.define(name, self.weight(statement, notes), "weight")
             case Constant(name=name):
                 full = self.full_name(name.text)
-                tensor = first_value(self.setting, statement, self.scope, full)
+                tensor = initial_value(self.context, statement, self.scope, full)
                 assert not isinstance(tensor, SparseTensorAttr), "only weights are sparse"
                 value = self.constant(tensor, full, name.span)
                 self.scope.define(name, value, "constant")
@@ -176,10 +176,10 @@ class StatementLowering(ExpressionLowering):
 
     def weight(self, weight: Weight, notes: Notes) -> SSAValue:
         full, info = self.full_name(weight.name.text), None
-        found = first_value(self.setting, weight, self.scope, full)
+        found = initial_value(self.context, weight, self.scope, full)
         held: Attribute = found if isinstance(found, SparseTensorAttr) else UNKNOWN
         if not isinstance(found, SparseTensorAttr):
-            held = told_tensor(from_value(found, self.setting.store), notes.about)
+            held = with_tensor_metadata(from_value(found, self.context.store), notes.about)
         if notes.place is not None:
             listed = type_of(notes.declared) if notes.declared else weight.type
             assert listed is not None, "the annotation was checked"
@@ -242,7 +242,7 @@ class StatementLowering(ExpressionLowering):
         """Writes on the node of a statement what is said about it alone."""
         op = values[0].owner if values else self.writer.block.last_op
         if isinstance(op, OnnxOp) and op.parent_block() is self.writer.block:
-            notes.put(op, self.setting.store)
+            notes.put(op, self.context.store)
 
     def check_target_types(self, targets: Sequence[Target]) -> None:
         for target in targets:

@@ -48,8 +48,8 @@ def bind(
     for formal in template.formals:
         try:
             meaning = _meaning(caller, definition, formal, given, scope, call)
-            if isinstance(meaning, Name) and meaning.text in caller.setting.definitions:
-                argument = caller.setting.definitions[meaning.text]
+            if isinstance(meaning, Name) and meaning.text in caller.context.definitions:
+                argument = caller.context.definitions[meaning.text]
                 meaning = Name(meaning.span, argument.full_name)
                 passed[meaning.text] = argument
             scope.define(formal.name, meaning, "parameter")
@@ -114,10 +114,10 @@ def _meaning(
                 call.path.span,
                 f"`{definition.template.name.text}` needs `{formal.name.text}`",
                 f"its head stands in line {definition.template.span.line} of "
-                f"{definition.setting.source.filename}",
+                f"{definition.context.source.filename}",
             )
             raise Failed
-        return folded(definition.setting.source, formal.default, scope.known)
+        return folded(definition.context.source, formal.default, scope.known)
     found = caller.fold(argument.value)
     if formal.type is None:
         if is_known(found) or _names_operator(caller, found):
@@ -137,7 +137,7 @@ def _names_operator(caller: ExpressionLowering, found: Expression) -> bool:
     return (
         isinstance(found, Name)
         and not caller.scope.taken(found.text)
-        and (found.text in caller.setting.definitions or is_operator(found.text))
+        and (found.text in caller.context.definitions or is_operator(found.text))
     )
 
 
@@ -152,7 +152,7 @@ def _unify(
 ) -> None:
     """Settles the names of dimensions in the type of a parameter; fails where it does not fit."""
     sizes = dims(found)
-    source = definition.setting.source
+    source = definition.context.source
     fits = True
     if isinstance(declared, Type) and declared.dims is not None and sizes is not None:
         if len(sizes) == len(declared.dims):

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
-from popgraph.builder.pgraph.check.file_context import Setting
+from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.operators import GRAPHCORE
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.freezing import freeze, frozen_weights
@@ -136,21 +136,21 @@ class TrainingLowering(GraphLowering):
             self.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
 
 
-def lower_training(setting: Setting, graph: Graph, train: Train) -> TrainingSection | None:
+def lower_training(context: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
     """The section as data; None when something is wrong with it, which the source then knows."""
-    said = _settings(setting, train)
+    said = _settings(context, train)
     assert graph.name is not None, "the grammar wants a name here"
     writer = GraphWriter(
-        setting.opsets, setting.store, name=graph.name.text, functions=setting.functions
+        context.opsets, context.store, name=graph.name.text, functions=context.functions
     )
-    lowering = TrainingLowering(setting, writer)
+    lowering = TrainingLowering(context, writer)
     lowering.begin(graph)
     lowering.inputs(graph.inputs)
     lowering.inputs(train.inputs)
     lowering.statements([*graph.body.statements, *said.statements])
     loss = _loss(lowering, train)
-    frozen = frozen_weights(setting.source, writer, said.frozen)
-    if loss is None or setting.source.mistakes:
+    frozen = frozen_weights(context.source, writer, said.frozen)
+    if loss is None or context.source.mistakes:
         return None
     terms = _terms(lowering, said.statements)
     outputs: dict[str, SSAValue] = {}
@@ -174,16 +174,16 @@ def _names(graph: Graph) -> list[str]:
     return [target.name.text for target in graph.outputs if isinstance(target.name, Name)]
 
 
-def _settings(setting: Setting, train: Train) -> _Settings:
+def _settings(context: FileContext, train: Train) -> _Settings:
     """The optimizer, and the statements that belong to the graph."""
     found = _Settings()
     for statement in train.body.statements:
         try:
             match statement:
                 case Assignment(targets=[Target(name=Name(text="optimizer"))], value=value):
-                    found.optimizer = optimizer_call(setting.source, value, setting.scope)
+                    found.optimizer = optimizer_call(context.source, value, context.scope)
                 case Assignment(targets=[Target(name=Name(text="schedule"))], value=value):
-                    found.schedule = schedule_of(setting.source, value, setting.scope)
+                    found.schedule = schedule_of(context.source, value, context.scope)
                 case Freeze(patterns=patterns):
                     found.frozen += patterns
                 case _:

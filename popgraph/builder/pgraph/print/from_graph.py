@@ -18,7 +18,7 @@ from popgraph.builder.pgraph.print.from_values import (
     array_type,
     call,
     dtype_name,
-    first_value,
+    initial_value,
     literal,
     name,
     sparse,
@@ -58,7 +58,7 @@ from popgraph.dialects.onnx import Function, Initializer, OnnxOp, SchemaOp, valu
 from popgraph.dialects.onnx import Graph as OnnxGraph
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr, ValueInfoAttr
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.metadata import about_graph, about_tensor
+from popgraph.dialects.onnx.metadata import graph_metadata, tensor_metadata
 from popgraph.dialects.onnx.types import UnknownType
 from popgraph.support.arrays import Array
 
@@ -191,7 +191,7 @@ class GraphText:
         if is_constant(op) and op.output_names[0] and op.output_names[0] not in self.infos:
             array, label = self.array(op), op.output_names[0]
             type_ = array_type(array)
-            value = first_value(array, label, self.attributes.file)
+            value = initial_value(array, label, self.attributes.file)
             return Constant(NOWHERE, name(label), type_, value, notes)
         return Assignment(NOWHERE, self.targets(op), self.root_expression(op, inner), notes)
 
@@ -228,7 +228,7 @@ class GraphText:
             held = sparse(op.value, label, self.attributes.weights, self.attributes.file)
             return Weight(NOWHERE, name(label), type_, held, notes)
         array = op.array(self.attributes.weights)
-        value = first_value(array, label, self.attributes.file)
+        value = initial_value(array, label, self.attributes.file)
         return Weight(NOWHERE, name(label), type_, value, notes)
 
     def weight_notes(self, op: Initializer) -> tuple[Annotation, ...]:
@@ -236,7 +236,7 @@ class GraphText:
         if op.input is not None and not self.weights_are_inputs:
             found.append(note("input", op.place_in_inputs))
         if isinstance(op.value, TensorAttr):
-            found += about_notes(about_tensor(op.value))
+            found += about_notes(tensor_metadata(op.value))
         return tuple(found)
 
     # expressions
@@ -272,7 +272,7 @@ class GraphText:
         inner = GraphText(graph, self.attributes)
         label = name(graph.graph_name.text) if graph.graph_name.data else None
         loose = inner.loose
-        doc, notes = graph_annotations(about_graph(graph), loose)
+        doc, notes = graph_annotations(graph_metadata(graph), loose)
         body = Block(NOWHERE, doc, inner.statements())
         return Graph(
             NOWHERE,

@@ -32,7 +32,7 @@ from popgraph.builder.pgraph.syntax.tree import (
 from popgraph.dialects.onnx import Function as OnnxFunction
 from popgraph.dialects.onnx import Graph as OnnxGraph
 from popgraph.dialects.onnx import Model, model_of
-from popgraph.dialects.onnx.metadata import about_function
+from popgraph.dialects.onnx.metadata import function_metadata
 from popgraph.dialects.program import WeightStore
 
 
@@ -95,7 +95,7 @@ def _function(
     inputs = {info.text: info for info in body.loose if info.text in function.input_names}
     plain = {label for label, info in inputs.items() if not info.exact.data}
     loose = [info for info in body.loose if info.text not in plain]
-    doc, notes = graph_annotations(about_function(function), loose, "function")
+    doc, notes = graph_annotations(function_metadata(function), loose, "function")
     domain, label, overload = function.key
     if overload:
         notes.insert(0, note("overload", overload))

@@ -229,7 +229,7 @@ def is_nested(array: Array) -> bool:
 
 def tensor(array: Array, label: str, file: WeightFile | None) -> Expression:
     """A tensor that says its type: `f32([0.5])`, `tensor(f32[0, 3], [])`."""
-    value = first_value(array, label, file, alone=True)
+    value = initial_value(array, label, file, alone=True)
     if isinstance(value, Name | Call) or not is_nested(array):
         if isinstance(value, Call) and value.path.text == BITS:
             return call(dtype_name(array), value)
@@ -237,7 +237,7 @@ def tensor(array: Array, label: str, file: WeightFile | None) -> Expression:
     return call(dtype_name(array), value)
 
 
-def first_value(
+def initial_value(
     array: Array, label: str, file: WeightFile | None, *, alone: bool = False
 ) -> Expression:
     """What stands behind the `=` of a weight of this type; alone, it names its file."""

@@ -26,13 +26,13 @@ from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.metadata import (
-    About,
-    about_graph,
-    about_model,
-    about_node,
-    about_value,
-    joined_proto,
+    Metadata,
+    graph_metadata,
+    merged_proto,
+    model_metadata,
+    node_metadata,
     notes_on,
+    value_metadata,
     with_declarations,
     with_notes,
 )
@@ -61,7 +61,7 @@ def _literal(value: object) -> Expression:
             return Text(NOWHERE, str(value))
 
 
-def about_notes(about: About, prefix: str = "") -> list[Annotation]:
+def about_notes(about: Metadata, prefix: str = "") -> list[Annotation]:
     """`@doc`, `@meta` and `@proto`."""
     found = [note(f"{prefix}doc", about.doc)] if about.doc else []
     found += [note(f"{prefix}meta", *pair) for pair in about.metadata]
@@ -81,7 +81,7 @@ def node_notes(op: OnnxOp, expected: str, weights: WeightStore) -> tuple[Annotat
     found = [] if op.node_name == expected else [note("name", op.node_name)]
     if isinstance(op, Custom) and op.overload is not None:
         found.append(note("overload", op.overload.text))
-    about = about_node(op)
+    about = node_metadata(op)
     for key, attribute in notes_on(op, weights).items():
         said = _note(key, to_python(attribute, weights))
         if said is not None and from_python(key, said[1], None, weights) == attribute:
@@ -109,7 +109,7 @@ def _note(key: str, value: object) -> tuple[Annotation, object] | None:
 
 def value_notes(info: ValueInfoAttr) -> tuple[Annotation, ...]:
     """What a declaration says beyond name and type."""
-    about, denotations = about_value(info)
+    about, denotations = value_metadata(info)
     shown = [note("denotation", *denotations)] if denotations else []
     return (*shown, *about_notes(about))
 
@@ -129,7 +129,7 @@ def named(op: OnnxOp) -> Named:
 
 
 def graph_annotations(
-    about: About, loose: Sequence[ValueInfoAttr], kind: str = "graph"
+    about: Metadata, loose: Sequence[ValueInfoAttr], kind: str = "graph"
 ) -> tuple[str, list[Annotation]]:
     """The doc string of a body, and what else is said; `loose` are declarations of other values."""
     if loose:
@@ -142,10 +142,10 @@ def model_annotations(
     model: Model, graph: Graph, loose: Sequence[ValueInfoAttr]
 ) -> tuple[str, str, list[Annotation]]:
     """The doc strings of the file and of its graph, and what else is said about the model."""
-    said, about = about_model(model), about_graph(graph)
+    said, about = model_metadata(model), graph_metadata(graph)
     if loose:
         about = with_declarations("graph", about, loose)
-    proto = joined_proto(said.proto, about.proto)
+    proto = merged_proto(said.proto, about.proto)
     doc = said.doc if is_docstring(said.doc) else ""
     graph_doc = about.doc if is_docstring(about.doc) else ""
     left = replace(said, doc="" if doc else said.doc, proto=b"")

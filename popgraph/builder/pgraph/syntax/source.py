@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from popgraph.builder.budget import TEXTS, Budget, Spent
+from popgraph.builder.budget import TEXTS, Budget, BudgetExceeded
 from popgraph.builder.pgraph.syntax.tree import (
     Span,
 )
@@ -92,7 +92,7 @@ class Source:
                 f"{budget.most_steps:,} steps that it has",
                 _MORE,
             )
-            raise Spent
+            raise BudgetExceeded
 
     def fill(self, span: Span, elements: int) -> None:
         """Takes elements for a first value."""
@@ -104,7 +104,7 @@ class Source:
                 f"with which the text has more than {budget.most_elements:,}",
                 _MORE,
             )
-            raise Spent
+            raise BudgetExceeded
 
     def where(self, span: Span) -> str:
         """`file:line:column`, the line, and a caret under what is meant."""

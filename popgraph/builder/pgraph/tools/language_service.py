@@ -28,7 +28,7 @@ from popgraph.support.errors import PopgraphError
 
 
 @dataclass(frozen=True)
-class Proposal:
+class Completion:
     """A word that could stand somewhere."""
 
     word: str
@@ -37,7 +37,7 @@ class Proposal:
     about: str = ""
 
 
-class Assistant:
+class LanguageService:
     """
     Answers questions about one text; lines and columns count from 1.
 
@@ -129,45 +129,47 @@ class Assistant:
 
     # what could stand here
 
-    def proposals(self, line: int, column: int) -> list[Proposal]:
+    def completions(self, line: int, column: int) -> list[Completion]:
         """The words that make sense before a place."""
         before = "\n".join([*self.text.split("\n")[: line - 1], self._line(line)[: column - 1]])
         start = re.sub(r"\w*$", "", before)
         if start.endswith("@") and not re.search(r"[\w)\]]\s*@$", start):
-            return [Proposal(word, "annotation") for word in (*NODE_NOTES, *ABOUT)]
+            return [Completion(word, "annotation") for word in (*NODE_NOTES, *ABOUT)]
         if re.search(r":\s*$", start) and not _inside_index(start):
-            return [Proposal(word, "type") for word in (*dtypes.BY_NAME, STRING)]
+            return [Completion(word, "type") for word in (*dtypes.BY_NAME, STRING)]
         if re.search(r"^\s*(weight|const)\b[^=]*=\s*$", start.rpartition("\n")[2]):
             return [
-                Proposal(name, "initialiser", getdoc(one) or "")
+                Completion(name, "initialiser", getdoc(one) or "")
                 for name, one in INITIALIZERS.items()
             ]
         found = [*self._arguments(start), *self._values(line)]
         if re.search(r"(^|\n|\{)\s*$", start):
-            found += [Proposal(word, "keyword") for word in sorted(reserved()) if word.isalpha()]
-        found += [Proposal(name, "template", one.body.doc) for name, one in self._templates.items()]
-        return found + [Proposal(name, "operator") for name in self._operators()]
+            found += [Completion(word, "keyword") for word in sorted(reserved()) if word.isalpha()]
+        found += [
+            Completion(name, "template", one.body.doc) for name, one in self._templates.items()
+        ]
+        return found + [Completion(name, "operator") for name in self._operators()]
 
     def _line(self, line: int) -> str:
         lines = self.text.split("\n")
         return lines[line - 1] if line <= len(lines) else ""
 
-    def _arguments(self, start: str) -> Iterator[Proposal]:
+    def _arguments(self, start: str) -> Iterator[Completion]:
         """The attributes and inputs of the call that is open at the end of a text."""
         name = _open_call(start)
         if name in self._templates:
             for formal in self._templates[name].formals:
-                yield Proposal(f"{formal.name.text}=", "attribute")
+                yield Completion(f"{formal.name.text}=", "attribute")
             return
         made = self._operator(name) if name else None
         if made is None:
             return
         for key, attribute in made.SCHEMA.attributes.items():
-            yield Proposal(f"{key}=", "attribute", _first_sentence(attribute.description))
+            yield Completion(f"{key}=", "attribute", _first_sentence(attribute.description))
         for formal in made.SCHEMA.inputs:
-            yield Proposal(f"{formal.name}=", "input", _first_sentence(formal.description))
+            yield Completion(f"{formal.name}=", "input", _first_sentence(formal.description))
 
-    def _values(self, line: int) -> Iterator[Proposal]:
+    def _values(self, line: int) -> Iterator[Completion]:
         """The names that are defined above a line."""
         seen: set[str] = set()
         for span, (home, meaning) in self._names.meanings.items():
@@ -175,7 +177,7 @@ class Assistant:
             if span == home and span.line < line and word not in seen:
                 seen.add(word)
                 about = describe(meaning.type) if isinstance(meaning, SSAValue) else ""
-                yield Proposal(word, "value", about)
+                yield Completion(word, "value", about)
 
     def _operators(self) -> list[str]:
         version = self._versions()[""]

@@ -12,7 +12,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     shown,
     stretches,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 
 
@@ -27,10 +27,10 @@ def rotary_embedding(node: Seen) -> Complaints:
         yield from _heads(shape[-1], node.integer("num_heads"), "num_heads")
     turned: Dim = node.integer("rotary_embedding_dim") or size
     if isinstance(turned, int) and (turned < 2 or turned % 2):
-        yield Disagreement(f"{turned} numbers of a head are turned", "they are turned in pairs")
+        yield TypeConflict(f"{turned} numbers of a head are turned", "they are turned in pairs")
         return
     if isinstance(turned, int) and isinstance(size, int) and turned > size:
-        yield Disagreement(f"{turned} of the {size} numbers of a head are turned", "at most all")
+        yield TypeConflict(f"{turned} of the {size} numbers of a head are turned", "at most all")
     half = turned // 2 if isinstance(turned, int) else None
     if node.has(3):
         yield from of_shape(node, 3, shape[0], length)
@@ -41,7 +41,7 @@ def rotary_embedding(node: Seen) -> Complaints:
             yield from of_shape(node, index, shape[0], length, half)
     cosines, sines = node.shape(1), node.shape(2)
     if cosines and sines and any(map(differ, cosines, sines)):
-        yield Disagreement(f"caches of {shown(cosines)} and {shown(sines)}", "they are alike")
+        yield TypeConflict(f"caches of {shown(cosines)} and {shown(sines)}", "they are alike")
 
 
 def _head(node: Seen, shape: tuple[Dim, ...]) -> Dim:
@@ -54,7 +54,7 @@ def _head(node: Seen, shape: tuple[Dim, ...]) -> Dim:
 
 def _heads(size: Dim, heads: int, name: str) -> Complaints:
     if heads < 1 or (isinstance(size, int) and size % heads):
-        yield Disagreement(f"`{name}` is {heads} for {size} numbers", "it divides them")
+        yield TypeConflict(f"`{name}` is {heads} for {size} numbers", "it divides them")
 
 
 @asks("Attention")
@@ -77,18 +77,18 @@ def attention(node: Seen) -> Complaints:
         yield from of_shape(node, 2, None, key[1], key[2], None)
         alike = query[3], key[3]
     if queries and keys and queries % keys:
-        yield Disagreement(f"{queries} heads of queries share {keys} of keys", "in equal parts")
+        yield TypeConflict(f"{queries} heads of queries share {keys} of keys", "in equal parts")
     if differ(*alike):
-        yield Disagreement(
+        yield TypeConflict(
             f"heads of queries have {alike[0]} numbers, those of keys {alike[1]}", "the same"
         )
     if differ(query[0], key[0]) or differ(key[0], value[0]) or differ(key[-2], value[-2]):
-        yield Disagreement(
+        yield TypeConflict(
             f"keys {shown(key)} and values {shown(value)} for queries {shown(query)}",
             "batches, and the lengths of keys and values, are the same",
         )
     if node.has(4) != node.has(5):
-        yield Disagreement("one of `past_key` and `past_value` is missing", "give both or none")
+        yield TypeConflict("one of `past_key` and `past_value` is missing", "give both or none")
     if not node.has(4):
         # From version 24 on, a mask that ends before the keys do hides the rest of them.
         last = None if node.version >= 24 else key[-2]
@@ -111,10 +111,10 @@ def linear_attention(node: Seen) -> Complaints:
     yield from _heads(key[2], keys, "kv_num_heads")
     yield from _heads(value[2], keys, "kv_num_heads")
     if queries % keys:
-        yield Disagreement(f"{queries} heads of queries share {keys} of keys", "in equal parts")
+        yield TypeConflict(f"{queries} heads of queries share {keys} of keys", "in equal parts")
     size = _one_head(key[2], keys)
     if differ(_one_head(query[2], queries), size):
-        yield Disagreement(f"heads of queries {shown(query)}, keys {shown(key)}", "one size")
+        yield TypeConflict(f"heads of queries {shown(query)}, keys {shown(key)}", "one size")
     for index in (1, 2):
         yield from of_shape(node, index, *query[:2], None)
     yield from of_shape(node, 3, query[0], keys, size, _one_head(value[2], keys))

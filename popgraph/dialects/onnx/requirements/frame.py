@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx.op import to_python
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim, dims
 from popgraph.dialects.program import BytesAttr
 from popgraph.support.arrays import Array
@@ -19,7 +19,7 @@ Known: TypeAlias = Mapping[SSAValue, Array]
 """The elements of those values of which they are known."""
 
 Shape: TypeAlias = tuple[Dim, ...]
-Complaints: TypeAlias = Iterator[Disagreement]
+Complaints: TypeAlias = Iterator[TypeConflict]
 
 FLAGS = frozenset(
     [
@@ -145,7 +145,7 @@ def asks(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def unmet(op: SchemaOp, known: Known) -> Disagreement | None:
+def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
     """The first thing that a node's operator asks for and that is not so."""
     for complaint in _attributes(op):
         return complaint
@@ -157,7 +157,7 @@ def _attributes(op: SchemaOp) -> Complaints:
     """Of attributes whose values stand in a table."""
     for name, held in op.properties.items():
         if name in FLAGS and isinstance(held, IntegerAttr) and held.value.data not in (0, 1):
-            yield Disagreement(f"`{name}` is {held.value.data}", f"`{name}` is 0 or 1")
+            yield TypeConflict(f"`{name}` is {held.value.data}", f"`{name}` is 0 or 1")
         if isinstance(held, BytesAttr) and op.op_type != "Constant":
             yield from _words(op, name, held.data)
 
@@ -166,12 +166,12 @@ def _words(op: SchemaOp, name: str, data: bytes) -> Complaints:
     try:
         word = data.decode()
     except UnicodeDecodeError:
-        yield Disagreement(f"`{name}` is not UTF-8", "the file is damaged: export the model again")
+        yield TypeConflict(f"`{name}` is not UTF-8", "the file is damaged: export the model again")
         return
     choices = CHOICES.get((op.op_type, name), (word,))
     if word not in choices:
         listed = ", ".join(filter(None, choices))
-        yield Disagreement(f"`{name}` is {word!r}", f"`{name}` is one of {listed}")
+        yield TypeConflict(f"`{name}` is {word!r}", f"`{name}` is one of {listed}")
 
 
 # What many rules ask
@@ -193,14 +193,14 @@ def in_range(what: str, axes: Iterable[int], rank: int | None, *, end: bool = Fa
     for axis in axes:
         if not -rank <= axis < rank + end:
             last = rank - 1 + end
-            yield Disagreement(
+            yield TypeConflict(
                 f"{what} {axis} is not among {rank} axes", f"it is {-rank} to {last}"
             )
 
 
 def all_different(what: str, axes: Sequence[int], rank: int | None) -> Complaints:
     if rank and len({axis % rank for axis in axes}) < len(axes):
-        yield Disagreement(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
+        yield TypeConflict(f"an axis stands twice in {what} {list(axes)}", "name every axis once")
 
 
 def listed(node: Seen, *indices: int) -> Complaints:
@@ -223,14 +223,14 @@ def of_rank(node: Seen, index: int, *ranks: int) -> Complaints:
     rank = node.rank(index)
     if rank is not None and rank not in ranks:
         wanted = " or ".join(map(str, ranks))
-        yield Disagreement(f"`{_name(node, index)}` has {rank} axes", f"it has {wanted}")
+        yield TypeConflict(f"`{_name(node, index)}` has {rank} axes", f"it has {wanted}")
 
 
 def at_least(node: Seen, index: int, least: int) -> Complaints:
     """An operand has so many axes or more."""
     rank = node.rank(index)
     if rank is not None and rank < least:
-        yield Disagreement(
+        yield TypeConflict(
             f"`{_name(node, index)}` has {rank} axes", f"it has {least} of them at least"
         )
 
@@ -241,7 +241,7 @@ def of_shape(node: Seen, index: int, *wanted: Dim) -> Complaints:
     if shape is None:
         return
     if len(shape) != len(wanted) or any(map(differ, shape, wanted)):
-        yield Disagreement(
+        yield TypeConflict(
             f"`{_name(node, index)}` is {shown(shape)}, not {shown(wanted)}",
             "the other inputs and the attributes say its shape",
         )
@@ -251,7 +251,7 @@ def one_element(node: Seen, index: int) -> Complaints:
     """An operand is a scalar; a list of one number, as some exporters write it, is one as well."""
     shape = node.shape(index)
     if shape is not None and any(differ(dim, 1) for dim in shape):
-        yield Disagreement(f"`{_name(node, index)}` is {shown(shape)}", "it is a scalar")
+        yield TypeConflict(f"`{_name(node, index)}` is {shown(shape)}", "it is a scalar")
 
 
 def stretches(node: Seen, index: int, to: Shape | None) -> Complaints:
@@ -261,7 +261,7 @@ def stretches(node: Seen, index: int, to: Shape | None) -> Complaints:
         return
     pairs = zip(reversed(shape), reversed(to), strict=False)
     if len(shape) > len(to) or any(differ(a, b) and a != 1 for a, b in pairs):
-        yield Disagreement(
+        yield TypeConflict(
             f"`{_name(node, index)}` of shape {shown(shape)} does not stretch to {shown(to)}",
             "its sizes, counted from the last, are equal to those or 1",
         )
@@ -271,7 +271,7 @@ def positive(node: Seen, *names: str) -> Complaints:
     """Attributes of one number that must be 1 or more."""
     for name in names:
         if name in node.op.properties and node.integer(name) < 1:
-            yield Disagreement(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
+            yield TypeConflict(f"`{name}` is {node.integer(name)}", f"`{name}` is 1 or more")
 
 
 def _name(node: Seen, index: int) -> str:

@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     one_element,
     shown,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 
 
 @asks("Gather")
@@ -33,7 +33,7 @@ def gather_elements(node: Seen) -> Complaints:
     for place, (have, wanted) in enumerate(zip(data, indices, strict=True)):
         both = isinstance(have, int) and isinstance(wanted, int)
         if place != axis % len(data) and both and int(wanted or 0) > int(have or 0):
-            yield Disagreement(
+            yield TypeConflict(
                 f"indices {shown(indices)} reach beyond data {shown(data)} at axis {place}",
                 f"only along axis {axis} may there be more of them",
             )
@@ -48,16 +48,16 @@ def gather_nd(node: Seen) -> Complaints:
         return
     least = min(len(data), len(indices))
     if not 0 <= batch < least:
-        yield Disagreement(f"`batch_dims` is {batch}", f"it is 0 to {least - 1}")
+        yield TypeConflict(f"`batch_dims` is {batch}", f"it is 0 to {least - 1}")
         return
     if any(map(differ, data[:batch], indices[:batch])):
-        yield Disagreement(
+        yield TypeConflict(
             f"the first {batch} axes of data {shown(data)} and indices {shown(indices)} differ",
             "they count batches, of which both have as many",
         )
     depth = indices[-1]
     if isinstance(depth, int) and not 1 <= depth <= len(data) - batch:
-        yield Disagreement(
+        yield TypeConflict(
             f"{depth} indices lead into {len(data) - batch} axes",
             "the last axis of the indices holds one number for each axis that it chooses from",
         )
@@ -71,4 +71,4 @@ def one_hot(node: Seen) -> Complaints:
     yield from in_range("axis", [node.integer("axis", -1)], None if rank is None else rank + 1)
     depth = node.array(1)
     if depth is not None and depth.size and not 1 <= float(depth.reshape(-1)[0]) < 2**31:
-        yield Disagreement(f"`depth` is {depth.reshape(-1)[0]}", "there is one class at least")
+        yield TypeConflict(f"`depth` is {depth.reshape(-1)[0]}", "there is one class at least")

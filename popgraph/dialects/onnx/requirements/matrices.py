@@ -11,7 +11,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     one_element,
     stretches,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 
 
 @asks("Gemm")
@@ -49,11 +49,11 @@ def dropout(node: Seen) -> Complaints:
     yield from one_element(node, 2)
     ratio = node.array(1)
     if ratio is not None and ratio.size and not 0 <= float(ratio.reshape(-1)[0]) < 1:
-        yield Disagreement(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
+        yield TypeConflict(f"`ratio` is {ratio.reshape(-1)[0]}", "it is 0 or more, and less than 1")
 
 
 @asks("Celu")
 def celu(node: Seen) -> Complaints:
     held = node.op.attribute_values().get("alpha", 1.0)
     if held == 0:
-        yield Disagreement("`alpha` is 0", "the formula divides by it")
+        yield TypeConflict("`alpha` is 0", "the formula divides by it")

@@ -19,7 +19,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     shown,
 )
 from popgraph.dialects.onnx.requirements.sequences import wrong_sizes
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim, static_shape
 
 
@@ -37,7 +37,7 @@ def flatten(node: Seen) -> Complaints:
 def transpose(node: Seen) -> Complaints:
     perm, rank = node.integers("perm"), node.rank(0)
     if perm is not None and rank is not None and sorted(perm) != list(range(rank)):
-        yield Disagreement(f"`perm` is {perm} for {rank} axes", "it names every axis once")
+        yield TypeConflict(f"`perm` is {perm} for {rank} axes", "it names every axis once")
 
 
 @asks("Split")
@@ -49,15 +49,15 @@ def split(node: Seen) -> Complaints:
     parts, outputs = node.list_of("split", 1), len(node.op.output_names)
     count = node.integer("num_outputs", outputs)
     if count != outputs:
-        yield Disagreement(f"`num_outputs` is {count}, and there are {outputs}", "name them all")
+        yield TypeConflict(f"`num_outputs` is {count}, and there are {outputs}", "name them all")
     if parts is None and node.version < 18 and isinstance(size, int) and size % outputs:
-        yield Disagreement(f"{size} do not fall into {outputs} equal parts", "give `split`")
+        yield TypeConflict(f"{size} do not fall into {outputs} equal parts", "give `split`")
     if parts is None or (not parts and not node.has(1)):
         return
     if len(parts) != outputs:
-        yield Disagreement(f"{len(parts)} parts for {outputs} outputs", "one for each")
+        yield TypeConflict(f"{len(parts)} parts for {outputs} outputs", "one for each")
     if min(parts) < 0 or (isinstance(size, int) and sum(parts) != size):
-        yield Disagreement(f"the parts {parts} do not add up to {size}", "none is less than 0")
+        yield TypeConflict(f"the parts {parts} do not add up to {size}", "none is less than 0")
 
 
 @asks("Slice")
@@ -66,13 +66,13 @@ def slice_(node: Seen) -> Complaints:
     yield from listed(node, 1, 2, 4)
     lengths = {len(one) for one in lists if one is not None and one != []}
     if len(lengths) > 1:
-        yield Disagreement(f"lists of {sorted(lengths)} numbers", "one number for each axis")
+        yield TypeConflict(f"lists of {sorted(lengths)} numbers", "one number for each axis")
     yield from axes_of(node, "axes", 3, node.rank(0))
     rank, starts = node.rank(0), lists[0] or []
     if lists[2] is None and rank is not None and len(starts) > rank:
-        yield Disagreement(f"{len(starts)} starts for {rank} axes", "one number for each axis")
+        yield TypeConflict(f"{len(starts)} starts for {rank} axes", "one number for each axis")
     if 0 in (lists[3] or []):
-        yield Disagreement("a step is 0", "steps go forwards or backwards")
+        yield TypeConflict("a step is 0", "steps go forwards or backwards")
 
 
 @asks("Pad")
@@ -89,7 +89,7 @@ def pad(node: Seen) -> Complaints:
     if pads is None or shape is None or axes is None:
         return
     if len(pads) != 2 * len(axes):
-        yield Disagreement(f"`{name}` has {len(pads)} numbers for {len(axes)} axes", "two for each")
+        yield TypeConflict(f"`{name}` has {len(pads)} numbers for {len(axes)} axes", "two for each")
         return
     for place, axis in enumerate(axes):
         yield from _padded(node, shape[axis], pads[place], pads[place + len(axes)])
@@ -103,11 +103,11 @@ def _padded(node: Seen, size: object, low: int, high: int) -> Complaints:
     left = size + min(low, 0) + min(high, 0)
     most = max(low, high)
     if left < 0:
-        yield Disagreement(f"{size} elements cannot lose {low} and {high}", "pad by less")
+        yield TypeConflict(f"{size} elements cannot lose {low} and {high}", "pad by less")
     elif mode != "constant" and most > 0 and left == 0:
-        yield Disagreement(f"an empty axis has no element to {mode}", "mode `constant` needs none")
+        yield TypeConflict(f"an empty axis has no element to {mode}", "mode `constant` needs none")
     elif mode == "reflect" and most >= left and left > 1:
-        yield Disagreement(f"{left} elements are reflected {most} times", "once for each but one")
+        yield TypeConflict(f"{left} elements are reflected {most} times", "once for each but one")
 
 
 @asks("Squeeze")
@@ -117,7 +117,7 @@ def squeeze(node: Seen) -> Complaints:
     for axis in axes if shape else ():
         size = shape[axis] if shape else 1
         if isinstance(size, int) and size != 1:
-            yield Disagreement(f"axis {axis} has {size} elements", "only axes of one go away")
+            yield TypeConflict(f"axis {axis} has {size} elements", "only axes of one go away")
 
 
 @asks("Unsqueeze")
@@ -137,15 +137,15 @@ def reshape(node: Seen) -> Complaints:
     if wanted is None:
         return
     if wanted.count(-1) > 1:
-        yield Disagreement(f"`shape` {wanted} has multiple -1", "one size follows from the others")
+        yield TypeConflict(f"`shape` {wanted} has multiple -1", "one size follows from the others")
     if min(wanted, default=0) < -1:
-        yield Disagreement(f"`shape` is {wanted}", "sizes are 0 or more, and one of them may be -1")
+        yield TypeConflict(f"`shape` is {wanted}", "sizes are 0 or more, and one of them may be -1")
     if node.integer("allowzero") and -1 in wanted and 0 in wanted:
-        yield Disagreement(f"what -1 is in {wanted} cannot be known", "leave `allowzero` out")
+        yield TypeConflict(f"what -1 is in {wanted} cannot be known", "leave `allowzero` out")
     value, rank = node.operand(0), node.rank(0)
     zeros = [] if node.integer("allowzero") else [at for at, n in enumerate(wanted) if n == 0]
     if rank is not None and any(at >= rank for at in zeros):
-        yield Disagreement(f"`shape` is {wanted} for {rank} axes", "0 keeps an axis that is there")
+        yield TypeConflict(f"`shape` is {wanted} for {rank} axes", "0 keeps an axis that is there")
         return
     before = static_shape(value.type) if value is not None else None
     if before is None:
@@ -154,7 +154,7 @@ def reshape(node: Seen) -> Complaints:
     rest = prod(n for n in sizes if n != -1)
     fits = prod(before) % rest == 0 if -1 in sizes and rest else prod(before) == prod(sizes)
     if not fits:
-        yield Disagreement(
+        yield TypeConflict(
             f"{prod(before)} elements do not become {shown(sizes) if -1 in sizes else rest}",
             "`-1` stands for the size that the others leave, `0` for the one that was there",
         )
@@ -177,7 +177,7 @@ def tile(node: Seen) -> Complaints:
     if repeats is None or rank is None:
         return
     if len(repeats) != rank or min(repeats, default=0) < 0:
-        yield Disagreement(f"`repeats` is {repeats} for {rank} axes", "one number for each")
+        yield TypeConflict(f"`repeats` is {repeats} for {rank} axes", "one number for each")
 
 
 @asks("DepthToSpace")
@@ -194,8 +194,8 @@ def _blocks(node: Seen, pairs: Callable[[Shape, int], list[tuple[Dim, int]]]) ->
     yield from of_rank(node, 0, 4)
     block, shape = node.integer("blocksize"), node.shape(0)
     if not 1 <= block < 2**31:
-        yield Disagreement(f"`blocksize` is {block}", "it is 1 or more")
+        yield TypeConflict(f"`blocksize` is {block}", "it is 1 or more")
         return
     for size, by in pairs(shape, block) if shape is not None else ():
         if isinstance(size, int) and size % by:
-            yield Disagreement(f"{size} do not fall into blocks of {by}", "another `blocksize`")
+            yield TypeConflict(f"{size} do not fall into blocks of {by}", "another `blocksize`")

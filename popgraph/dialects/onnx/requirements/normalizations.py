@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     positive,
     stretches,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.support import dtypes
 
 
@@ -30,7 +30,7 @@ def place(node: Seen) -> Complaints:
     yield from in_range("axis", [node.integer("axis")], node.rank(0))
     shape, axis = node.shape(0), node.integer("axis")
     if shape and shape[axis] == 0:
-        yield Disagreement(f"axis {axis} is empty", "no element of it is the largest or least")
+        yield TypeConflict(f"axis {axis} is empty", "no element of it is the largest or least")
 
 
 @asks(
@@ -85,7 +85,7 @@ def group_normalization(node: Seen) -> Complaints:
         return
     channels = image[1]
     if isinstance(channels, int) and channels % groups:
-        yield Disagreement(f"{channels} channels do not fall into {groups} groups", "it divides")
+        yield TypeConflict(f"{channels} channels do not fall into {groups} groups", "it divides")
     for index in (1, 2):
         yield from of_shape(node, index, groups if node.version < 21 else channels)
 
@@ -94,7 +94,7 @@ def group_normalization(node: Seen) -> Complaints:
 def norm(node: Seen) -> Complaints:
     order = node.integer("p", 2)
     if order not in (1, 2):
-        yield Disagreement(f"`p` is {order}", "a norm is of order 1 or 2")
+        yield TypeConflict(f"`p` is {order}", "a norm is of order 1 or 2")
 
 
 @asks("LayerNormalization", "RMSNormalization")
@@ -106,7 +106,7 @@ def layer_normalization(node: Seen) -> Complaints:
     stash = node.integer("stash_type", 1)
     row = dtypes.BY_ONNX.get(stash)
     if row is None or row.name not in ("f16", "bf16", "f32", "f64"):
-        yield Disagreement(f"`stash_type` is {stash}", "it is the number of a type of floats")
+        yield TypeConflict(f"`stash_type` is {stash}", "it is the number of a type of floats")
 
 
 @asks("LRN")

@@ -17,7 +17,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     of_shape,
     one_element,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.typeproto import MAX_ELEMENTS, cannot_exist
 
 
@@ -36,18 +36,18 @@ def wrong_range(start: np.generic, limit: np.generic, step: np.generic) -> Compl
     bounds = [number.item() for number in (start, limit, step)]
     shown = ", ".join(map(str, bounds))
     if not all(map(math.isfinite, bounds)) or bounds[2] == 0:
-        yield Disagreement(
+        yield TypeConflict(
             f"no tensor holds the range ({shown})", "its bounds are finite, its step is not 0"
         )
     elif (bounds[1] - bounds[0]) / bounds[2] > MAX_ELEMENTS:
-        yield Disagreement(f"no memory holds the range ({shown})", "look at its step")
+        yield TypeConflict(f"no memory holds the range ({shown})", "look at its step")
 
 
 @asks("Constant")
 def constant(node: Seen) -> Complaints:
     names = sorted(node.op.onnx_attributes())
     if len(names) != 1:
-        yield Disagreement(f"it has {len(names)} values: {', '.join(names)}", "it has one")
+        yield TypeConflict(f"it has {len(names)} values: {', '.join(names)}", "it has one")
 
 
 @asks("ConstantOfShape")
@@ -56,7 +56,7 @@ def constant_of_shape(node: Seen) -> Complaints:
     yield from _sizes(node, 0)
     held = node.op.attribute_values().get("value")
     if isinstance(held, np.ndarray) and held.size != 1:
-        yield Disagreement(f"`value` has {held.size} elements", "it has one")
+        yield TypeConflict(f"`value` has {held.size} elements", "it has one")
 
 
 def _sizes(node: Seen, index: int) -> Complaints:
@@ -67,7 +67,7 @@ def _sizes(node: Seen, index: int) -> Complaints:
 def wrong_sizes(sizes: list[int]) -> Complaints:
     """What is wrong with numbers that are to be a shape."""
     if cannot_exist(sizes):
-        yield Disagreement(f"no tensor has the shape {sizes}", "sizes are 0 or more")
+        yield TypeConflict(f"no tensor has the shape {sizes}", "sizes are 0 or more")
 
 
 @asks("RandomNormal", "RandomUniform")
@@ -104,7 +104,7 @@ def affine_grid(node: Seen) -> Complaints:
     if size is None:
         return
     if len(size) not in (4, 5) or min(size) < 1:
-        yield Disagreement(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
+        yield TypeConflict(f"`size` is {size}", "it is [N, C, H, W] or [N, C, D, H, W]")
         return
     spatial = len(size) - 2
     yield from of_shape(node, 0, size[0], spatial, spatial + 1)
@@ -120,4 +120,4 @@ def center_crop_pad(node: Seen) -> Complaints:
     axes = node.integers("axes")
     count = node.rank(0) if axes is None else len(axes)
     if count is not None and len(sizes) != count:
-        yield Disagreement(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")
+        yield TypeConflict(f"`shape` has {len(sizes)} sizes for {count} axes", "one for each")

@@ -14,7 +14,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     of_shape,
     positive,
 )
-from popgraph.dialects.onnx.type_errors import Disagreement
+from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
 
 _LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
@@ -29,13 +29,13 @@ def _lists(node: Seen, spatial: int) -> Complaints:
             continue
         count = spatial * (2 if name == "pads" else 1)
         if len(numbers) != count:
-            yield Disagreement(
+            yield TypeConflict(
                 f"`{name}` has {len(numbers)} numbers for {spatial} spatial axes",
                 f"it has {count} of them",
             )
         for number in numbers:
             if not least <= number <= _MOST:
-                yield Disagreement(f"`{name}` is {numbers}", f"it is {least} or more")
+                yield TypeConflict(f"`{name}` is {numbers}", f"it is {least} or more")
 
 
 def _fits(node: Seen, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints:
@@ -52,7 +52,7 @@ def _fits(node: Seen, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints
             continue
         room, span = size + pads[axis] + pads[axis + count], dilations[axis] * (width - 1) + 1
         if span > room and size:
-            yield Disagreement(
+            yield TypeConflict(
                 f"a window of {span} does not fit into {room} along spatial axis {axis}",
                 "a smaller kernel or dilation, or larger pads",
             )
@@ -66,7 +66,7 @@ def pools(node: Seen) -> Complaints:
         return
     yield from _lists(node, len(shape) - 2)
     if len(kernel) != len(shape) - 2:
-        yield Disagreement(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
+        yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
         return
     yield from _fits(node, shape[2:], kernel)
 
@@ -100,7 +100,7 @@ def _convolution(node: Seen) -> Complaints:
     yield from _lists(node, len(weight) - 2)
     given = node.integers("kernel_shape")
     if given and any(map(differ, given, weight[2:])):
-        yield Disagreement(
+        yield TypeConflict(
             f"`kernel_shape` is {given}, but the weight is for {list(weight[2:])}",
             "leave `kernel_shape` out: the weight says it",
         )
@@ -109,7 +109,7 @@ def _convolution(node: Seen) -> Complaints:
 def _divides(node: Seen, size: Dim, what: str) -> Complaints:
     group = node.integer("group", 1)
     if isinstance(size, int) and size % max(group, 1):
-        yield Disagreement(f"{size} {what} do not fall into {group} groups", "`group` divides them")
+        yield TypeConflict(f"{size} {what} do not fall into {group} groups", "`group` divides them")
 
 
 @asks("ConvTranspose")
@@ -126,7 +126,7 @@ def conv_transpose(node: Seen) -> Complaints:
         yield from _divides(node, image[1], "channels")
     wanted = node.integers("output_shape")
     if wanted and (len(wanted) not in (spatial, spatial + 2) or min(wanted) < 1):
-        yield Disagreement(
+        yield TypeConflict(
             f"`output_shape` is {wanted}", f"it has {spatial} numbers, all 1 or more"
         )
 
@@ -137,7 +137,7 @@ def _added(node: Seen, spatial: int) -> Complaints:
     strides, dilations = node.integers("strides") or ones, node.integers("dilations") or ones
     added = node.integers("output_padding") or []
     if any(more >= max(pair) for more, *pair in zip(added, strides, dilations, strict=False)):
-        yield Disagreement(
+        yield TypeConflict(
             f"`output_padding` is {added} for strides {strides}",
             "it is less than the stride (or the dilation) along every axis",
         )

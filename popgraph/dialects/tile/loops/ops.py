@@ -28,7 +28,7 @@ from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import symbol
+from popgraph.dialects.program.interned import symbol
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.dialects.tile.loops.soundness import called, check_body, check_chunks
 

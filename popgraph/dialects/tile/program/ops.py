@@ -30,7 +30,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BytesAttr
 from popgraph.dialects.program.checks import IndexChecksAttr, checks_of
-from popgraph.dialects.program.shared import symbol, whole
+from popgraph.dialects.program.interned import symbol, whole
 from popgraph.dialects.tile.loops.soundness import called, check_body, check_chunks
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.shapes import prod

@@ -17,11 +17,11 @@ FORMS = (
     "plain, estimate, winograd 2, winograd 4, winograd 4, tiles 49, or "
     "rhs packed, order 1, #tile.schedule<...>"
 )
-"""Examples of all that `Way` reads."""
+"""Examples of all that `ScheduleSpec` reads."""
 
 
 @dataclass(frozen=True)
-class Way:
+class ScheduleSpec:
     """
     A way to run a contraction, as text.
 
@@ -44,12 +44,12 @@ class Way:
     schedule: str = ""
 
     @staticmethod
-    def of(text: str) -> Way:
+    def of(text: str) -> ScheduleSpec:
         """ValueError when the text is no way to run anything."""
         found = _FORM.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} is no way to run a contraction")
-        return Way(
+        return ScheduleSpec(
             word=found["word"] or "",
             size=int(found["size"] or 0),
             tiles=int(found["tiles"] or 0),
@@ -72,7 +72,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Override:
     """
     Which contractions are to run in which way; as the text of an option, `WHICH -> WAY`.
 
@@ -81,15 +81,15 @@ class Decision:
     """
 
     which: str
-    way: Way
+    way: ScheduleSpec
 
     @staticmethod
-    def of(text: str) -> Decision:
+    def of(text: str) -> Override:
         """ValueError when the text is no decision."""
         which, arrow, way = text.rpartition(ARROW)
         if not arrow:
             raise ValueError(f"{text!r} is not WHICH{ARROW}WAY")
-        return Decision(which, Way.of(way))
+        return Override(which, ScheduleSpec.of(way))
 
     def __str__(self) -> str:
         return f"{self.which}{ARROW}{self.way}"

@@ -22,7 +22,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.support.shapes import Shape, prod

@@ -36,7 +36,7 @@ from xdsl.traits import IsTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import operand_groups, tensor_type, whole
+from popgraph.dialects.program.interned import operand_segment_sizes, tensor_type, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.support.shapes import Shape
@@ -192,7 +192,7 @@ class MapOp(Structured):
             properties={
                 "domain": IntsAttr.of(domain),
                 "maps": maps_attribute(maps),
-                **operand_groups(len(inputs), len(tables)),
+                **operand_segment_sizes(len(inputs), len(tables)),
             },
             regions=[body],
             result_types=[tensor_type(element_, domain) for element_ in elements],
@@ -261,7 +261,7 @@ class ReduceOp(Structured):
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
                 "initial": ArrayAttr(initial),
-                **operand_groups(len(inputs), len(extras)),
+                **operand_segment_sizes(len(inputs), len(extras)),
             },
             regions=[body, finish],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
@@ -333,7 +333,7 @@ class ContractOp(Structured):
                 "maps": maps_attribute(maps),
                 "extra_maps": maps_attribute(extra_maps),
                 **({"schedule": schedule} if schedule else {}),
-                **operand_groups(1, 1, len(extras)),
+                **operand_segment_sizes(1, 1, len(extras)),
             },
             regions=[finish],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],

@@ -26,7 +26,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.program.shared import operand_groups, whole
+from popgraph.dialects.program.interned import operand_segment_sizes, whole
 from popgraph.dialects.tile.affine import leaves
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.ops import Structured, check_block, element, maps_attribute
@@ -282,7 +282,7 @@ class WinogradOp(Tiled):
                 "tiles": whole(tiles),
                 "extra_maps": maps_attribute(extra_maps),
                 "schedule": schedule,
-                **operand_groups(1, 1, len(extras)),
+                **operand_segment_sizes(1, 1, len(extras)),
             },
             regions=[finish],
             result_types=[result_type],

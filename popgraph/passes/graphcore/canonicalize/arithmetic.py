@@ -103,7 +103,7 @@ def _halves(array: Array) -> bool:
     return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < limit))
 
 
-class JoinLimits(Rule[Elementwise]):
+class MergeClamps(Rule[Elementwise]):
     """
     max(max(x, a), b)  ->  max(x, max(a, b)), and the same for min
 
@@ -168,7 +168,7 @@ RULES = (
     DropPair,
     DropCast,
     MultiplyByReciprocal,
-    JoinLimits,
+    MergeClamps,
     ChooseKnown,
     DropOperandBroadcast,
 )

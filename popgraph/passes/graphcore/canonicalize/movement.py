@@ -34,7 +34,7 @@ class DropReshape(Rule[ReshapeOp]):
         return op.x if shape_of(op.x) == shape_of(op.result) else None
 
 
-class JoinReshapes(Rule[ReshapeOp]):
+class MergeReshapes(Rule[ReshapeOp]):
     """
     reshape(reshape x)  ->  reshape x
     """
@@ -58,7 +58,7 @@ class DropTranspose(Rule[TransposeOp]):
         return op.x if list(op.perm) == sorted(op.perm) else None
 
 
-class JoinTransposes(Rule[TransposeOp]):
+class MergeTransposes(Rule[TransposeOp]):
     """
     transpose(transpose x)  ->  transpose x
     """
@@ -100,7 +100,7 @@ class DropBroadcast(Rule[BroadcastOp]):
         return op.x if shape_of(op.x) == shape_of(op.result) else None
 
 
-class JoinBroadcasts(Rule[BroadcastOp]):
+class MergeBroadcasts(Rule[BroadcastOp]):
     """
     broadcast(broadcast x)  ->  broadcast x
     """
@@ -177,12 +177,12 @@ class ReshapeReduction(Rule[GraphcoreOp]):
 
 RULES = (
     DropReshape,
-    JoinReshapes,
+    MergeReshapes,
     DropTranspose,
-    JoinTransposes,
+    MergeTransposes,
     ReshapeUnits,
     DropBroadcast,
-    JoinBroadcasts,
+    MergeBroadcasts,
     DropSlice,
     DropPad,
     DropConcat,

@@ -145,7 +145,7 @@ def _side_by_side(pieces: list[PadOp], axis: int) -> Operand | None:
     return PadOp(whole, low=low, high=high, interior=[0] * len(low), value=0.0)
 
 
-class JoinPieces(Rule[AddOp]):
+class ConcatDisjointPieces(Rule[AddOp]):
     """
     pad a + pad b  ->  pad (concat a, b)
 
@@ -160,7 +160,7 @@ class JoinPieces(Rule[AddOp]):
         return None if _is_inner(op.result, AddOp) else Tree(op).joined()
 
 
-class JoinConcats(Rule[ConcatOp]):
+class MergeConcats(Rule[ConcatOp]):
     """
     concat (concat a, b), c  ->  concat a, b, c
 
@@ -196,4 +196,4 @@ class JoinConcats(Rule[ConcatOp]):
         return found
 
 
-RULES = (JoinPieces, JoinConcats)
+RULES = (ConcatDisjointPieces, MergeConcats)

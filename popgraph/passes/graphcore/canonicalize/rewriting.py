@@ -95,7 +95,7 @@ ALWAYS = 1000
 """And these, so that small modules have room, too."""
 
 
-class _ByRoot(RewritePattern):
+class _PatternsByRoot(RewritePattern):
     """Offers each operation to the rules that are about its class, in their order."""
 
     def __init__(self, rules: Sequence[Rule[Any]], limit: int) -> None:
@@ -134,7 +134,7 @@ def apply_rules(module: ModuleOp, rules: Sequence[Rule[Any]]) -> None:
     Rules that undo each other, or one that repeats itself, would never end: what no sensible set of
     rules needs is too much.
     """
-    by_root = _ByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
+    by_root = _PatternsByRoot(rules, ALWAYS + REWRITES * sum(1 for _ in module.walk()))
     PatternRewriteWalker(by_root, walk_reverse=False).rewrite_module(module)
     if by_root.exhausted:
         raise PassError(

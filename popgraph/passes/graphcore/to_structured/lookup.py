@@ -12,7 +12,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (

@@ -17,7 +17,7 @@ from popgraph.dialects.graphcore import (
     TransposeOp,
 )
 from popgraph.dialects.graphcore.base import integer, shape_of
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import attribute, same
 from popgraph.passes.graphcore.to_structured.elementwise import broadcast_map, mapped

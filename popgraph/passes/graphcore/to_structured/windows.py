@@ -63,7 +63,7 @@ def lower_max_pool(op: MaxPoolOp) -> SSAValue:
     return reduce(x, map_, domain, 2 + len(sizes), "max")
 
 
-class Shares:
+class WindowWeights:
     """
     What windows multiply by: one over the number of elements that they count.
 
@@ -126,7 +126,7 @@ class Shares:
 def lower_average_pool(op: AveragePoolOp) -> SSAValue:
     """average_pool(x)  ->  tile.reduce sum, padded x[n, c, s*o + d*k] over k, times the shares"""
     sizes, kernel = op.sizes.data, op.kernel.data
-    shares = Shares(op, shape_of(op.x)[2:])
+    shares = WindowWeights(op, shape_of(op.x)[2:])
     x = padded(op.x, op.geometry, sizes)
     nc, o, k = dimensions(2, len(sizes), len(kernel))
     domain, rank = (*shape_of(op.result), *kernel), 2 + len(sizes)
@@ -150,7 +150,7 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
     Every element collects from the windows that cover it.
     """
     shape, source = op.shape.data, tensor_of(op.dy).element_type
-    shares, dy = Shares(op, shape[2:]), op.dy
+    shares, dy = WindowWeights(op, shape[2:]), op.dy
     if shares.vectors:
         windows = shape_of(dy)
         maps = [AffineMap.identity(len(windows)), *shares.maps(len(windows))]

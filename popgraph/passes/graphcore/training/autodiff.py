@@ -65,7 +65,7 @@ class Autodiff(Pass):
         graph = only_graph(module)
         self._expand(graph)
         loss, targets = self._loss(graph), self._targets(graph)
-        backwards = Backwards(_dependent(graph, targets.values()))
+        backwards = ReverseMode(_dependent(graph, targets.values()))
         with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
             backwards.add(loss, self._seed(loss, compilation.weights))
             backwards.walk(graph, _needed(loss))
@@ -143,7 +143,7 @@ class Autodiff(Pass):
 
 
 @dataclass
-class Backwards:
+class ReverseMode:
     """The gradients so far, and what was made to compute them."""
 
     dependent: set[SSAValue]

@@ -40,8 +40,8 @@ class Joins:
         return (
             all(piece is not None for piece in places(op))
             and sum(_count(piece) for piece in op.pieces) == _count(op.output) > 0
-            and not is_given(op.output)
-            and all(moves_into(source_of(piece), op) for piece in op.pieces)
+            and not escapes(op.output)
+            and all(can_write_into(source_of(piece), op) for piece in op.pieces)
             and all(self._known[inner] for inner in _joined(op))
         )
 
@@ -54,7 +54,7 @@ def _joined(op: AssembleOp) -> Iterator[AssembleOp]:
             yield maker
 
 
-def is_run_of(op: AssembleOp) -> bool:
+def is_contiguous_concat(op: AssembleOp) -> bool:
     """Whether the pieces stand in the whole one after the other."""
     return all(_is_run(piece, _shape(op.output)) for piece in map(_shape, op.pieces))
 
@@ -119,12 +119,12 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
                 yield use.operation
 
 
-def is_given(value: SSAValue) -> bool:
+def escapes(value: SSAValue) -> bool:
     """Whether the caller gets a value, or a variable."""
     return any(isinstance(op, ReturnOp | UpdateOp | YieldOp) for op in _readers(value))
 
 
-def moves_into(value: SSAValue, op: AssembleOp) -> bool:
+def can_write_into(value: SSAValue, op: AssembleOp) -> bool:
     """Whether a value may be computed, or joined, where it belongs in a concatenation."""
     maker = value.owner
     if not isinstance(maker, (*COMPUTED, AssembleOp)):
@@ -133,4 +133,4 @@ def moves_into(value: SSAValue, op: AssembleOp) -> bool:
         return False
     wholes = (reader for reader in _readers(value) if isinstance(reader, AssembleOp))
     # Two are enough to know: many may read a piece, and each of them asks.
-    return len(list(islice(wholes, 2))) == 1 and not is_given(value)
+    return len(list(islice(wholes, 2))) == 1 and not escapes(value)

@@ -105,7 +105,9 @@ def keeps_sums(op: tile.ContractOp) -> bool:
     return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
 
 
-def apart(value: SSAValue, map_: AffineMap, sizes: Shape, along: int, step: int) -> int | None:
+def part_stride(
+    value: SSAValue, map_: AffineMap, sizes: Shape, along: int, step: int
+) -> int | None:
     """How far apart in memory are the parts of a value for so many indices of a loop?"""
     divided = split_sizes(sizes, along, step)
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)

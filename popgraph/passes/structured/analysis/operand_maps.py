@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element
@@ -20,7 +20,7 @@ from popgraph.support.shapes import Shape
 
 
 @dataclass(frozen=True)
-class Reading:
+class MappedOperands:
     """
     Values read through maps, and the body that takes their elements.
 
@@ -34,16 +34,16 @@ class Reading:
     body: Block | None
     before: int = 0
 
-    def through(self, number: int, value: SSAValue, map_: AffineMap) -> Reading:
+    def replace(self, number: int, value: SSAValue, map_: AffineMap) -> MappedOperands:
         """The same, with one value read from elsewhere."""
         values, maps = list(self.values), list(self.maps)
         values[number], maps[number] = value, map_
         return replace(self, values=tuple(values), maps=tuple(maps))
 
 
-def body_inlined(
-    reading: Reading, number: int, producer: tile.MapOp, tables: Sequence[SSAValue] = ()
-) -> Reading:
+def inline_producer(
+    reading: MappedOperands, number: int, producer: tile.MapOp, tables: Sequence[SSAValue] = ()
+) -> MappedOperands:
     """
     The producer of one value computed in the body, which moves, instead of read.
 
@@ -175,7 +175,7 @@ def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.Map
     return tile.MapOp([value], [map_], shape, Region(body), [kind])
 
 
-def retype(value: SSAValue, type_: TensorType[Attribute]) -> None:
+def set_type_in_place(value: SSAValue, type_: TensorType[Attribute]) -> None:
     """Gives a value a type that its operation computes as well: another order or layout."""
     value._type = type_  # xDSL's own way makes a new value, which nobody who knows the old one has
 
@@ -204,7 +204,7 @@ def _flat(map_: AffineMap, shape: Shape) -> AffineExpr:
     return total
 
 
-def without_repeats(reading: Reading) -> Reading:
+def without_repeats(reading: MappedOperands) -> MappedOperands:
     """Each (value, map) read once; where one was read again, the body moves."""
     if reading.body is None:
         return reading
@@ -234,32 +234,32 @@ def without_repeats(reading: Reading) -> Reading:
     )
 
 
-# Reading and rebuilding operations
+# MappedOperands and rebuilding operations
 
 
-def inputs_of(op: tile.Structured) -> Reading:
+def inputs_of(op: tile.Structured) -> MappedOperands:
     """What an operation reads over its whole domain."""
     match op:
         case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
-            return Reading(op.sizes, op.mapped_inputs, op.input_maps, op.body.block)
+            return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, op.body.block)
         case tile.ContractOp():
-            return Reading(op.sizes, op.mapped_inputs, op.input_maps, None)
+            return MappedOperands(op.sizes, op.mapped_inputs, op.input_maps, None)
     raise AssertionError(f"{op.name} reads nothing through maps")
 
 
-def extras_of(op: tile.ReduceOp | tile.ContractOp) -> Reading:
+def extras_of(op: tile.ReduceOp | tile.ContractOp) -> MappedOperands:
     """What the finish of an operation reads besides its accumulators."""
     maps = tuple(attribute.data for attribute in op.extra_maps)
     block = op.finish.block
     sizes = op.sizes[: op.parallel_rank]
-    return Reading(sizes, tuple(op.extras), maps, block, len(block.args) - len(op.extras))
+    return MappedOperands(sizes, tuple(op.extras), maps, block, len(block.args) - len(op.extras))
 
 
-def rebuilt(
+def with_operands(
     op: tile.Structured,
     *,
-    inputs: Reading | None = None,
-    extras: Reading | None = None,
+    inputs: MappedOperands | None = None,
+    extras: MappedOperands | None = None,
     tables: Sequence[SSAValue] = (),
     elements: Sequence[Attribute] | None = None,
 ) -> tile.Structured:
@@ -315,12 +315,14 @@ def rebuilt(
                 op.schedule,
             )
         case _:
-            raise AssertionError(f"{op.name} is not rebuilt")
+            raise AssertionError(f"{op.name} is not with_operands")
     new.location = op.location
     for old, result in zip(op.results, new.results, strict=True):
         if layout_of(tensor(old)):
             type_ = tensor(result)
-            retype(result, tensor_type(type_.element_type, type_.get_shape(), tensor(old).encoding))
+            set_type_in_place(
+                result, tensor_type(type_.element_type, type_.get_shape(), tensor(old).encoding)
+            )
     return new
 
 

@@ -35,7 +35,7 @@ def loops_in_steps(groups: Sequence[Group], steps: Sequence[int]) -> tuple[Loop,
 
 
 @dataclass(frozen=True)
-class Touched:
+class MemoryAccess:
     """
     A value that a kernel reads or writes: its bytes, and the loops its place changes with.
 
@@ -52,7 +52,7 @@ class Touched:
     @staticmethod
     def of(
         value: SSAValue, form: Linear, loops: Sequence[Group], *, written: bool = False
-    ) -> Touched:
+    ) -> MemoryAccess:
         size = element_bytes(value)
         strides = [form.stride(loop.last) for loop in loops]
         spans = tuple(
@@ -61,7 +61,7 @@ class Touched:
         )
         along = {at for at, loop in enumerate(loops) if any(map(form.uses, loop.dims))}
         whole = prod(physical_shape(tensor(value))) * size
-        return Touched(value, whole, frozenset(along), spans, written)
+        return MemoryAccess(value, whole, frozenset(along), spans, written)
 
     def short(self, target: Target) -> frozenset[int]:
         """The loops along which chunks touch many short pieces."""
@@ -70,7 +70,7 @@ class Touched:
 
 
 @dataclass(frozen=True)
-class Shareable:
+class ParallelLoops:
     """
     What there is to share: loops, all work in elements touched, and the values.
 
@@ -79,7 +79,7 @@ class Shareable:
 
     loops: tuple[Loop, ...]
     work: int
-    touched: tuple[Touched, ...] = ()
+    touched: tuple[MemoryAccess, ...] = ()
     together: int = 1
 
 
@@ -87,15 +87,17 @@ def in_short_pieces(
     cut: CutAttr | None, value: SSAValue, form: Linear, loops: Sequence[Group], target: Target
 ) -> bool:
     """Whether chunks touch a value in many short pieces."""
-    return cut is not None and cut.parts[0].loop in Touched.of(value, form, loops).short(target)
+    return cut is not None and cut.parts[0].loop in MemoryAccess.of(value, form, loops).short(
+        target
+    )
 
 
 def touched(
     values: Sequence[SSAValue], forms: Sequence[Linear], loops: Sequence[Group], outputs: int
-) -> tuple[Touched, ...]:
+) -> tuple[MemoryAccess, ...]:
     """What a kernel touches; the last values are its results."""
     inputs = len(values) - outputs
     return tuple(
-        Touched.of(value, form, loops, written=number >= inputs)
+        MemoryAccess.of(value, form, loops, written=number >= inputs)
         for number, (value, form) in enumerate(zip(values, forms, strict=True))
     )

@@ -9,7 +9,7 @@ from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, Affine
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.structured.ops import element, maps_attribute
-from popgraph.passes.analysis.replace import put_in_place
+from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.support.shapes import Shape
 
@@ -29,22 +29,24 @@ def read_in_order(map_: AffineMap, sizes: Shape) -> AxisOrder | None:
     return tuple(places.index(dim) for dim in range(len(sizes)))
 
 
-def turn(reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def permute_results(
+    reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder
+) -> tile.ContractOp:
     """
     y = contract(...); z = map g(y[turned])  ->  y = contract(...) turned; z = map g(y)
 
     Axis `order[i]` of the contraction, which only operand `number` of the reader reads, becomes
     axis i.
     """
-    new = turned(op, order)
-    put_in_place(op, new)
+    new = with_permuted_results(op, order)
+    replace_op(op, new)
     maps = list(reader.input_maps)
     maps[number] = AffineMap.identity(len(reader.sizes))
     reader.properties["maps"] = maps_attribute(maps)
     return new
 
 
-def turned(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
+def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     """The same contraction with axis `order[i]` for axis i; it has no schedule."""
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
     extra_maps = [attribute.data for attribute in op.extra_maps]

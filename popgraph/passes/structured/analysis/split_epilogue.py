@@ -8,9 +8,9 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.analysis.replace import put_in_place
+from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.loops import keeps_sums, tensor
-from popgraph.passes.structured.analysis.operand_maps import retype
+from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 
 
 def without_finish(op: tile.ContractOp) -> tile.ContractOp:
@@ -35,6 +35,6 @@ def without_finish(op: tile.ContractOp) -> tile.ContractOp:
     sums.location = map_.location = op.location
     Rewriter.insert_op(sums, InsertPoint.before(op))
     for old, new in zip(op.outputs, map_.outputs, strict=True):
-        retype(new, tensor(old))
-    put_in_place(op, map_)
+        set_type_in_place(new, tensor(old))
+    replace_op(op, map_)
     return sums

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-def apart(elements: int, line: int) -> int:
+def padded_pitch(elements: int, line: int) -> int:
     """At least so many elements, in an odd number of lines of cache: neighbours share no set."""
     return (-(-elements // line) | 1) * line
 
@@ -28,17 +28,17 @@ class Scratch:
     @property
     def pitch(self) -> int:
         """From tile to tile."""
-        return apart(self.channels, self.line) if self.channels else 0
+        return padded_pitch(self.channels, self.line) if self.channels else 0
 
     @property
     def data(self) -> int:
         """From tap to tap of transformed tiles."""
-        return apart(self.tiles * self.pitch, self.line) if self.channels else 0
+        return padded_pitch(self.tiles * self.pitch, self.line) if self.channels else 0
 
     @property
     def sums(self) -> int:
         """From tap to tap of sums."""
-        return apart(self.tiles * self.lanes, self.line)
+        return padded_pitch(self.tiles * self.lanes, self.line)
 
     @property
     def size(self) -> int:

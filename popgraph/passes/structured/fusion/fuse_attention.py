@@ -19,7 +19,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
-from popgraph.passes.structured.analysis.permute_results import renumbered, turned
+from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -215,7 +215,7 @@ def _in_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     """The same product with its parallel loops in another order, schedule and all."""
     if order == tuple(range(len(order))):
         return op
-    new, schedule = turned(op, order), op.schedule
+    new, schedule = with_permuted_results(op, order), op.schedule
     assert schedule is not None
     numbers = schedule.numbers
     for name in ("vector", "rows"):

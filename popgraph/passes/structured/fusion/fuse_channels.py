@@ -19,11 +19,11 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
-    apart,
     element_bytes,
     has_gaps,
     indexed_dims,
     operands_and_results,
+    part_stride,
     tensor,
 )
 from popgraph.passes.tuning import Target
@@ -178,7 +178,7 @@ class Pair:
             strict=True,
         )
         return all(
-            apart(value, map_, op.sizes, along, plan.step) is not None
+            part_stride(value, map_, op.sizes, along, plan.step) is not None
             and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
             for op, along, row in loops
             for value, map_ in operands_and_results(op)

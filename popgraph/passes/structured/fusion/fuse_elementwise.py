@@ -14,21 +14,21 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import composed, linear, reads_whole
 from popgraph.dialects.tile.scalars import is_costly
-from popgraph.passes.analysis.replace import located, put_in_place
+from popgraph.passes.analysis.replace import located, replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
-    Reading,
-    body_inlined,
+    MappedOperands,
     erase_unused,
     extras_of,
+    inline_producer,
     inputs_of,
     is_movement,
     is_plain,
     is_selection,
-    rebuilt,
     through_view,
+    with_operands,
     without_repeats,
 )
 from popgraph.passes.tuning import Tuning
@@ -75,7 +75,7 @@ def _fuse_into(consumer: Consumer, tuning: Tuning) -> None:
         changed = next(steps, None)
 
 
-def view_looked_through(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+def view_looked_through(consumer: Consumer, reading: MappedOperands) -> Iterator[Consumer]:
     """
     z = f(view x)  ->  z = f(x)
 
@@ -94,7 +94,7 @@ def view_looked_through(consumer: Consumer, reading: Reading) -> Iterator[Consum
             view, reading.maps[number], map_
         ):
             continue
-        yield _replace(consumer, reading.through(number, view.source, map_), [view])
+        yield _replace(consumer, reading.replace(number, view.source, map_), [view])
 
 
 def _worth_it(view: tile.ViewOp, old: AffineMap, new: AffineMap) -> bool:
@@ -116,7 +116,9 @@ def _shared(consumer: Consumer) -> set[int]:
     return sums | (lhs & rhs)
 
 
-def producer_inlined(consumer: Consumer, reading: Reading, tuning: Tuning) -> Iterator[Consumer]:
+def producer_inlined(
+    consumer: Consumer, reading: MappedOperands, tuning: Tuning
+) -> Iterator[Consumer]:
     """
     y = map f(x); z = g(y)  ->  z = g(f(x))
 
@@ -132,14 +134,14 @@ def producer_inlined(consumer: Consumer, reading: Reading, tuning: Tuning) -> It
             moved = body_map(producer, reading, number)
             yield _replace(consumer, moved, [producer])
         else:
-            inlined = body_inlined(reading, number, producer, list(producer.tables))
+            inlined = inline_producer(reading, number, producer, list(producer.tables))
             yield _replace(consumer, inlined, [producer], list(producer.tables))
 
 
-def body_map(producer: tile.MapOp, reading: Reading, number: int) -> Reading:
+def body_map(producer: tile.MapOp, reading: MappedOperands, number: int) -> MappedOperands:
     """A movement taken into an index map."""
     map_ = composed(producer.input_maps[0], reading.maps[number], reading.sizes)
-    return reading.through(number, producer.operands[0], map_)
+    return reading.replace(number, producer.operands[0], map_)
 
 
 def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
@@ -153,19 +155,19 @@ def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
             map_ = through_view(producer, reading.maps[number], reading.sizes)
             if map_ is None:
                 continue
-            changed = reading.through(number, producer.source, map_)
+            changed = reading.replace(number, producer.source, map_)
         elif isinstance(producer, tile.MapOp) and is_movement(producer):
             changed = body_map(producer, reading, number)
         else:
             continue
-        made = rebuilt(consumer, extras=changed)
+        made = with_operands(consumer, extras=changed)
         assert isinstance(made, Consumer)
-        put_in_place(consumer, made)
+        replace_op(consumer, made)
         erase_unused(producer)
         yield made
 
 
-def repeats_dropped(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
+def repeats_dropped(consumer: Consumer, reading: MappedOperands) -> Iterator[Consumer]:
     """z = map g(x, x)  ->  z = map g'(x)"""
     once = without_repeats(reading)
     if once is not reading:
@@ -174,20 +176,20 @@ def repeats_dropped(consumer: Consumer, reading: Reading) -> Iterator[Consumer]:
 
 def _replace(
     consumer: Consumer,
-    reading: Reading,
+    reading: MappedOperands,
     sources: list[tile.ViewOp | tile.MapOp],
     tables: list[SSAValue] | None = None,
 ) -> Consumer:
-    new = rebuilt(consumer, inputs=reading, tables=tables or [])
+    new = with_operands(consumer, inputs=reading, tables=tables or [])
     assert isinstance(new, Consumer)
     located(new, consumer, *sources)
-    put_in_place(consumer, new)
+    replace_op(consumer, new)
     for source in sources:
         erase_unused(source)
     return new
 
 
-def may_inline(consumer: Consumer, reading: Reading, number: int, tuning: Tuning) -> bool:
+def may_inline(consumer: Consumer, reading: MappedOperands, number: int, tuning: Tuning) -> bool:
     """Whether a producer may be computed where it is read."""
     value = reading.values[number]
     producer = value.owner
@@ -223,7 +225,7 @@ def _finishes_a_sum(producer: tile.MapOp) -> bool:
     return False
 
 
-def _may_finish_it(consumer: Consumer, reading: Reading, number: int) -> bool:
+def _may_finish_it(consumer: Consumer, reading: MappedOperands, number: int) -> bool:
     """Whether what is made of sums here can be made where they are left, too."""
     type_, map_ = tensor(reading.values[number]), reading.maps[number]
     return isinstance(consumer, tile.MapOp) and reads_whole(type_, map_, reading.sizes)
@@ -247,7 +249,9 @@ def _is_costly(producer: tile.MapOp) -> bool:
     return any(map(is_costly, producer.body.block.ops))
 
 
-def _runs_no_more(producer: tile.MapOp, reading: Reading, number: int, tuning: Tuning) -> bool:
+def _runs_no_more(
+    producer: tile.MapOp, reading: MappedOperands, number: int, tuning: Tuning
+) -> bool:
     """
     Whether the producer's work stays what it is.
 

@@ -12,18 +12,18 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.analysis.replace import located, put_in_place
+from popgraph.passes.analysis.replace import located, replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
-    Reading,
+    MappedOperands,
     erase_unused,
     extras_of,
     is_plain,
     moved,
-    rebuilt,
+    with_operands,
 )
-from popgraph.passes.structured.analysis.permute_results import read_in_order, turn
+from popgraph.passes.structured.analysis.permute_results import permute_results, read_in_order
 from popgraph.support.shapes import Shape, prod
 
 Reducer = tile.ContractOp | tile.ReduceOp
@@ -67,7 +67,7 @@ def finish_in_reducer(op: tile.MapOp) -> None:
             order = read_in_order(op.input_maps[number], op.sizes)
             if view or order is None or not isinstance(reducer, tile.ContractOp):
                 continue
-            reducer = turn(op, number, reducer, order)
+            reducer = permute_results(op, number, reducer, order)
         shape = tensor(reducer.outputs[0]).get_shape()
         others = _others(op, number, shape if shape != op.sizes else None)
         if others is not None:
@@ -142,9 +142,11 @@ def _join(
 ) -> None:
     old = extras_of(reducer)
     finish = _finish(old, op, number)
-    extras = Reading(old.sizes, (*old.values, *values), (*old.maps, *maps), finish, old.before)
+    extras = MappedOperands(
+        old.sizes, (*old.values, *values), (*old.maps, *maps), finish, old.before
+    )
     kind = element(op.outputs[0])
-    joined = rebuilt(reducer, extras=extras, elements=[kind])
+    joined = with_operands(reducer, extras=extras, elements=[kind])
     located(joined, reducer, op)
     shape = tensor(op.outputs[0]).get_shape()
     made: list[Operation] = [*views, joined]
@@ -157,7 +159,7 @@ def _join(
         assert op.parent is not None
         op.parent.insert_op_before(new, op)
     sources = [owner for value in op.inputs if isinstance(owner := value.owner, tile.ViewOp)]
-    put_in_place(op, made[-1])
+    replace_op(op, made[-1])
     for source in sources:
         if source.parent is not None:
             erase_unused(source)
@@ -165,7 +167,7 @@ def _join(
         erase_unused(reducer)
 
 
-def _finish(old: Reading, op: tile.MapOp, number: int) -> Block:
+def _finish(old: MappedOperands, op: tile.MapOp, number: int) -> Block:
     """What the finish yields goes into the map's body; the map's other operands follow."""
     assert old.body is not None
     body = op.body.block

@@ -14,18 +14,22 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.structured.analysis.inplace_concat import is_given, is_run_of, moves_into
+from popgraph.passes.structured.analysis.inplace_concat import (
+    can_write_into,
+    escapes,
+    is_contiguous_concat,
+)
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     erase_unused,
     is_movement,
-    retype,
+    set_type_in_place,
     through_view,
 )
 from popgraph.support.shapes import Shape, prod
@@ -57,11 +61,11 @@ class AssignHalos(Pass):
             axes = dict[Operation, int | None]()
             for op in graph.block.ops:
                 if isinstance(op, tile.AssembleOp):
-                    axes[op] = shared_axis(op, axes)
+                    axes[op] = concat_axis(op, axes)
                     _make_room(op, axes[op])
             for op, axis in reversed(axes.items()):
                 assert isinstance(op, tile.AssembleOp)
-                share_memory(op, axis)
+                place_in_concat(op, axis)
 
 
 # Padding
@@ -271,7 +275,7 @@ def _can_be_made_with_halo(value: SSAValue) -> bool:
         isinstance(value.owner, Maker)
         and len(value.owner.results) == 1
         and halo_of(tensor(value)) is not None
-        and not is_given(value)
+        and not escapes(value)
     )
 
 
@@ -299,7 +303,7 @@ def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:
 
 
 def _surround(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> None:
-    retype(value, _surrounded(tensor(value), tuple(low), tuple(high)))
+    set_type_in_place(value, _surrounded(tensor(value), tuple(low), tuple(high)))
 
 
 @lru_cache(maxsize=1 << 10)
@@ -341,7 +345,7 @@ def _standing(place: tuple[int, int], shape: Shape) -> list[int]:
 # Concatenation
 
 
-def share_memory(op: tile.AssembleOp, axis: int | None) -> None:
+def place_in_concat(op: tile.AssembleOp, axis: int | None) -> None:
     """
     Gives the pieces of a concatenation places in the memory of the whole, along its shared axis.
 
@@ -350,17 +354,17 @@ def share_memory(op: tile.AssembleOp, axis: int | None) -> None:
     """
     type_ = tensor(op.output)
     layout, halo = layout_of(type_), halo_of(type_)
-    if axis is None or halo is None or (is_run_of(op) and layout is None):
+    if axis is None or halo is None or (is_contiguous_concat(op) and layout is None):
         return
     physical = layout.physical.data if layout else type_.get_shape()
     for piece, offsets, _ in op.placements():
         low = [a + b for a, b in zip(halo.low, offsets, strict=True)]
         own = tensor(piece)
         part = LayoutAttr.moved(low, physical, axis)
-        retype(piece, TensorType(own.element_type, own.get_shape(), part))
+        set_type_in_place(piece, TensorType(own.element_type, own.get_shape(), part))
 
 
-def shared_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:
+def concat_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> int | None:
     """
     The axis along which the pieces of a concatenation can share memory; `axes` of earlier ones.
 
@@ -370,13 +374,18 @@ def shared_axis(op: tile.AssembleOp, axes: Mapping[Operation, int | None]) -> in
     """
     axis = _axis(op)
     whole = halo_of(tensor(op.output))
-    if axis is None or whole is None or whole.part not in (-1, axis) or is_given(op.output):
+    if axis is None or whole is None or whole.part not in (-1, axis) or escapes(op.output):
         return None
     if len(set(op.pieces)) != len(op.pieces) or not _ends_with(whole, axis):
         return None
     for piece in op.pieces:
         maker, halo = piece.owner, halo_of(tensor(piece))
-        if not can_have_halo(piece) or not moves_into(piece, op) or halo is None or halo.part >= 0:
+        if (
+            not can_have_halo(piece)
+            or not can_write_into(piece, op)
+            or halo is None
+            or halo.part >= 0
+        ):
             return None
         if not _ends_with(halo, axis):
             return None

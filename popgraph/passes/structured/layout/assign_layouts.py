@@ -12,14 +12,18 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
-from popgraph.dialects.program.shared import tensor_type, whole
+from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import is_movement, movement, retype
+from popgraph.passes.structured.analysis.operand_maps import (
+    is_movement,
+    movement,
+    set_type_in_place,
+)
 from popgraph.passes.structured.analysis.split_epilogue import without_finish
 from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
@@ -206,7 +210,7 @@ class _Rewriting:
         if value in self.orders:
             type_ = tensor(value)
             shape = [type_.get_shape()[axis] for axis in self.orders[value]]
-            retype(value, tensor_type(type_.element_type, shape))
+            set_type_in_place(value, tensor_type(type_.element_type, shape))
 
     def _structured(self, op: tile.Structured) -> None:
         rank = len(op.sizes)

@@ -10,7 +10,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.cut import Part
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.tuning import Target
 
 Parts = tuple[Part, ...]
@@ -19,7 +19,7 @@ Homes = Mapping[SSAValue, int | None]
 """Which values kernels before wrote: with the span of the loop that threads shared, if any."""
 
 
-def best_parts(what: Shareable, homes: Homes, threads: int, target: Target) -> Parts:
+def best_parts(what: ParallelLoops, homes: Homes, threads: int, target: Target) -> Parts:
     """The parts of loops that make chunks; none where one thread is not slower."""
     tuning = target.tuning
     if what.work < 2 * tuning.least_chunk_work:
@@ -63,7 +63,7 @@ class _Costs:
     cache if the same thread wrote it, else from afar.
     """
 
-    what: Shareable
+    what: ParallelLoops
     homes: Homes
     threads: int
     target: Target
@@ -131,7 +131,7 @@ class _Costs:
             if each.along and max(each.along) < inner
         )
 
-    def _per_byte(self, each: Touched, parts: Parts, number: int) -> float:
+    def _per_byte(self, each: MemoryAccess, parts: Parts, number: int) -> float:
         """Cycles in which a byte of a value comes to a thread: 1 / (local, remote, strided bpc)."""
         machine = self.target.machine
         outer = parts[0].loop if parts else -1
@@ -158,7 +158,7 @@ class _Costs:
         """How much of the work a chunk is."""
         return self._volume(parts, _numbers(parts, chunk))
 
-    def _part_of(self, parts: Parts, chunks: Sequence[int], each: Touched) -> float:
+    def _part_of(self, parts: Parts, chunks: Sequence[int], each: MemoryAccess) -> float:
         """How much of a value these chunks touch."""
         inside = [at for at, part in enumerate(parts) if part.loop in each.along]
         places = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}

@@ -10,10 +10,10 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.attributes import moved_to_start
 from popgraph.dialects.tile.cut import NAME, CutAttr, Part
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.parallel.parallel_cost import best_parts
 from popgraph.passes.structured.to_loops import kernels_of, loops_of
 from popgraph.passes.tuning import Target
@@ -41,10 +41,10 @@ class ParallelizeLoops(Pass):
         if self.threads < 2:
             return
         homes: dict[SSAValue, int | None] = {}
-        structures = Structures(moved_to_start)
+        structures = StructuralHasher(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
-            what = loops_of(op, self.target).shareable()
+            what = loops_of(op, self.target).parallel_loops()
             if what is None:
                 continue
             key = structures.of(op), tuple(homes.get(value, 0) for value in op.operands)
@@ -56,7 +56,9 @@ class ParallelizeLoops(Pass):
             _settle(what, parts, homes)
 
 
-def _settle(what: Shareable, parts: tuple[Part, ...], homes: dict[SSAValue, int | None]) -> None:
+def _settle(
+    what: ParallelLoops, parts: tuple[Part, ...], homes: dict[SSAValue, int | None]
+) -> None:
     """Keeps which thread has what of the results in its cache."""
     for each in what.touched:
         if each.written:

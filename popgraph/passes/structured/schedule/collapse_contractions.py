@@ -12,12 +12,12 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
-from popgraph.dialects.program.shared import tensor_type, whole
+from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import retype
+from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 from popgraph.support.shapes import Shape
 
 
@@ -138,9 +138,9 @@ def reshape(op: tile.ContractOp, new: Reshaped) -> None:
         for use in readers:
             use.operation.operands[use.index] = view.output
         if layout_of(type_):  # Its dimensions are as they were.
-            retype(view.output, type_)
+            set_type_in_place(view.output, type_)
         else:
-            retype(result, tensor_type(type_.element_type, new.sizes[: new.parallel]))
+            set_type_in_place(result, tensor_type(type_.element_type, new.sizes[: new.parallel]))
 
 
 def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:

@@ -21,7 +21,7 @@ from popgraph.support.shapes import prod
 
 
 @dataclass(frozen=True)
-class Choice:
+class Candidate:
     """
     An order, a schedule, which factor runs along vectors, the layout to pack it into, if any.
 
@@ -96,7 +96,7 @@ class Estimate:
         self.extent, self.terms = self.reads.sizes[dim], reads.terms
         self._line = width * reads.element_bytes  # The bytes of a vector.
 
-    def choices(self) -> Iterator[Choice]:
+    def choices(self) -> Iterator[Candidate]:
         """One choice per loop that can run along rows, and one without rows."""
         dims = [dim for dim in range(len(self.reads.parallel)) if dim != self.dim]
         form = self.reads.vectors.form
@@ -146,7 +146,9 @@ class Estimate:
     def _block(self, rows: Group | None) -> int:
         return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1
 
-    def _choice(self, rows: Group | None, lines: Group | None = None, *, sweep: int = 0) -> Choice:
+    def _choice(
+        self, rows: Group | None, lines: Group | None = None, *, sweep: int = 0
+    ) -> Candidate:
         block = self._block(rows)
         if rows and lines:
             block = rows.extent * min(
@@ -166,7 +168,7 @@ class Estimate:
             "sweep": int(sweep > 0),
         }
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
-        return Choice(self.order, numbers, self.factor, self.layout, cycles, self.reads.packed)
+        return Candidate(self.order, numbers, self.factor, self.layout, cycles, self.reads.packed)
 
     def _window(self, rows: Group) -> Window | None:
         """The window that slides along rows of an image whose channels do not mix."""
@@ -179,7 +181,7 @@ class Estimate:
             return None
         return Window.along(scalars, inner, self.order.sizes[inner], rows.last)
 
-    def _window_choice(self, rows: Group, window: Window) -> Choice:
+    def _window_choice(self, rows: Group, window: Window) -> Candidate:
         """A window written out, and as many panels at a time as stay in the first cache."""
         block = min(window.most_rows(self.registers), rows.extent)
         lines = self.terms // window.steps
@@ -204,7 +206,7 @@ class Estimate:
             cycles += blocks.count * (max(sums, fill) + blocks.size * len(self.reads.others))
         cycles *= panels * prod(self.reads.parallel)
         cycles /= rows.extent * self.extent
-        return Choice(self.order, numbers, self.factor, self.layout, cycles)
+        return Candidate(self.order, numbers, self.factor, self.layout, cycles)
 
     def _streams_from_memory(self) -> bool:
         """Whether L2 holds all panels (in bytes, a share of it) while rows go by that it cannot."""

@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Decision
+from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Override
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import ErrorGroup, PassError, PopgraphError
 
@@ -52,10 +52,10 @@ def name_of(op: Operation) -> str:
 
 
 @dataclass
-class Asked:
+class OverrideStatus:
     """A decision, and what became of it."""
 
-    decision: Decision
+    decision: Override
     forced: bool
     """It is an error if it cannot be had; else it is only a good idea."""
     used: bool = False
@@ -73,7 +73,7 @@ class Asked:
             )
 
 
-class Decisions:
+class Overrides:
     """
     What is to be done about the contractions of a module.
 
@@ -82,16 +82,16 @@ class Decisions:
     """
 
     def __init__(self, schedules: Iterable[str], measured: Iterable[str] = ()) -> None:
-        self._all = [Asked(_read(text), True) for text in schedules]
-        self._by_which: dict[str, Asked] = {}
+        self._all = [OverrideStatus(_read(text), True) for text in schedules]
+        self._by_which: dict[str, OverrideStatus] = {}
         for text in measured:
             decision = _read(text)
-            self._by_which[decision.which] = Asked(decision, False)
+            self._by_which[decision.which] = OverrideStatus(decision, False)
         for asked in self._all:
             self._by_which[asked.decision.which] = asked
         self._met: dict[str, str] = {}
 
-    def about(self, op: tile.ContractOp, fixed: Sequence[bool]) -> Iterator[Asked]:
+    def about(self, op: tile.ContractOp, fixed: Sequence[bool]) -> Iterator[OverrideStatus]:
         """The decisions about one contraction; that about its name comes first."""
         if not self._by_which:
             return
@@ -112,7 +112,7 @@ class Decisions:
         if errors:
             raise ErrorGroup(errors)
 
-    def _unknown(self, decision: Decision, winograd: bool) -> PopgraphError:
+    def _unknown(self, decision: Override, winograd: bool) -> PopgraphError:
         known = [f"{BY_NAME}{name}" if name else text for text, name in self._met.items()]
         listed = "; ".join(known[:MOST_NAMED]) + "; ..." * (len(known) > MOST_NAMED)
         return PassError(
@@ -124,8 +124,8 @@ class Decisions:
         )
 
 
-def _read(text: str) -> Decision:
+def _read(text: str) -> Override:
     try:
-        return Decision.of(text)
+        return Override.of(text)
     except ValueError as error:
         raise PassError(str(error), hint=f"a way is {FORMS}") from error

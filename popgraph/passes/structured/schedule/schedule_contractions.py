@@ -16,17 +16,17 @@ from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import without_finish
 from popgraph.passes.structured.schedule.access_cost import Reads
-from popgraph.passes.structured.schedule.cost import Choice, Estimate
-from popgraph.passes.structured.schedule.overrides import Decisions
+from popgraph.passes.structured.schedule.cost import Candidate, Estimate
+from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.reduction_order import Order, orders
-from popgraph.passes.structured.schedule.schedule_text import fitting, varied, way_of
-from popgraph.passes.structured.schedule.split_gemv import settle_loops
+from popgraph.passes.structured.schedule.schedule_text import diverse, matching_candidate, spec_of
+from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -40,8 +40,8 @@ class ScheduleContractions(Pass):
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
     Before that, loops that are one in disguise are joined, and one is split where memory is better
-    read in several places at a time (see `settle_loops`). `schedules` are the user's decisions,
-    `measured` those that were found by measuring (see `Decisions`).
+    read as several streams (see `collapse_and_split`). `schedules` are the user's decisions,
+    `measured` those that were found by measuring (see `Overrides`).
     """
 
     name = "schedule-contractions"
@@ -56,15 +56,15 @@ class ScheduleContractions(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
-        chosen: dict[Hashable, Choice | None] = {}
+        chosen: dict[Hashable, Candidate | None] = {}
         constants = Constants()
-        decisions = Decisions(self.schedules, self.measured)
-        possible: dict[Hashable, list[Choice]] = {}
-        structures = Structures()
+        decisions = Overrides(self.schedules, self.measured)
+        possible: dict[Hashable, list[Candidate]] = {}
+        structures = StructuralHasher()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                settle_loops(op, fixed, self.target)
+                collapse_and_split(op, fixed, self.target)
                 key = structures.of(op), fixed
                 choice = self._decided(op, key, decisions, possible, chosen)
                 if choice is not None:
@@ -77,10 +77,10 @@ class ScheduleContractions(Pass):
         self,
         op: tile.ContractOp,
         key: tuple[Hashable, tuple[bool, bool]],
-        decisions: Decisions,
-        possible: dict[Hashable, list[Choice]],
-        chosen: dict[Hashable, Choice | None],
-    ) -> Choice | None:
+        decisions: Overrides,
+        possible: dict[Hashable, list[Candidate]],
+        chosen: dict[Hashable, Candidate | None],
+    ) -> Candidate | None:
         """What was decided, else what is cheapest by estimate."""
         fixed = key[1]
         for asked in decisions.about(op, fixed):
@@ -94,10 +94,10 @@ class ScheduleContractions(Pass):
             if key not in possible:
                 possible[key] = candidates(op, fixed, self.target)
             try:
-                choice = fitting(op, way, possible[key], self.target)
+                choice = matching_candidate(op, way, possible[key], self.target)
             except ValueError as error:
-                shown = varied(possible[key])[:SHOWN]
-                ways = [str(way_of(op, each, self.target)) for each in shown]
+                shown = diverse(possible[key])[:SHOWN]
+                ways = [str(spec_of(op, each, self.target)) for each in shown]
                 asked.refuse(op, str(error), ways)
             else:
                 asked.used = True
@@ -107,7 +107,7 @@ class ScheduleContractions(Pass):
         return chosen[key]
 
 
-def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Choice | None:
+def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Candidate | None:
     """
     The cheapest schedule by estimate; None when plain loops are as good.
 
@@ -122,7 +122,7 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Cho
     return best
 
 
-def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Choice]:
+def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
     """All that can be chosen; nothing where only plain loops will do."""
     kind = lane_type([tensor(op.lhs).element_type])
     if kind is None or indexed_dims(op.finish.block) or prod(op.sizes) == 0:
@@ -130,14 +130,14 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
     width = target.machine.vector_bytes // lane_bytes(kind)
     estimates = [
         Estimate(reads, fixed[reads.factor], dim, layout, width)
-        for reads in ways_to_read(op, target)
+        for reads in operand_layouts(op, target)
         for dim in range(op.parallel_rank)
         for layout in _layouts(reads, dim, width)
     ]
     return [choice for estimate in estimates for choice in estimate.choices()]
 
 
-def ways_to_read(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
+def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
     """In each order, each factor along vectors, the other one as it is or packed."""
     for order in orders(op, target.tuning.chain_terms):
         for factor in (0, 1):
@@ -292,7 +292,7 @@ class Constants:
 
 
 def _apply(
-    op: tile.ContractOp, choice: Choice, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
+    op: tile.ContractOp, choice: Candidate, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
 ) -> None:
     """Packs the factors (once for all that want them so) and writes the schedule down."""
     if choice.numbers["sweep"]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.decisions import Way
-from popgraph.passes.structured.schedule.cost import Choice
+from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.tuning import Target
 
@@ -19,11 +19,11 @@ ALIKE = 2
 """So many choices that differ in their vectors and blocks only are worth a look."""
 
 
-def way_of(op: tile.ContractOp, choice: Choice, target: Target) -> Way:
+def spec_of(op: tile.ContractOp, choice: Candidate, target: Target) -> ScheduleSpec:
     """A choice in words."""
     order = list(orders(op, target.tuning.chain_terms)).index(choice.order)
     packed = choice.layout is not None
-    return Way(
+    return ScheduleSpec(
         factor=choice.factor,
         packed=packed,
         scalars=choice.scalars is not None,
@@ -32,14 +32,16 @@ def way_of(op: tile.ContractOp, choice: Choice, target: Target) -> Way:
     )
 
 
-def fitting(op: tile.ContractOp, way: Way, found: Iterable[Choice], target: Target) -> Choice:
+def matching_candidate(
+    op: tile.ContractOp, way: ScheduleSpec, found: Iterable[Candidate], target: Target
+) -> Candidate:
     """The choice that a way describes; ValueError says why there is none."""
     wanted = ScheduleAttr.of_text(way.schedule).numbers
     alike = replace(way, schedule="")
     for choice in found:
         numbers = choice.numbers
         same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
-        if same and replace(way_of(op, choice, target), schedule="") == alike:
+        if same and replace(spec_of(op, choice, target), schedule="") == alike:
             _check_free(wanted, numbers)
             return replace(choice, numbers=wanted)
     raise ValueError("this contraction cannot run like that on this machine")
@@ -56,9 +58,9 @@ def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int]) -> None:
         raise ValueError("chunk is at least 0, sweep and inside are 0 or 1")
 
 
-def varied(found: Iterable[Choice]) -> list[Choice]:
+def diverse(found: Iterable[Candidate]) -> list[Candidate]:
     """The cheapest first; of those that differ in vectors and blocks only, not all."""
-    kept: list[Choice] = []
+    kept: list[Candidate] = []
     seen: dict[Hashable, int] = {}
     for choice in sorted(found, key=lambda choice: choice.rank):
         family = _family(choice)
@@ -68,14 +70,14 @@ def varied(found: Iterable[Choice]) -> list[Choice]:
     return kept
 
 
-def _family(choice: Choice) -> Hashable:
+def _family(choice: Candidate) -> Hashable:
     numbers = choice.numbers
     dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
     packed = choice.layout is not None, choice.scalars is not None
     return choice.order, choice.factor, packed, dims
 
 
-def turned(choice: Choice) -> Choice:
+def with_loops_interchanged(choice: Candidate) -> Candidate:
     """The same with the other loop outside: blocks of rows, or panels."""
     numbers = {**choice.numbers, "inside": 1 - choice.numbers["inside"], "window": 0}
     return replace(choice, numbers=numbers)

@@ -13,13 +13,13 @@ from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
 
-def settle_loops(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
+def collapse_and_split(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
     """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
     collapse(op)
-    _split_streams(op, fixed, target)
+    _split_into_strips(op, fixed, target)
 
 
-def _split_streams(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
+def _split_into_strips(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
     """
     Results of which each has its own part of a large constant, in four parts side by side.
 

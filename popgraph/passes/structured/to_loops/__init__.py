@@ -13,21 +13,27 @@ from xdsl.ir import Operation
 from popgraph.dialects import tile
 from popgraph.dialects.program import PrepareOp
 from popgraph.dialects.tile.attributes import moved_to_start
-from popgraph.passes.analysis.replace import put_in_place
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.loops.outline_kernels import Functions
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.inplace_concat import Joins
 from popgraph.passes.structured.analysis.loops import indexed_dims
-from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.copy.assemble import assemble_kernel, assemble_shareable
-from popgraph.passes.structured.to_loops.copy.relayout import relayout_kernel, relayout_shareable
+from popgraph.passes.structured.to_loops.copy.assemble import (
+    assemble_kernel,
+    assemble_parallel_loops,
+)
+from popgraph.passes.structured.to_loops.copy.relayout import (
+    relayout_kernel,
+    relayout_parallel_loops,
+)
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.elementwise.scatter import (
     scatter_kernel,
-    scatter_shareable,
+    scatter_parallel_loops,
 )
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
@@ -35,7 +41,7 @@ from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
 from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     transform_kernel,
-    transform_shareable,
+    transform_parallel_loops,
 )
 from popgraph.passes.structured.to_loops.winograd.winograd import WinogradLoops
 from popgraph.passes.tuning import Target
@@ -90,7 +96,7 @@ class Loops:
     """What becomes of one operation: its kernel, and what threads may share of it."""
 
     kernel: Callable[[], tile.KernelOp]
-    shareable: Callable[[], Shareable | None]
+    parallel_loops: Callable[[], ParallelLoops | None]
 
 
 def loops_of(op: Operation, target: Target) -> Loops:
@@ -112,22 +118,22 @@ def loops_of(op: Operation, target: Target) -> Loops:
         case tile.ChainOp():
             made = ChainLoops(op, target)
         case tile.ScatterOp():
-            return Loops(partial(scatter_kernel, op, target), partial(scatter_shareable, op))
+            return Loops(partial(scatter_kernel, op, target), partial(scatter_parallel_loops, op))
         case tile.AssembleOp():
             how = op, target
-            return Loops(partial(assemble_kernel, *how), partial(assemble_shareable, *how))
+            return Loops(partial(assemble_kernel, *how), partial(assemble_parallel_loops, *how))
         case tile.PackOp() | tile.UnpackOp():
             once = runs_once(op)
             return Loops(
                 partial(relayout_kernel, op, target, once=once),
-                partial(relayout_shareable, op, target),
+                partial(relayout_parallel_loops, op, target),
             )
         case tile.TransformTilesOp() | tile.TransformGradientTilesOp():
             written = partial(transform_kernel, op, target)
-            return Loops(written, partial(transform_shareable, op))
+            return Loops(written, partial(transform_parallel_loops, op))
         case _:
             raise AssertionError(f"{op.name} has no loops")
-    return Loops(made.kernel, made.shareable)
+    return Loops(made.kernel, made.parallel_loops)
 
 
 def is_nested(op: Operation) -> bool:
@@ -165,20 +171,20 @@ class StructuredToLoops(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        structures = Structures(moved_to_start)
+        structures = StructuralHasher(moved_to_start)
         found = [(op, (structures.of(op), runs_once(op))) for op in kernels_of(module)]
         counts = Counter(key for _, key in found)
         functions = Functions(module)
         written: dict[Hashable, Shared] = {}
         for op, key in found:
             if key in written:
-                put_in_place(op, written[key].launch(op))
+                replace_op(op, written[key].launch(op))
                 continue
             kernel = loops_of(op, self.target).kernel()
             kernel.location = op.location
             if counts[key] == 1:
-                put_in_place(op, kernel)
+                replace_op(op, kernel)
                 continue
             written[key] = Shared(functions.add(kernel), kernel, positions(kernel, op))
-            put_in_place(op, written[key].launch(op))
+            replace_op(op, written[key].launch(op))
         functions.insert()

@@ -15,16 +15,16 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.decisions import Way
+from popgraph.dialects.tile.structured.decisions import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.replace import put_in_place
+from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import Convolution
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.winograd_scratch import Scratch, apart
+from popgraph.passes.structured.analysis.winograd_scratch import Scratch, padded_pitch
 from popgraph.passes.structured.schedule.cost import most_rows
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
@@ -32,7 +32,7 @@ from popgraph.support.shapes import prod
 
 
 @dataclass(frozen=True)
-class ConvolutionChoice:
+class WinogradCandidate:
     """A size of tiles, how many are transformed at once, and the blocking of their products."""
 
     found: Convolution
@@ -46,11 +46,11 @@ class ConvolutionChoice:
     target: Target
 
     @property
-    def way(self) -> Way:
+    def way(self) -> ScheduleSpec:
         """The choice in words."""
-        return Way(size=self.size, tiles=self.tiles)
+        return ScheduleSpec(size=self.size, tiles=self.tiles)
 
-    def fits(self, way: Way) -> bool:
+    def fits(self, way: ScheduleSpec) -> bool:
         return way.size == self.size and way.tiles in (0, self.tiles)
 
     @property
@@ -169,7 +169,7 @@ class ConvolutionChoice:
         for made in (*weights, *tiles):
             made.location = op.location
             Rewriter.insert_op(made, InsertPoint.before(op))
-        put_in_place(op, new)
+        replace_op(op, new)
 
     def transformed(self, compilation: Compilation) -> list[Operation]:
         """G w G^T in panels; in float64 and rounded once where that is done once."""
@@ -220,7 +220,9 @@ class ConvolutionChoice:
         if not self.at_once:
             return []
         rows = -(-total // self.tiles) * self.tiles
-        layout = LayoutAttr.moved((0, 0, 0), (taps, rows | 1, apart(found.channels, self._line)))
+        layout = LayoutAttr.moved(
+            (0, 0, 0), (taps, rows | 1, padded_pitch(found.channels, self._line))
+        )
         type_ = tensor_type(found.kind, (taps, total, found.channels), layout)
         domain = found.op.sizes[:3]
         return [tile.TransformTilesOp(found.image, domain, found.offset, self.size, type_)]
@@ -251,9 +253,9 @@ class ConvolutionChoice:
         )
 
 
-def convolution_choices(
+def winograd_candidates(
     found: Convolution, target: Target, threads: int
-) -> Iterator[ConvolutionChoice]:
+) -> Iterator[WinogradCandidate]:
     """All tiles that a convolution can be cut into."""
     machine, tuning = target.machine, target.tuning
     width = machine.vector_bytes // lane_bytes(found.kind)
@@ -267,7 +269,7 @@ def convolution_choices(
         for blocks in {-(-total // (rounds * rows)) for rounds in rounds_of_blocks}:
             tiles = -(-total // blocks)
             few = blocks < (tuning.least_shared_blocks if threads < 2 else threads)
-            choice = ConvolutionChoice(found, size, tiles, few, vectors, rows, width, target)
+            choice = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
             if choice.scratch <= target.l2(tuning.winograd_scratch_l2):
                 yield choice
             elif blocks < tuning.most_panel_blocks:

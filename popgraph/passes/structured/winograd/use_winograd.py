@@ -9,30 +9,35 @@ from math import inf
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import Decision
-from popgraph.passes.analysis.structural_hash import Structures
+from popgraph.dialects.tile.structured.decisions import Override
+from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
-from popgraph.passes.structured.schedule.overrides import Decisions
+from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.schedule_contractions import Constants, candidates
-from popgraph.passes.structured.winograd.convolutions import ConvolutionChoice, convolution_choices
-from popgraph.passes.structured.winograd.weight_gradients import GradientChoice, gradient_choices
+from popgraph.passes.structured.winograd.convolutions import WinogradCandidate, winograd_candidates
+from popgraph.passes.structured.winograd.weight_gradients import (
+    WinogradGradientCandidate,
+    winograd_gradient_candidates,
+)
 from popgraph.passes.tuning import Target
 from popgraph.support.errors import PassError
 
-Choice = ConvolutionChoice | GradientChoice
+AnyWinogradCandidate = WinogradCandidate | WinogradGradientCandidate
 
 
-class Sums:
+class BestScheduleCosts:
     """Contractions as their best schedules compute them; those that are alike are asked once."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._structures = Structures()
+        self._structures = StructuralHasher()
         self._cycles: dict[Hashable, float] = {}
 
-    def slower_than(self, choice: Choice, op: tile.ContractOp, fixed: tuple[bool, bool]) -> bool:
+    def slower_than(
+        self, choice: AnyWinogradCandidate, op: tile.ContractOp, fixed: tuple[bool, bool]
+    ) -> bool:
         """Whether transforms pay, by estimate."""
         key = self._structures.of(op), fixed
         if key not in self._cycles:
@@ -54,7 +59,7 @@ class UseWinograd(Pass):
     save: also those of the weights, if they are not known when the program is loaded. The gradient
     of such a convolution's images is such a convolution; that of its weights has the same
     transforms, turned, and sums over tiles. `schedules` are the user's decisions, `measured` those
-    that were found by measuring (see `Decisions`). How many tiles a block has depends on how
+    that were found by measuring (see `Overrides`). How many tiles a block has depends on how
     many `threads` are to share them, what is computed does not.
     """
 
@@ -71,14 +76,14 @@ class UseWinograd(Pass):
             measured = options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:
-            if Decision.of(text).way.size:
+            if Override.of(text).way.size:
                 raise PassError("a schedule asks for Winograd's transforms, which are off", text)
         return None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
-        decisions = Decisions(self.schedules, self.measured)
-        sums = Sums(self.target)
+        decisions = Overrides(self.schedules, self.measured)
+        sums = BestScheduleCosts(self.target)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
                 fixed = constants.holds(op.lhs), constants.holds(op.rhs)
@@ -90,8 +95,12 @@ class UseWinograd(Pass):
         decisions.check(winograd=True)
 
     def _choice(
-        self, op: tile.ContractOp, fixed: tuple[bool, bool], decisions: Decisions, sums: Sums
-    ) -> Choice | None:
+        self,
+        op: tile.ContractOp,
+        fixed: tuple[bool, bool],
+        decisions: Overrides,
+        sums: BestScheduleCosts,
+    ) -> AnyWinogradCandidate | None:
         """What was decided, else what is cheapest by estimate; None for a sum."""
         found = self.choices(op, fixed)
         for asked in decisions.about(op, fixed):
@@ -107,25 +116,29 @@ class UseWinograd(Pass):
         if not found or not sums.slower_than(found[0], op, fixed):
             return None
         best = found[0]
-        if self.threads < 2 or not isinstance(best, ConvolutionChoice):
+        if self.threads < 2 or not isinstance(best, WinogradCandidate):
             return best
         same = [
-            one for one in found if isinstance(one, ConvolutionChoice) and one.size == best.size
+            one for one in found if isinstance(one, WinogradCandidate) and one.size == best.size
         ]
         return min(same, key=lambda one: one.slowest(self.threads))
 
-    def choices(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Sequence[Choice]:
+    def choices(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool]
+    ) -> Sequence[AnyWinogradCandidate]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
         return sorted(self._possible(op, fixed), key=lambda choice: choice.cycles)
 
-    def _possible(self, op: tile.ContractOp, fixed: tuple[bool, bool]) -> Iterable[Choice]:
+    def _possible(
+        self, op: tile.ContractOp, fixed: tuple[bool, bool]
+    ) -> Iterable[AnyWinogradCandidate]:
         for number in (0, 1):
             slope = weight_gradient(op, number)
             if slope is not None:
-                return gradient_choices(slope, self.target)
+                return winograd_gradient_candidates(slope, self.target)
         for number in sorted((0, 1), key=lambda number: not fixed[number]):
             found = convolution(op, number)
             if found is not None:
                 found = replace(found, fixed=fixed[number])
-                return convolution_choices(found, self.target, self.threads)
+                return winograd_candidates(found, self.target, self.threads)
         return ()

@@ -12,22 +12,22 @@ from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
-from popgraph.dialects.program.shared import tensor_type
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.decisions import Way
+from popgraph.dialects.tile.structured.decisions import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.replace import put_in_place
+from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.operand_maps import retype
-from popgraph.passes.structured.analysis.winograd_scratch import apart
+from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
+from popgraph.passes.structured.analysis.winograd_scratch import padded_pitch
 from popgraph.passes.tuning import Target
 
 
 @dataclass(frozen=True)
-class GradientChoice:
+class WinogradGradientCandidate:
     """A size of tiles for the gradient of weights."""
 
     found: WeightGradient
@@ -36,11 +36,11 @@ class GradientChoice:
     target: Target
 
     @property
-    def way(self) -> Way:
+    def way(self) -> ScheduleSpec:
         """The choice in words."""
-        return Way(size=self.size)
+        return ScheduleSpec(size=self.size)
 
-    def fits(self, way: Way) -> bool:
+    def fits(self, way: ScheduleSpec) -> bool:
         return way.size == self.size and way.tiles == 0
 
     @property
@@ -87,7 +87,7 @@ class GradientChoice:
         for new in made:
             new.location = op.location
             Rewriter.insert_op(new, InsertPoint.before(op))
-        put_in_place(op, back)
+        replace_op(op, back)
 
     def _image(self) -> tile.TransformTilesOp:
         found = self.found
@@ -103,7 +103,7 @@ class GradientChoice:
         """Neither tiles nor taps stand where their neighbours meet the same set of a cache."""
         shape = (self._taps, self.found.tiles(self.size), channels)
         line = self.target.machine.line_elements(lane_bytes(self.found.kind))
-        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, apart(channels, line)))
+        room = LayoutAttr.moved((0, 0, 0), (shape[0], shape[1] | 1, padded_pitch(channels, line)))
         return tensor_type(self.found.kind, shape, room)
 
     def _sums(
@@ -147,12 +147,14 @@ class GradientChoice:
             [map_.data for map_ in op.extra_maps],
         )
         for old, result in zip(op.outputs, new.outputs, strict=True):
-            retype(result, tensor(old))
+            set_type_in_place(result, tensor(old))
         return new
 
 
-def gradient_choices(found: WeightGradient, target: Target) -> list[GradientChoice]:
+def winograd_gradient_candidates(
+    found: WeightGradient, target: Target
+) -> list[WinogradGradientCandidate]:
     """All sizes of tiles."""
     width = target.machine.vector_bytes // lane_bytes(found.kind)
     sizes = [size for size in (2, 4) if min(found.images[1:]) >= size]
-    return [GradientChoice(found, size, width, target) for size in sizes]
+    return [WinogradGradientCandidate(found, size, width, target) for size in sizes]

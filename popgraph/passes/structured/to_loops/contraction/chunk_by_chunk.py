@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import Ahead
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Tile
+from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
+from popgraph.passes.structured.to_loops.contraction.tiles import StoredSums, Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.chunks import add_up
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
@@ -20,12 +20,12 @@ EachTile = Callable[[Callable[[Tile, Index], None]], None]
 
 
 @dataclass(frozen=True)
-class ChunkByChunk:
+class PanelByChunks:
     """The sums of all rows stand in local memory, as a tile `whole`, until they are finished."""
 
     micro: MicroKernel
     epilogue: Epilogue
-    ahead: Ahead
+    panel_prefetch: PanelPrefetch
     whole: Tile
 
     def write(self, each_tile: EachTile) -> None:
@@ -33,10 +33,10 @@ class ChunkByChunk:
         levels = micro.levels()
         grid, count = micro.grid, len(levels) - 1
         memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
-        totals = PanelTotals(micro, self.ahead, each_tile, memories, micro.shortest)
+        totals = PanelTotals(micro, self.panel_prefetch, each_tile, memories, micro.shortest)
         add_up(grid.place, levels, totals)
         total = memories[-1]
-        each_tile(lambda tile, first: self.epilogue.finish(tile, Saved(total, first)))
+        each_tile(lambda tile, first: self.epilogue.finish(tile, StoredSums(total, first)))
 
 
 @dataclass(frozen=True)
@@ -44,29 +44,31 @@ class PanelTotals:
     """The sums of all rows of a panel, by levels of chunks."""
 
     micro: MicroKernel
-    ahead: Ahead
+    panel_prefetch: PanelPrefetch
     each_tile: EachTile
     memories: Sequence[SSAValue]
     terms: int
     """Of one chunk."""
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> TileGrid:
         return self.micro.grid
 
     def clear(self, level: int) -> None:
         memory = self.memories[level]
-        self.each_tile(lambda tile, first: self.grid.clear(tile, Saved(memory, first)))
+        self.each_tile(lambda tile, first: self.grid.clear(tile, StoredSums(memory, first)))
 
     def add(self, runs: Sequence[Run]) -> None:
-        with self.ahead.chunk(runs, self.terms):
+        with self.panel_prefetch.chunk(runs, self.terms):
             self.each_tile(lambda tile, first: self._add(tile, first, runs))
 
     def _add(self, tile: Tile, first: Index, runs: Sequence[Run]) -> None:
-        self.grid.add(tile, Saved(self.memories[0], first), self.micro.part(tile, runs))
+        self.grid.add(tile, StoredSums(self.memories[0], first), self.micro.part(tile, runs))
 
     def carry(self, level: int) -> None:
         part, total = self.memories[level - 1], self.memories[level]
         self.each_tile(
-            lambda tile, first: self.grid.carry(tile, Saved(part, first), Saved(total, first))
+            lambda tile, first: self.grid.carry(
+                tile, StoredSums(part, first), StoredSums(total, first)
+            )
         )

@@ -28,23 +28,23 @@ from popgraph.passes.structured.analysis.panels import (
 )
 from popgraph.passes.structured.analysis.parallel_loops import (
     Loop,
-    Shareable,
+    ParallelLoops,
     in_short_pieces,
     touched,
 )
-from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import ChunkByChunk
+from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import PanelByChunks
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.prefetch import Ahead
-from popgraph.passes.structured.to_loops.contraction.sweeps import Sweeps
+from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
+from popgraph.passes.structured.to_loops.contraction.sweeps import KOuterLoops
 from popgraph.passes.structured.to_loops.contraction.tile_nest import Loops, TileNest, rows_of
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -102,7 +102,7 @@ class ContractLoops:
         at = dim + 1 if dim > self.panel else dim
         return next((group for group in groups if at in group.dims), None)
 
-    def shareable(self) -> Shareable | None:
+    def parallel_loops(self) -> ParallelLoops | None:
         """Threads may share any loop, rows only in equal parts of whole blocks."""
         op, schedule = self.op, self.schedule
         if any(map(has_gaps, op.outputs)):
@@ -117,7 +117,7 @@ class ContractLoops:
         values = [value for value, _ in op.mapped]
         moved = touched(values, self.forms, loops.all, len(op.outputs))
         work = prod(op.sizes) // self.target.tuning.products_per_touch
-        return Shareable(tuple(shared), work, moved, together=2)
+        return ParallelLoops(tuple(shared), work, moved, together=2)
 
     # Loops
 
@@ -134,7 +134,7 @@ class ContractLoops:
         short = in_short_pieces(
             self.cut, op.outputs[0], self.forms[-1], self.loops.all, self.target
         )
-        clear_gaps(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
+        zero_unwritten(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 
@@ -166,13 +166,13 @@ class ContractLoops:
         last = 2 + len(self.op.extras)
         factors, extras, targets = found[:2], found[2:last], found[last:]
         grid = self._grid()
-        self.ahead = self._ahead(grid, factors)
+        self.panel_prefetch = self._panel_prefetch(grid, factors)
         self.micro = MicroKernel(
             grid,
             factors,
             self.inner,
             self.schedule.chunk.data,
-            self.ahead.ask if self.ahead else lambda: None,
+            self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
             bool(self.schedule.window.data),
         )
         finish = self.op.finish.block
@@ -180,7 +180,7 @@ class ContractLoops:
         padded = self.extent % self.schedule.lanes > 0 and self._may_read_on()
         self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
         if self.schedule.sweep.data:
-            self._sweeps(chunk)
+            self._k_outer_loops(chunk)
         else:
             self.nest.write(
                 chunk,
@@ -188,9 +188,9 @@ class ContractLoops:
                 self._chunk_by_chunk if self._reads_chunks_once() else None,
             )
 
-    def _grid(self) -> Grid:
+    def _grid(self) -> TileGrid:
         rows, lines = self.loops.rows, self.loops.lines
-        return Grid(
+        return TileGrid(
             self.place,
             rows.last if rows else None,
             self.lane,
@@ -200,33 +200,33 @@ class ContractLoops:
             rows.extent if rows else 1,
         )
 
-    def _sweeps(self, chunk: SSAValue | None) -> None:
+    def _k_outer_loops(self, chunk: SSAValue | None) -> None:
         """All results begin at zero, and then take in one chunk of terms after the other."""
         each_tile = partial(self.nest.write, chunk)
         elements = prod(physical_shape(tensor(self.op.outputs[0])))
-        Sweeps(self.micro, self.epilogue, each_tile, elements).write()
+        KOuterLoops(self.micro, self.epilogue, each_tile, elements).write()
 
     def _chunk_by_chunk(
         self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
     ) -> None:
         """All rows take in one chunk of a panel before the next one comes."""
-        assert self.ahead is not None
+        assert self.panel_prefetch is not None
         each_tile = partial(self.nest.each_tile, columns, around, rows)
         whole = Tile(rows_of(self.loops.beside), tuple(columns))
-        ChunkByChunk(self.micro, self.epilogue, self.ahead, whole).write(each_tile)
+        PanelByChunks(self.micro, self.epilogue, self.panel_prefetch, whole).write(each_tile)
 
     def _reads_chunks_once(self) -> bool:
         """Whether blocks of rows are worth taking in a panel together, chunk by chunk."""
-        if self.ahead is None or not self.micro.shortest:
+        if self.panel_prefetch is None or not self.micro.shortest:
             return False
         rows = rows_of(self.loops.beside)
         levels = len(self.micro.levels()) - 1
         sums = levels * rows * self.schedule.lanes * element_bytes(self.op.lhs)
         tuning = self.target.tuning
-        few = 2 <= self.ahead.blocks <= tuning.prefetched_blocks
+        few = 2 <= self.panel_prefetch.blocks <= tuning.prefetched_blocks
         return few and sums <= self.target.l2(tuning.chunk_sums_l2)
 
-    def _ahead(self, grid: Grid, factors: Sequence[Access]) -> Ahead | None:
+    def _panel_prefetch(self, grid: TileGrid, factors: Sequence[Access]) -> PanelPrefetch | None:
         """What asks for panels that stand one after the other, if they are read in that order."""
         panel = next((access for access in factors if self._is_packed(access.form)), None)
         numbers = self.schedule.numbers
@@ -234,7 +234,7 @@ class ContractLoops:
             return None
         blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
         own = grid.row is not None and panel.form.uses(grid.row)
-        return Ahead(
+        return PanelPrefetch(
             grid,
             panel,
             self.schedule.lanes,

@@ -12,7 +12,13 @@ from xdsl.ir import Attribute, Block, SSAValue
 from popgraph.dialects import tile as tiles
 from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.structured.analysis.panels import Column, narrowed
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Sums, Tile, lanes_in
+from popgraph.passes.structured.to_loops.contraction.tiles import (
+    StoredSums,
+    Sums,
+    Tile,
+    TileGrid,
+    lanes_in,
+)
 from popgraph.passes.structured.to_loops.emit.access import Access
 from popgraph.passes.structured.to_loops.emit.bodies import inline
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -27,7 +33,7 @@ class Epilogue:
     `in_lanes` tells whether the body works on vectors.
     """
 
-    grid: Grid
+    grid: TileGrid
     body: Block
     extras: Sequence[Access]
     targets: Sequence[Access]
@@ -63,7 +69,7 @@ class Epilogue:
         tile: Tile,
         row: Index,
         sums: Sequence[SSAValue],
-        gathered: Sequence[Saved | None],
+        gathered: Sequence[StoredSums | None],
         deferred: Sequence[SSAValue | None],
     ) -> None:
         """The finish of the row that the loops are at."""
@@ -102,7 +108,7 @@ class Epilogue:
         return self.grid.local_for(tile, target)
 
     def _extra(
-        self, access: Access, gathered: Saved | None, row: Index, column: Column
+        self, access: Access, gathered: StoredSums | None, row: Index, column: Column
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
@@ -111,7 +117,7 @@ class Epilogue:
         memory, index = grid.place.of(access)
         return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
 
-    def _gathered(self, tile: Tile, access: Access) -> Saved | None:
+    def _gathered(self, tile: Tile, access: Access) -> StoredSums | None:
         """Local memory with the lanes of an extra operand that vectors cannot load."""
         grid = self.grid
         if access.form.stride(grid.lane) in (0, 1):
@@ -120,7 +126,7 @@ class Epilogue:
         with self._elements(tile) as (row, lane):
             value = grid.writer.load(*grid.place.of(access))
             grid.writer.store(value, local, grid.slot(row, lane))
-        return Saved(local)
+        return StoredSums(local)
 
     def _scatter(self, tile: Tile, target: Access, local: SSAValue) -> None:
         """From local memory to where the lanes of a result stand."""
@@ -129,7 +135,7 @@ class Epilogue:
             value = grid.writer.load(local, grid.slot(row, lane))
             grid.writer.store(value, *grid.place.of(target))
 
-    def _by_elements(self, tile: Tile, sums: Saved) -> None:
+    def _by_elements(self, tile: Tile, sums: StoredSums) -> None:
         """The finish one element at a time."""
         grid = self.grid
         with self._elements(tile) as (row, lane):

@@ -10,10 +10,21 @@ from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Saved, Sums, Tile, lanes_in
+from popgraph.passes.structured.to_loops.contraction.tiles import (
+    StoredSums,
+    Sums,
+    Tile,
+    TileGrid,
+    lanes_in,
+)
 from popgraph.passes.structured.to_loops.emit.access import Access, Span
-from popgraph.passes.structured.to_loops.emit.chunks import Loops, add_up, by_chunks, chunk_of_terms
-from popgraph.passes.structured.to_loops.emit.create import alike
+from popgraph.passes.structured.to_loops.emit.chunks import (
+    Loops,
+    add_up,
+    by_chunks,
+    chunked_reduction,
+)
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.vectors import Run, in_lanes, run
 from popgraph.support.shapes import prod
 
@@ -28,7 +39,7 @@ class MicroKernel:
     `window`, the innermost reduction is written out: what its steps read in common is read once.
     """
 
-    grid: Grid
+    grid: TileGrid
     factors: Sequence[Access]
     inner: Sequence[Group]
     terms: int
@@ -52,7 +63,7 @@ class MicroKernel:
 
         def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
             self.each_step()
-            loaded = Loaded(self)
+            loaded = LoadedFactors(self)
             return [
                 self._added(loaded.factors(row, column), lanes_in(column), old)
                 for (row, column), old in zip(tile, sums, strict=True)
@@ -91,15 +102,15 @@ class MicroKernel:
     def shortest(self) -> int:
         """How many terms a chunk has; 0 when all of them are one."""
         extents = [group.extent for group in self.inner]
-        cut = chunk_of_terms(extents, 1, self.terms) if self.terms else None
+        cut = chunked_reduction(extents, 1, self.terms) if self.terms else None
         return prod([cut[1], *extents[cut[0] + 1 :]]) if cut else 0
 
     def _added(self, factors: Sequence[SSAValue], lanes: int, old: SSAValue) -> SSAValue:
         writer, (lhs, rhs) = self.grid.writer, factors
         if lanes:
-            return writer.add(alike(vector.FMAOp, lhs, rhs, old))
-        product = writer.add(alike(arith.MulfOp, lhs, rhs))
-        return writer.add(alike(arith.AddfOp, old, product))
+            return writer.add(create_same_type(vector.FMAOp, lhs, rhs, old))
+        product = writer.add(create_same_type(arith.MulfOp, lhs, rhs))
+        return writer.add(create_same_type(arith.AddfOp, old, product))
 
     def factor(self, access: Access, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
@@ -115,7 +126,7 @@ class TileTotals:
 
     def __init__(self, kernel: MicroKernel, tile: Tile, levels: int) -> None:
         self.kernel, self.grid, self.tile = kernel, kernel.grid, tile
-        self.saved = [Saved(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
+        self.saved = [StoredSums(self.grid.local(tile, self.grid.kind)) for _ in range(levels)]
 
     def clear(self, level: int) -> None:
         self.grid.clear(self.tile, self.saved[level])
@@ -127,7 +138,7 @@ class TileTotals:
         self.grid.carry(self.tile, self.saved[level - 1], self.saved[level])
 
 
-class Loaded:
+class LoadedFactors:
     """The factors of one step, each found once for all products that it is in."""
 
     def __init__(self, kernel: MicroKernel) -> None:

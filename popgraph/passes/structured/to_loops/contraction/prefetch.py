@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import MemRefType
 
 from popgraph.dialects import element_types
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid
+from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, Place
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
@@ -28,7 +28,7 @@ class Section:
 
 
 @dataclass
-class Ahead:
+class PanelPrefetch:
     """
     Asks for panels of a factor, a little in every step of the reduction.
 
@@ -37,7 +37,7 @@ class Ahead:
     which are read side by side as `streams`; with one, all share a panel.
     """
 
-    grid: Grid
+    grid: TileGrid
     panel: Access
     lanes: int
     inner: Sequence[int]
@@ -54,7 +54,7 @@ class Ahead:
     def target(self) -> Target:
         return self.place.writer.target
 
-    def ask(self) -> None:
+    def prefetch_step(self) -> None:
         """What one step of the reduction asks for."""
         tuning = self.target.tuning
         if self.blocks == 1:

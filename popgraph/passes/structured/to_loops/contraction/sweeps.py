@@ -24,7 +24,7 @@ EachTile = Callable[[Callable[[Tile], None]], None]
 
 
 @dataclass(frozen=True)
-class Sweeps:
+class KOuterLoops:
     """
     The loops of a contraction whose results are totals in memory.
 
@@ -47,7 +47,7 @@ class Sweeps:
             inside, levels = self._few()
         (result,) = self.epilogue.targets
         totals = [self._local(result) for _ in levels[2:]]
-        add_up(self.micro.grid.place, levels, SweptTotals(self, [*totals, result], inside))
+        add_up(self.micro.grid.place, levels, KOuterTotals(self, [*totals, result], inside))
 
     def _few(self) -> tuple[list[Loops], list[Loops]]:
         """The levels of chunks that tiles add up for themselves, and the few of the results."""
@@ -67,34 +67,34 @@ class Sweeps:
 
 
 @dataclass(frozen=True)
-class SweptTotals:
+class KOuterTotals:
     """The sums of all tiles, by levels of chunks; those of levels `inside` each tile has alone."""
 
-    sweeps: Sweeps
+    loops: KOuterLoops
     targets: Sequence[Access]
     inside: Sequence[Loops]
 
     def clear(self, level: int) -> None:
-        clearing = replace(self.sweeps.epilogue, targets=[self.targets[level]])
-        self._finish(clearing, self.sweeps.micro.zeros)
+        clearing = replace(self.loops.epilogue, targets=[self.targets[level]])
+        self._finish(clearing, self.loops.micro.zeros)
 
     def add(self, runs: Sequence[Run]) -> None:
         adding = self._into(self.targets[0], sum_of_two(self._kind))
         levels: list[Loops] = [*self.inside, lambda: list(runs)]
-        self._finish(adding, lambda tile: self.sweeps.micro.sums(tile, levels))
+        self._finish(adding, lambda tile: self.loops.micro.sums(tile, levels))
 
     def carry(self, level: int) -> None:
         part, total = self.targets[level - 1 : level + 1]
         adding = self._into(total, sum_of_read(self._kind), part)
-        self._finish(adding, self.sweeps.micro.zeros)
+        self._finish(adding, self.loops.micro.zeros)
 
     def _into(self, target: Access, body: Block, *others: Access) -> Epilogue:
         """A finish that changes what is there."""
-        return replace(self.sweeps.epilogue, body=body, extras=[target, *others], targets=[target])
+        return replace(self.loops.epilogue, body=body, extras=[target, *others], targets=[target])
 
     def _finish(self, epilogue: Epilogue, sums: Callable[[Tile], Sums]) -> None:
-        self.sweeps.each_tile(lambda tile: epilogue.finish(tile, sums(tile)))
+        self.loops.each_tile(lambda tile: epilogue.finish(tile, sums(tile)))
 
     @property
     def _kind(self) -> Attribute:
-        return self.sweeps.micro.grid.kind
+        return self.loops.micro.grid.kind

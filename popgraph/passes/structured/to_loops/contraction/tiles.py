@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.access import Access, Place
-from popgraph.passes.structured.to_loops.emit.create import alike
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -41,14 +41,14 @@ def lanes_in(column: Column) -> int:
 
 
 @dataclass(frozen=True)
-class Saved:
+class StoredSums:
     """The sums of a tile in local memory, where its first row is row `first`."""
 
     memory: SSAValue
     first: Index = field(default_factory=Index)
 
 
-Sums = Sequence[SSAValue] | Saved
+Sums = Sequence[SSAValue] | StoredSums
 """The sums of a tile: as values, row by row, or in local memory."""
 
 EmitRow = Callable[[Index, Sequence[SSAValue]], None]
@@ -56,7 +56,7 @@ EmitRow = Callable[[Index, Sequence[SSAValue]], None]
 
 
 @dataclass(frozen=True)
-class Grid:
+class TileGrid:
     """
     Where the rows and lanes of tiles are: in the loops, and in local memory.
 
@@ -134,18 +134,18 @@ class Grid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def saved(self, tile: Tile, sums: Sums) -> Saved:
+    def saved(self, tile: Tile, sums: Sums) -> StoredSums:
         """The sums in local memory: put there, if they are values."""
-        if isinstance(sums, Saved):
+        if isinstance(sums, StoredSums):
             return sums
-        saved = Saved(self.local(tile, self.kind))
+        saved = StoredSums(self.local(tile, self.kind))
         for (row, column), value in zip(tile, sums, strict=True):
             self.writer.put(value, saved.memory, self.slot(row, column.offset))
         return saved
 
     def by_rows(self, tile: Tile, sums: Sums, emit: EmitRow) -> None:
         """One row after the other: written out where sums are values, else in a loop."""
-        if isinstance(sums, Saved):
+        if isinstance(sums, StoredSums):
             with self.each_row(tile) as row:
                 emit(row, [self.read(sums, row, column) for column in tile.columns])
             return
@@ -154,7 +154,7 @@ class Grid:
             with self.at(number, 0):
                 emit(Index(number), sums[number * across : (number + 1) * across])
 
-    def read(self, saved: Saved, row: Index, column: Column) -> SSAValue:
+    def read(self, saved: StoredSums, row: Index, column: Column) -> SSAValue:
         slot = self.slot(saved.first + row, column.offset)
         return self.writer.get(saved.memory, slot, lanes_in(column))
 
@@ -162,25 +162,27 @@ class Grid:
         """What a sum of no terms is."""
         return in_lanes(self.writer, self.writer.number(0, self.kind), lanes_in(column))
 
-    def clear(self, tile: Tile, total: Saved) -> None:
+    def clear(self, tile: Tile, total: StoredSums) -> None:
         """Sums of nothing."""
         with self.each_row(tile) as row:
             for column in tile.columns:
                 slot = self.slot(total.first + row, column.offset)
                 self.writer.put(self.zero(column), total.memory, slot)
 
-    def add(self, tile: Tile, total: Saved, sums: Sequence[SSAValue]) -> None:
+    def add(self, tile: Tile, total: StoredSums, sums: Sequence[SSAValue]) -> None:
         """The total takes in more sums; written out, because these are in registers."""
         for (row, column), value in zip(tile, sums, strict=True):
             old = self.read(total, Index(row), column)
             slot = self.slot(total.first + row, column.offset)
-            self.writer.put(self.writer.add(alike(arith.AddfOp, old, value)), total.memory, slot)
+            self.writer.put(
+                self.writer.add(create_same_type(arith.AddfOp, old, value)), total.memory, slot
+            )
 
-    def carry(self, tile: Tile, part: Saved, total: Saved) -> None:
+    def carry(self, tile: Tile, part: StoredSums, total: StoredSums) -> None:
         """The total takes in another one."""
         with self.each_row(tile) as row:
             for column in tile.columns:
                 old, value = (self.read(saved, row, column) for saved in (total, part))
                 slot = self.slot(total.first + row, column.offset)
-                new = self.writer.add(alike(arith.AddfOp, old, value))
+                new = self.writer.add(create_same_type(arith.AddfOp, old, value))
                 self.writer.put(new, total.memory, slot)

@@ -9,10 +9,10 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.cut import CutAttr, chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import has_gaps, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
@@ -26,7 +26,7 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
     kernel = tile.KernelOp(op.pieces, [output], chunks_of(cut))
     writer = Writer(kernel.body.block, target)
     chunk, *sources, result = kernel.body.block.args
-    clear_gaps(writer, [op.output], [result], cut)
+    zero_unwritten(writer, [op.output], [result], cut)
     mine = _part(writer, cut, dims, shape, chunk)
     rank = len(shape)
     if sum(prod(tensor(piece).get_shape()) for piece in op.pieces) < prod(shape):
@@ -49,7 +49,7 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
     return kernel
 
 
-def assemble_shareable(op: tile.AssembleOp, target: Target) -> Shareable | None:
+def assemble_parallel_loops(op: tile.AssembleOp, target: Target) -> ParallelLoops | None:
     """What threads may share of it."""
     output = tensor(op.output)
     if has_gaps(op.output):

@@ -12,8 +12,8 @@ from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
-from popgraph.passes.structured.to_loops.copy.transpose_in_registers import Ends
+from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
+from popgraph.passes.structured.to_loops.copy.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -45,7 +45,7 @@ def shared_out(
     kind: Attribute,
     target: Target,
     loaded: Container[int] = (),
-) -> Shareable:
+) -> ParallelLoops:
     """
     Chunks may share one of these dimensions of a box.
 
@@ -57,7 +57,7 @@ def shared_out(
     width = vector_bytes // (lane_bytes(kind) or vector_bytes)
     steps = [together * width if dim in loaded else width if dim == inner else 1 for dim in dims]
     loops = tuple(Loop(shape[dim], step) for dim, step in zip(dims, steps, strict=True))
-    return Shareable(loops, prod(shape))
+    return ParallelLoops(loops, prod(shape))
 
 
 def cut_span(writer: Writer, cut: CutAttr, extent: int, chunk: SSAValue) -> Span:
@@ -93,7 +93,7 @@ def copy(
     ]
     place = Place(writer, sizes)
     if turns and source.form is not None:
-        ends = Ends(source.value, source.form, *target)
+        ends = CopyPlan(source.value, source.form, *target)
         shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
         lanes = vector_bytes // (lane_bytes(kind) or vector_bytes)
         squares = ends.squares(place, groups, lanes, shared)

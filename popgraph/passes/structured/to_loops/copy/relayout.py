@@ -22,10 +22,10 @@ from popgraph.dialects.tile.affine import Linear, offset, row_major
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.analysis.parallel_loops import Shareable
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops
 from popgraph.passes.structured.to_loops.copy.copies import Cut, Source, copy, cut_span, shared_out
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
@@ -46,7 +46,7 @@ def relayout_kernel(
     kernel = tile.KernelOp([op.source], [output])
     writer = Writer(kernel.body.block, target)
     _, memory, result = kernel.body.block.args
-    clear_gaps(writer, [op.output], [result])
+    zero_unwritten(writer, [op.output], [result])
     identity = AffineMap.identity(len(shape))
     copy(
         writer,
@@ -150,7 +150,9 @@ def _form(strides: Shape, start: Shape) -> Linear:
     return Linear(first, terms)
 
 
-def relayout_shareable(op: tile.PackOp | tile.UnpackOp, target: Target) -> Shareable | None:
+def relayout_parallel_loops(
+    op: tile.PackOp | tile.UnpackOp, target: Target
+) -> ParallelLoops | None:
     """What threads may share of it."""
     output, digits = tensor(op.output), _digits(op)
     if digits is None:

@@ -17,7 +17,7 @@ from popgraph.passes.structured.to_loops.emit.writer import Writer
 
 
 @dataclass(frozen=True)
-class Ends:
+class CopyPlan:
     """From where elements move to where."""
 
     source: SSAValue
@@ -27,7 +27,7 @@ class Ends:
 
     def squares(
         self, place: Place, groups: Sequence[Group], lanes: int, cut: Group | None = None
-    ) -> Squares | None:
+    ) -> BlockTranspose | None:
         """
         Where neighbours in the target are none in the source, but those of another loop are.
 
@@ -49,7 +49,7 @@ class Ends:
             beyond = self._beyond(loops, lanes - across.extent)
             if beyond is None:
                 return None
-        return Squares(place, self, across, inner, lanes, beyond)
+        return BlockTranspose(place, self, across, inner, lanes, beyond)
 
     def _beyond(self, loops: Sequence[Group], count: int) -> Group | None:
         """The longest loop that has so many elements of the source behind all but its last step."""
@@ -58,7 +58,7 @@ class Ends:
 
 
 @dataclass(frozen=True)
-class Squares:
+class BlockTranspose:
     """
     Squares of so many lanes are loaded by rows and stored by columns; edges go one by one.
 
@@ -68,7 +68,7 @@ class Squares:
     """
 
     place: Place
-    ends: Ends
+    ends: CopyPlan
     across: Group
     """The loop along which neighbours in the source are."""
     inner: Group
@@ -142,7 +142,7 @@ class Squares:
             with place.shifted(self.inner.last, step):
                 index = place.index(ends.source_form)
                 values.append(place.writer.vector_load(ends.source, index, self.lanes))
-        columns = turned(place.writer, values)[: self.across.extent]
+        columns = transposed(place.writer, values)[: self.across.extent]
         for step, value in enumerate(columns):
             with place.shifted(self.across.last, step):
                 index = place.index(ends.target_form)
@@ -156,7 +156,7 @@ class Squares:
                 place.writer.store(value, ends.target, place.index(ends.target_form))
 
 
-def turned(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
+def transposed(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """
     The columns of a square, as vectors.
 

@@ -19,7 +19,7 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.parallel_loops import (
-    Shareable,
+    ParallelLoops,
     in_short_pieces,
     loops_in_steps,
     touched,
@@ -40,13 +40,13 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     Run,
     fitting_lanes,
     in_lanes,
+    interleave,
     read,
     run,
-    woven,
     write,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
@@ -72,20 +72,20 @@ class MapLoops:
             range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
-        self.woven = 0 if self.lanes or window else self._woven(vector_bytes)
+        self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
 
-    def shareable(self) -> Shareable | None:
+    def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share."""
         if any(map(has_gaps, self.op.outputs)):
             return None
         steps = [1] * len(self.groups)
         if self.lanes:
             steps[-1] = self.lanes
-        if self.woven:
-            steps[-2] = self.woven
+        if self.interleaved:
+            steps[-2] = self.interleaved
         loops = loops_in_steps(self.groups, steps)
         moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
-        return Shareable(loops, volume(self.groups), moved)
+        return ParallelLoops(loops, volume(self.groups), moved)
 
     def _lanes(self, forms: Sequence[Linear], vector_bytes: int) -> int:
         """How many elements one vector holds; 0 when the map is not for vectors."""
@@ -101,11 +101,11 @@ class MapLoops:
             return 0
         return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
 
-    def _woven(self, vector_bytes: int) -> int:
+    def _interleaved_lanes(self, vector_bytes: int) -> int:
         """
         How many lanes vectors have along the last but one loop, when the last one is short.
 
-        Results then stand next to each other along both; a few vectors are woven into as many.
+        Results then stand next to each other along both; a few vectors are interleaved.
         """
         if len(self.groups) < 2 or self.groups[-1].extent > self.target.tuning.most_interleaved:
             return 0
@@ -135,7 +135,7 @@ class MapLoops:
         inputs, results = len(op.inputs), len(op.inputs) + len(op.tables)
         tables = memories[inputs:results]
         short = in_short_pieces(cut, op.outputs[0], self.forms[-1], self.groups, self.target)
-        clear_gaps(writer, op.outputs, memories[results:], cut, short=short)
+        zero_unwritten(writer, op.outputs, memories[results:], cut, short=short)
         if 0 not in self.sizes:
             found = [
                 Access(memory, form)
@@ -168,14 +168,14 @@ class MapLoops:
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
         parts = parts if parts is not None else windows(place, self.groups)
         runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
-        if self.woven:
+        if self.interleaved:
             *before, around, inner = runs
-            widened = replace(around, widths=(self.woven, 1))
+            widened = replace(around, widths=(self.interleaved, 1))
 
             def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
                 if width == 1:
                     return run(place, [inner], self._element, carried)
-                self._weave(width)
+                self._interleave(width)
                 return carried
 
             run(place, [*before, widened], weave)
@@ -184,8 +184,8 @@ class MapLoops:
             runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
         run(place, runs, self._element)
 
-    def _weave(self, lanes: int) -> None:
-        """Vectors along the last but one loop for every step of the last one, then woven."""
+    def _interleave(self, lanes: int) -> None:
+        """Vectors along the last but one loop for every step of the last one, then interleaved."""
         place, inner = self.place, self.groups[-1]
         columns = []
         for step in range(inner.extent):
@@ -195,7 +195,7 @@ class MapLoops:
             assert not isinstance(target, Register)
             memory, index = place.of(target)
             wide = [in_lanes(place.writer, vector, lanes) for vector in vectors]
-            for number, vector in enumerate(woven(place.writer, wide)):
+            for number, vector in enumerate(interleave(place.writer, wide)):
                 place.writer.vector_store(vector, memory, index + number * lanes)
 
     def _computed(self, along: int, lanes: int) -> list[SSAValue]:

@@ -12,7 +12,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import layout_of, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import Group, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
+from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import (
     Place,
     Span,
@@ -42,12 +42,12 @@ def scatter_kernel(op: tile.ScatterOp, target: Target) -> tile.KernelOp:
     return kernel
 
 
-def scatter_shareable(op: tile.ScatterOp) -> Shareable | None:
+def scatter_parallel_loops(op: tile.ScatterOp) -> ParallelLoops | None:
     """Only the outermost loop, when it goes over all of the result's outermost dimension."""
     type_ = tensor(op.output)
     if layout_of(type_) or op.parallel_rank == 0 or op.sizes[0] != type_.get_shape()[0]:
         return None
-    return Shareable((Loop(op.sizes[0]),), prod(op.sizes))
+    return ParallelLoops((Loop(op.sizes[0]),), prod(op.sizes))
 
 
 def _clear(writer: Writer, op: tile.ScatterOp, target: SSAValue, part: Span | None) -> None:

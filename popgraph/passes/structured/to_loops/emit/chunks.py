@@ -31,11 +31,11 @@ def by_chunks(
     """
     levels: list[Loops] = []
     most = longer or place.writer.target.tuning.partial_sums
-    cut = chunk_of_terms(_extents(runs), width, terms) if terms else None
+    cut = chunked_reduction(_extents(runs), width, terms) if terms else None
     while cut is not None:
         runs, inside = _chunked(place, runs, cut)
         levels.append(inside)
-        cut = chunk_of_terms(_extents(runs), 1, most)
+        cut = chunked_reduction(_extents(runs), 1, most)
     outermost = list(runs)
     return [*levels, lambda: outermost]
 
@@ -44,7 +44,7 @@ def _extents(runs: Sequence[Run]) -> list[int]:
     return [part.group.extent for part in runs]
 
 
-def chunk_of_terms(extents: Sequence[int], width: int, terms: int) -> tuple[int, int] | None:
+def chunked_reduction(extents: Sequence[int], width: int, terms: int) -> tuple[int, int] | None:
     """
     Which reduction loop is cut into chunks, and how long they are.
 

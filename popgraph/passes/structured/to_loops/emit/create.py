@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 Made = TypeVar("Made", bound=Operation)
 
 
-def made(
+def create_unchecked(
     kind: type[Made],
     *operands: SSAValue,
     types: Sequence[Attribute] = (),
@@ -40,13 +40,13 @@ def made(
     )
 
 
-def alike(kind: type[Made], *operands: SSAValue) -> Made:
+def create_same_type(kind: type[Made], *operands: SSAValue) -> Made:
     """An operation whose result is of the type of its first operand."""
-    return made(kind, *operands, types=(operands[0].type,))
+    return create_unchecked(kind, *operands, types=(operands[0].type,))
 
 
 @lru_cache(4096)
-def number_of(value: int, type_: Attribute) -> IntegerAttr | FloatAttr:
+def numeric_attribute(value: int, type_: Attribute) -> IntegerAttr | FloatAttr:
     """A number of an element type, made once: xDSL checks every attribute that is made."""
     if isinstance(type_, AnyFloat):
         return FloatAttr(float(value), type_)

@@ -72,7 +72,7 @@ def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> 
     return writer.shuffle(low, high, [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)])
 
 
-def woven(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
+def interleave(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
     """The first lanes of all vectors, then the second ones, and so on, as so many vectors."""
     lanes, count = lanes_of(vectors[0]), len(vectors)
     result = []

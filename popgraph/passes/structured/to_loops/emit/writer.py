@@ -22,7 +22,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.lanes import vector_of
-from popgraph.passes.structured.to_loops.emit.create import alike, made, number_of
+from popgraph.passes.structured.to_loops.emit.create import (
+    create_same_type,
+    create_unchecked,
+    numeric_attribute,
+)
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.tuning import Target
 
@@ -59,7 +63,7 @@ class Loop:
 
     def next(self, values: Sequence[SSAValue]) -> None:
         """The carried values of the next round."""
-        self.block.add_op(made(scf.YieldOp, *values))
+        self.block.add_op(create_unchecked(scf.YieldOp, *values))
 
 
 class Writer:
@@ -130,7 +134,7 @@ class Writer:
         known = self.levels[0].known
         found = known.get(value)
         if found is None:
-            found = known[value] = self.literal(number_of(value, INDEX))
+            found = known[value] = self.literal(numeric_attribute(value, INDEX))
         return found
 
     def literal(self, value: Attribute) -> SSAValue:
@@ -144,13 +148,13 @@ class Writer:
         known = self.levels[0].known
         found = known.get(value)
         if found is None:
-            found = self.add(made(arith.ConstantOp, types=(type_,), value=value), 0)
+            found = self.add(create_unchecked(arith.ConstantOp, types=(type_,), value=value), 0)
             known[value] = found
         return found
 
     def number(self, value: int, type_: Attribute) -> SSAValue:
         """A number as a scalar of any element type."""
-        return self.literal(number_of(value, type_))
+        return self.literal(numeric_attribute(value, type_))
 
     # Indices
 
@@ -171,11 +175,13 @@ class Writer:
         return self.shared(
             (arith.MuliOp, factor),
             (counter,),
-            lambda: alike(arith.MuliOp, counter, self.constant(factor)),
+            lambda: create_same_type(arith.MuliOp, counter, self.constant(factor)),
         )
 
     def _sum(self, lhs: SSAValue, rhs: SSAValue) -> SSAValue:
-        return self.shared(arith.AddiOp, (lhs, rhs), lambda: alike(arith.AddiOp, lhs, rhs))
+        return self.shared(
+            arith.AddiOp, (lhs, rhs), lambda: create_same_type(arith.AddiOp, lhs, rhs)
+        )
 
     def bound(self, bound: Bound) -> SSAValue:
         return self.constant(bound) if isinstance(bound, int) else bound
@@ -187,7 +193,7 @@ class Writer:
 
     def _loaded(self, memory: SSAValue, place: SSAValue) -> Operation:
         assert isinstance(memory.type, MemRefType)
-        return made(memref.LoadOp, memory, place, types=(memory.type.element_type,))
+        return create_unchecked(memref.LoadOp, memory, place, types=(memory.type.element_type,))
 
     def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
         """A load of memory that the kernel does not write at this index: once, and far out."""
@@ -201,22 +207,22 @@ class Writer:
         return self.shared(
             (vector.LoadOp, lanes),
             (memory, place),
-            lambda: made(vector.LoadOp, memory, place, types=(type_,)),
+            lambda: create_unchecked(vector.LoadOp, memory, place, types=(type_,)),
         )
 
     def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:
         self.do(tile.PrefetchOp(memory, self.value(index), written=written))
 
     def store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
-        self.do(made(memref.StoreOp, value, memory, self.value(index)))
+        self.do(create_unchecked(memref.StoreOp, value, memory, self.value(index)))
 
     def vector_load(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
         assert isinstance(memory.type, MemRefType)
         type_ = vector_of(memory.type.element_type, lanes)
-        return self.add(made(vector.LoadOp, memory, self.value(index), types=(type_,)))
+        return self.add(create_unchecked(vector.LoadOp, memory, self.value(index), types=(type_,)))
 
     def vector_store(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
-        self.do(made(vector.StoreOp, value, memory, self.value(index)))
+        self.do(create_unchecked(vector.StoreOp, value, memory, self.value(index)))
 
     def put(self, value: SSAValue, memory: SSAValue, index: Index) -> None:
         """Stores a scalar or a vector."""
@@ -234,7 +240,9 @@ class Writer:
         return self.shared(
             (vector.BroadcastOp, lanes),
             (scalar,),
-            lambda: made(vector.BroadcastOp, scalar, types=(vector_of(scalar.type, lanes),)),
+            lambda: create_unchecked(
+                vector.BroadcastOp, scalar, types=(vector_of(scalar.type, lanes),)
+            ),
         )
 
     def shuffle(self, first: SSAValue, second: SSAValue, lanes: Sequence[int]) -> SSAValue:
@@ -244,7 +252,7 @@ class Writer:
         return self.shared(
             (vector.ShuffleOp, *lanes),
             (first, second),
-            lambda: made(
+            lambda: create_unchecked(
                 vector.ShuffleOp,
                 *(first, second),
                 types=(type_,),
@@ -281,13 +289,13 @@ class Writer:
         block = Block(arg_types=[INDEX, *types])
         first, last = self.bound(lower), self.bound(upper)
         bounds = (first, last, self.constant(step))
-        op = made(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
+        op = create_unchecked(scf.ForOp, *bounds, *carried, types=types, regions=(Region(block),))
         self.do(op)
         with self._inside(op, block):
             yield Loop(block.args[0], list(block.args[1:]), list(op.results), block)
             if not isinstance(block.last_op, scf.YieldOp):
                 assert not types, "Loop.next gives the carried values"
-                block.add_op(made(scf.YieldOp))
+                block.add_op(create_unchecked(scf.YieldOp))
         for result in op.results:
             self.depths[result] = len(self.levels) - 1
 

@@ -21,7 +21,7 @@ from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.support.shapes import Shape, prod
 
 
-def clear_gaps(
+def zero_unwritten(
     writer: Writer,
     values: Sequence[SSAValue],
     memories: Sequence[SSAValue],
@@ -50,7 +50,7 @@ def clear_gaps(
 
 
 @dataclass(frozen=True)
-class Mine:
+class ChunkShare:
     """The part of an axis that a chunk has."""
 
     axis: int
@@ -66,7 +66,9 @@ def _shared_axis(physical: Shape, chunks: int, short: bool) -> int:
     return next(long, max(range(len(physical)), key=lambda axis: physical[axis]))
 
 
-def _part_of(writer: Writer, memory: SSAValue, physical: Shape, chunks: int, short: bool) -> Mine:
+def _part_of(
+    writer: Writer, memory: SSAValue, physical: Shape, chunks: int, short: bool
+) -> ChunkShare:
     """This chunk's part of the memory."""
     block = memory.owner
     assert isinstance(block, Block)
@@ -76,7 +78,7 @@ def _part_of(writer: Writer, memory: SSAValue, physical: Shape, chunks: int, sho
         writer.once(arith.DivSIOp(writer.value(at), count))
         for at in (begin, begin + physical[axis])
     )
-    return Mine(axis, first, end)
+    return ChunkShare(axis, first, end)
 
 
 def halo_boxes(type_: TensorType[Attribute]) -> Iterator[tuple[Shape, Shape]]:
@@ -102,7 +104,7 @@ def clear_box(
     memory: SSAValue,
     start: Shape,
     sizes: Shape,
-    mine: Mine | None = None,
+    mine: ChunkShare | None = None,
 ) -> None:
     """Zeroes a box of a tensor's memory, or what of it is `mine`."""
     physical = physical_shape(type_) if len(start) > 1 else sizes
@@ -126,7 +128,7 @@ def clear_box(
         writer.store(nothing, memory, place.index(form))
 
 
-def _within(writer: Writer, first: int, end: int, mine: Mine | None) -> tuple[Bound, Bound]:
+def _within(writer: Writer, first: int, end: int, mine: ChunkShare | None) -> tuple[Bound, Bound]:
     if mine is None:
         return first, end
     lower = writer.once(arith.MaxSIOp(mine.first, writer.constant(first)))

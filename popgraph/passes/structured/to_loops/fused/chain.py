@@ -17,19 +17,23 @@ from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     Group,
-    apart,
     element_bytes,
     operands_and_results,
+    part_stride,
     tensor,
 )
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
 from popgraph.passes.structured.to_loops.contraction.sliding_windows import Rows, Turns
 from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box, clear_gaps, halo_boxes
+from popgraph.passes.structured.to_loops.emit.zero_padding import (
+    clear_box,
+    halo_boxes,
+    zero_unwritten,
+)
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
@@ -44,20 +48,20 @@ class ChainLoops:
         self.parts = op.turns.parts.data if op.turns else 1
         self.cut = cut_of(op)
 
-    def shareable(self) -> Shareable:
+    def parallel_loops(self) -> ParallelLoops:
         """Threads share the iterations: what is computed in between is each one's own."""
         op = self.op
         moved = []
         for contraction, along in zip(op.chained, op.along.data, strict=True):
             for value, map_ in operands_and_results(contraction):
                 if value in op.body.block.args or value in op.yielded:
-                    stride = apart(value, map_, contraction.sizes, along, self.step)
+                    stride = part_stride(value, map_, contraction.sizes, along, self.step)
                     moved.append(self._touched(value, stride))
         work = sum(prod(contraction.sizes) for contraction in op.chained)
         work //= self.target.tuning.products_per_touch
-        return Shareable((Loop(self.panels * self.parts),), work, tuple(moved))
+        return ParallelLoops((Loop(self.panels * self.parts),), work, tuple(moved))
 
-    def _touched(self, value: SSAValue, stride: int | None) -> Touched:
+    def _touched(self, value: SSAValue, stride: int | None) -> MemoryAccess:
         """
         `value` is an argument of the body, or a result; panels of it are so far apart.
 
@@ -67,7 +71,7 @@ class ChainLoops:
         outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
         whole = prod(physical_shape(tensor(value))) * size
         span = None if stride is None else stride * self.panels * size
-        return Touched(
+        return MemoryAccess(
             outside.get(value, op.output),
             whole,
             frozenset({0} if stride or self.parts > 1 else ()),
@@ -80,8 +84,8 @@ class ChainLoops:
         kernel = tile.KernelOp(list(op.inputs), [tensor(op.output)], chunks_of(self.cut), [])
         self.writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
-        short = self.cut is not None and 0 in self.shareable().touched[-1].short(self.target)
-        clear_gaps(self.writer, op.yielded, memories[-1:], self.cut, short=short)
+        short = self.cut is not None and 0 in self.parallel_loops().touched[-1].short(self.target)
+        zero_unwritten(self.writer, op.yielded, memories[-1:], self.cut, short=short)
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
         self.types: dict[SSAValue, TensorType[Attribute]] = {
             value: self._local_type(value, along)
@@ -168,7 +172,7 @@ class ChainLoops:
         """Which memory a value is in, and how far on the part of this iteration begins."""
         if value in self.homes:
             return self.homes[value], Index(rows.local if rows else 0)
-        stride = apart(value, map_, sizes, along, self.step)
+        stride = part_stride(value, map_, sizes, along, self.step)
         assert stride is not None, "iterations are not evenly apart"
         start = self.panel.scaled(stride)
         if rows is not None:

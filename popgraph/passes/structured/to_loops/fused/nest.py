@@ -9,7 +9,7 @@ from popgraph.dialects.tile.affine import Linear, reads_whole
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.structured.analysis.loops import Group, group_loops, indexed_dims, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Shareable, loops_in_steps
+from popgraph.passes.structured.analysis.parallel_loops import ParallelLoops, loops_in_steps
 from popgraph.passes.structured.to_loops.contraction.contract_part import ContractPart
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.emit.access import (
@@ -71,12 +71,12 @@ class NestLoops:
             apart |= {self.rank - 1}
         return group_loops(range(self.rank), self.op.sizes, forms, apart)
 
-    def shareable(self) -> Shareable:
+    def parallel_loops(self) -> ParallelLoops:
         """What threads may share."""
         inside = sum(prod(inner.sizes[self.rank :]) for inner in self.op.nested)
         steps = [*[1] * len(self.groups[1:]), self.step][: len(self.groups)]
         loops = loops_in_steps(self.groups, steps)
-        return Shareable(loops, volume(self.groups) * inside)
+        return ParallelLoops(loops, volume(self.groups) * inside)
 
     def kernel(self) -> tile.KernelOp:
         op = self.op

@@ -20,7 +20,7 @@ from popgraph.passes.structured.analysis.loops import (
     tensor,
 )
 from popgraph.passes.structured.analysis.parallel_loops import (
-    Shareable,
+    ParallelLoops,
     in_short_pieces,
     loops_in_steps,
     touched,
@@ -47,7 +47,7 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
     write,
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
 from popgraph.passes.structured.to_loops.reduction.sums import Sums, type_of
 from popgraph.passes.tuning import Target
@@ -113,7 +113,7 @@ class ReduceLoops:
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
 
-    def shareable(self) -> Shareable | None:
+    def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share."""
         if any(map(has_gaps, self.what.outputs)):
             return None
@@ -123,7 +123,7 @@ class ReduceLoops:
         work = volume(self.outer) * volume(self.inner)
         loops = loops_in_steps(self.outer, steps)
         moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
-        return Shareable(loops, work, moved)
+        return ParallelLoops(loops, work, moved)
 
     # Decisions
 
@@ -177,7 +177,7 @@ class ReduceLoops:
         writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
         short = in_short_pieces(cut, what.outputs[0], self.forms[-1], self.outer, self.target)
-        clear_gaps(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
+        zero_unwritten(writer, what.outputs, memories[-len(what.outputs) :], cut, short=short)
         if 0 not in what.sizes[: what.parallel]:
             found = [
                 Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)

@@ -17,13 +17,13 @@ from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable
+from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import Access, Place, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
-from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.passes.tuning import Target
 
 N, Y, X, R, S, C = range(6)
@@ -46,7 +46,7 @@ def sum_of(terms: dict[int, int]) -> Linear:
 
 
 @dataclass(frozen=True)
-class Corner:
+class TileOrigin:
     """Where a tile's results begin, and from where on they are its own."""
 
     image: Index
@@ -72,14 +72,14 @@ class Tiling:
         with self.writer.loop(lower, upper, step) as loop:
             yield Index.of(loop.counter)
 
-    def corner(self, number: Index) -> Corner:
+    def corner(self, number: Index) -> TileOrigin:
         """Of a tile by its number."""
         rows, columns = self.grid
         image, number = self._divided(number, rows * columns, self.images)
         row, column = self._divided(number, columns, rows)
         own = row.scaled(self.size), column.scaled(self.size)
         starts = self._inside(own[0], self.extents[0]), self._inside(own[1], self.extents[1])
-        return Corner(image, starts, own)
+        return TileOrigin(image, starts, own)
 
     def _divided(self, number: Index, by: int, most: int) -> tuple[Index, Index]:
         """Quotient and rest; the quotient is less than `most`."""
@@ -101,7 +101,7 @@ class Tiling:
         return Index.of(self.writer.once(arith.MinSIOp(value, limit)))
 
     @contextmanager
-    def own(self, corner: Corner, axis: int, by: int) -> Iterator[None]:
+    def own(self, corner: TileOrigin, axis: int, by: int) -> Iterator[None]:
         """Only if a result is the tile's own: tiles that were moved in leave some to others."""
         condition = self.is_own(corner, axis, by)
         if condition is None:
@@ -110,7 +110,7 @@ class Tiling:
         with self.writer.when(condition):
             yield
 
-    def is_own(self, corner: Corner, axis: int, by: int) -> SSAValue | None:
+    def is_own(self, corner: TileOrigin, axis: int, by: int) -> SSAValue | None:
         """Whether it is, or None if it always is."""
         if by >= -self.extents[axis] % self.size:
             return None
@@ -119,7 +119,7 @@ class Tiling:
         return self.writer.once(arith.CmpiOp(place, own, "sge"))
 
 
-class TilesIn:
+class InputTransform:
     """
     Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
 
@@ -164,7 +164,7 @@ class TilesIn:
         self.pixels.where[C] = place.where[TERM] = channel
         vectors = lanes if lanes > 1 else 0
         loaded = [[self._pixel(r, s, vectors) for s in range(self.side)] for r in range(self.side)]
-        found = from_both_sides(self.writer, self.matrix, loaded)
+        found = transform_2d(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
             place.where[TAP] = Index(tap)
             memory, index = place.of(into)
@@ -190,11 +190,11 @@ def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
     kernel = tile.KernelOp([op.x], [tensor(op.output)], chunks_of(cut))
     writer = Writer(kernel.body.block, target)
     chunk, x, y = kernel.body.block.args
-    clear_gaps(writer, [op.output], [y], cut)
+    zero_unwritten(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
     near = taps * total * channels * element_bytes(op.output) <= target.machine.l2_bytes
     width = target.machine.vector_bytes // lane_bytes(element(op.x))
-    loops = TilesIn(tiling, op, x, width, near=near)
+    loops = InputTransform(tiling, op, x, width, near=near)
     sizes = (taps, total, 1, 1, channels)
     place = Place(writer, sizes)
     into = Access(
@@ -207,7 +207,7 @@ def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
     return kernel
 
 
-def transform_shareable(op: Transformed) -> Shareable:
+def transform_parallel_loops(op: Transformed) -> ParallelLoops:
     """What threads may share of it."""
     taps, total, channels = tensor(op.output).get_shape()
-    return Shareable((Loop(total),), taps * total * channels)
+    return ParallelLoops((Loop(total),), taps * total * channels)

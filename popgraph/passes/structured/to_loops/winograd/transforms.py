@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import AnyFloat, FloatAttr, VectorType
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.structured.winograd import Matrix
-from popgraph.passes.structured.to_loops.emit.create import alike
+from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 
@@ -19,7 +19,7 @@ Table = list[list[SSAValue]]
 Row = Sequence[float]
 
 
-def from_both_sides(writer: Writer, matrix: Matrix, values: Table) -> Table:
+def transform_2d(writer: Writer, matrix: Matrix, values: Table) -> Table:
     """`matrix * values * matrix^T`."""
     columns = [product(writer, matrix, column) for column in zip(*values, strict=True)]
     return [product(writer, matrix, row) for row in zip(*columns, strict=True)]
@@ -42,8 +42,8 @@ class _Product:
     def of(self, rows: list[list[float]], values: list[SSAValue]) -> list[SSAValue]:
         for at, other in _columns(rows):
             first, second = values[at], values[other]
-            values[at] = self.writer.add(alike(arith.AddfOp, first, second))
-            values[other] = self.writer.add(alike(arith.SubfOp, first, second))
+            values[at] = self.writer.add(create_same_type(arith.AddfOp, first, second))
+            values[other] = self.writer.add(create_same_type(arith.SubfOp, first, second))
             for row in rows:
                 row[at], row[other] = (row[at], 0) if row[at] == row[other] else (0, row[at])
         found: dict[int, SSAValue] = {}
@@ -51,8 +51,8 @@ class _Product:
             pair = list(zip(rows[at], rows[other], strict=True))
             even = self._sum([one if one == two else 0 for one, two in pair], values)
             odd = self._sum([one if one != two else 0 for one, two in pair], values)
-            found[at] = self.writer.add(alike(arith.AddfOp, even, odd))
-            found[other] = self.writer.add(alike(arith.SubfOp, even, odd))
+            found[at] = self.writer.add(create_same_type(arith.AddfOp, even, odd))
+            found[other] = self.writer.add(create_same_type(arith.SubfOp, even, odd))
         return [found.get(at) or self._sum(row, values) for at, row in enumerate(rows)]
 
     def _sum(self, row: Row, values: Sequence[SSAValue]) -> SSAValue:
@@ -63,10 +63,10 @@ class _Product:
         total = value if factor == 1 else self._multiple(factor, value)
         for factor, value in others:
             if factor == -1:
-                total = self.writer.add(alike(arith.SubfOp, total, value))
+                total = self.writer.add(create_same_type(arith.SubfOp, total, value))
             else:
                 term = value if factor == 1 else self._multiple(factor, value)
-                total = self.writer.add(alike(arith.AddfOp, total, term))
+                total = self.writer.add(create_same_type(arith.AddfOp, total, term))
         return total
 
     def _multiple(self, factor: float, value: SSAValue) -> SSAValue:
@@ -74,7 +74,7 @@ class _Product:
         assert isinstance(kind, AnyFloat)
         constant = self.writer.literal(FloatAttr(factor, kind))
         return self.writer.add(
-            alike(arith.MulfOp, value, in_lanes(self.writer, constant, lanes_of(value)))
+            create_same_type(arith.MulfOp, value, in_lanes(self.writer, constant, lanes_of(value)))
         )
 
 

@@ -24,32 +24,32 @@ from popgraph.passes.structured.analysis.panels import (
     split_sizes,
     whole_panel,
 )
-from popgraph.passes.structured.analysis.parallel_loops import Loop, Shareable, Touched
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.tiles import Grid, Tile
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place, spans
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
-from popgraph.passes.structured.to_loops.emit.zero_padding import clear_gaps
+from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
 from popgraph.passes.structured.to_loops.winograd.tile_transforms import (
     LANE,
     PANEL,
     TAP,
     TERM,
     TILE,
-    Corner,
+    InputTransform,
     N,
-    TilesIn,
+    TileOrigin,
     Tiling,
     X,
     Y,
     dim,
     sum_of,
 )
-from popgraph.passes.structured.to_loops.winograd.transforms import from_both_sides
+from popgraph.passes.structured.to_loops.winograd.transforms import transform_2d
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -78,7 +78,7 @@ class WinogradLoops:
         self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
         self.cut = cut_of(op)
 
-    def shareable(self) -> Shareable | None:
+    def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share: blocks of tiles, and panels where tiles are transformed."""
         op = self.op
         if has_gaps(op.output):
@@ -93,10 +93,10 @@ class WinogradLoops:
             for group in self.shared
         )
 
-        def moved(value: SSAValue, *along: Group, written: bool = False) -> Touched:
+        def moved(value: SSAValue, *along: Group, written: bool = False) -> MemoryAccess:
             size = prod(physical_shape(tensor(value))) * element_bytes(value)
             places = frozenset(at[group] for group in along if group in at)
-            return Touched(value, size, places, spans, written)
+            return MemoryAccess(value, size, places, spans, written)
 
         touched = (
             moved(op.x, self.blocks),
@@ -104,7 +104,7 @@ class WinogradLoops:
             *(moved(value, *self.shared) for value in op.extras),
             moved(op.output, *self.shared, written=True),
         )
-        return Shareable(loops, work // per_touch, touched, together=len(loops))
+        return ParallelLoops(loops, work // per_touch, touched, together=len(loops))
 
     @property
     def shared(self) -> list[Group]:
@@ -125,7 +125,7 @@ class WinogradLoops:
         self.tiling = Tiling(self.writer, op)
         chunk, x, u, *others = kernel.body.block.args
         short = self.cut is not None and self.shared[self.cut.parts[0].loop] is self.panels
-        clear_gaps(self.writer, [op.output], others[-1:], self.cut, short=short)
+        zero_unwritten(self.writer, [op.output], others[-1:], self.cut, short=short)
         self._factors(x, u)
         self._finishing(others)
         if op.is_transformed:
@@ -139,7 +139,7 @@ class WinogradLoops:
 
     def _blocks_in(self, chunk: SSAValue, x: SSAValue) -> None:
         """For each block, its tiles come in; then all panels of it."""
-        loops = TilesIn(self.tiling, self.op, x, self.width, near=True)
+        loops = InputTransform(self.tiling, self.op, x, self.width, near=True)
         (part,) = spans(self.writer, [self.blocks], self.cut, chunk)
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
@@ -220,7 +220,7 @@ class WinogradLoops:
             Access(memory, offset(tensor(value), split_map(map_, last, self.width), sizes))
             for memory, value, map_ in zip(memories, values, maps, strict=True)
         )
-        grid = Grid(self.results, None, last + 1, self.width, self.kind)
+        grid = TileGrid(self.results, None, last + 1, self.width, self.kind)
         body = op.finish.block
         in_lanes = widest_lane([element(value) for value in [op.x, *values]], body) > 0
         self.epilogue = Epilogue(grid, body, extras, [target], in_lanes)
@@ -243,7 +243,7 @@ class WinogradLoops:
         self._transform_out(first, panel, columns)
 
     def _sums(self, block: Tile) -> None:
-        grid = Grid(self.products, TILE, LANE, self.lanes, self.kind)
+        grid = TileGrid(self.products, TILE, LANE, self.lanes, self.kind)
         terms = Group((TERM,), self.channels)
         factors = (self.into, self.weights)
         chunk = self.op.schedule.chunk.data
@@ -286,7 +286,7 @@ class WinogradLoops:
                 self._finish(at, corner, start, Index(number), columns[number])
 
     def _finish(
-        self, at: Index, corner: Corner, start: Index, vector: Index, column: Column
+        self, at: Index, corner: TileOrigin, start: Index, vector: Index, column: Column
     ) -> None:
         where = self.products.where
         where[TILE], where[LANE] = at, vector.scaled(self.width)
@@ -294,7 +294,7 @@ class WinogradLoops:
             [self._sum(row * self.side + column) for column in range(self.side)]
             for row in range(self.side)
         ]
-        results = from_both_sides(self.writer, self.op.transforms.output, loaded)
+        results = transform_2d(self.writer, self.op.transforms.output, loaded)
         self.results.where[N], self.results.where[3] = corner.image, start + vector
         block = Tile(1, (Column(0, self.width, column.valid),))
         for row, values in enumerate(results):

@@ -34,7 +34,7 @@ class Lock:
         return True
 
 
-class Turns(Lock):
+class ExclusiveSection(Lock):
     """A lock of something that must be finished before it begins again."""
 
     def __init__(self) -> None:

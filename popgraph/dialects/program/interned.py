@@ -40,7 +40,7 @@ def whole(number: int) -> IntegerAttr:
     return IntegerAttr(number, i64)
 
 
-def operand_groups(*sizes: int) -> dict[str, Attribute]:
+def operand_segment_sizes(*sizes: int) -> dict[str, Attribute]:
     """The property that says how many operands each group of an operation has."""
     return {AttrSizedOperandSegments.attribute_name: _sizes(*sizes)}
 
