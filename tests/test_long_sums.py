@@ -123,7 +123,7 @@ def check_sum(case: Sum) -> None:
 
 def test_one_long_chain_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of sums of chunks that are added one after another, the property above says so."""
-    monkeypatch.setattr(chunks, "TERMS", 1 << 30)
+    monkeypatch.setattr(chunks, "chunked_reduction", lambda *_, **__: None)
     with pytest.raises(AssertionError, match="PyTorch by"):
         check_sum(Sum((200_000, 16), (0,)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 
@@ -73,5 +72,3 @@ def check_level(module: ModuleOp, level: str) -> None:
             )
         if isinstance(op, GraphOp) and level in (ONNX, PROGRAM):
             raise PassError(f"a module of the {level} level holds no {op.name}")
-        if isinstance(op, func.FuncOp) and level in (ONNX, GRAPHCORE, STRUCTURED):
-            raise PassError(f"a module of the {level} level holds no functions")

@@ -154,9 +154,9 @@ def expression(body: Body, values: Sequence[SSAValue], style: str) -> SSAValue:
     return value
 
 
-def finish(kind: Attribute, accumulators: int, extras: int) -> Region:
-    """Each accumulator and all extras, added up."""
-    body = Body(kind, [kind] * (accumulators + extras))
+def sum_epilogue(kind: Attribute, accumulators: int, epilogue_inputs: int) -> Region:
+    """Each accumulator and all epilogue_inputs, added up."""
+    body = Body(kind, [kind] * (accumulators + epilogue_inputs))
     results = []
     for total in body.block.args[:accumulators]:
         value: SSAValue = total
@@ -196,7 +196,7 @@ class ReduceSpec:
     sizes: Shape
     parallel: int
     operands: tuple[Operand, ...]
-    extras: tuple[Operand, ...]
+    epilogue_inputs: tuple[Operand, ...]
     style: str
     combiners: tuple[str, ...]
 
@@ -214,7 +214,7 @@ class ReduceSpec:
         ]
         region = body.end(*nexts)
         maps = [operand.map(rank) for operand in self.operands]
-        extra_maps = [operand.map(self.parallel) for operand in self.extras]
+        epilogue_maps = [operand.map(self.parallel) for operand in self.epilogue_inputs]
 
         def build(values: Sequence[SSAValue]) -> list[Operation]:
             return [
@@ -225,16 +225,16 @@ class ReduceSpec:
                     self.parallel,
                     [literal(1, kind)] * count,
                     region,
-                    finish(kind, count, len(extra_maps)),
+                    sum_epilogue(kind, count, len(epilogue_maps)),
                     [kind] * count,
                     values[len(maps) :],
-                    extra_maps,
+                    epilogue_maps,
                 )
             ]
 
         outer = self.sizes[: self.parallel]
         shapes = [operand.shape(self.sizes) for operand in self.operands]
-        shapes += [operand.shape(outer) for operand in self.extras]
+        shapes += [operand.shape(outer) for operand in self.epilogue_inputs]
         return graph_of([(shape, kind) for shape in shapes], build)
 
     @staticmethod
@@ -251,14 +251,14 @@ class ReduceSpec:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """A `tile.contract` whose finish adds the extras."""
+    """A `tile.contract` whose sum_epilogue adds the epilogue_inputs."""
 
     kind: str
     sizes: Shape
     parallel: int
     lhs: Operand
     rhs: Operand
-    extras: tuple[Operand, ...] = ()
+    epilogue_inputs: tuple[Operand, ...] = ()
 
     def module(self) -> ModuleOp:
         kind, rank = KINDS[self.kind], len(self.sizes)
@@ -272,15 +272,15 @@ class ContractSpec:
                     [self.lhs.map(rank), self.rhs.map(rank)],
                     self.sizes,
                     self.parallel,
-                    finish(kind, 1, len(self.extras)),
+                    sum_epilogue(kind, 1, len(self.epilogue_inputs)),
                     [kind],
                     values[2:],
-                    [operand.map(self.parallel) for operand in self.extras],
+                    [operand.map(self.parallel) for operand in self.epilogue_inputs],
                 )
             ]
 
         shapes = [self.lhs.shape(self.sizes), self.rhs.shape(self.sizes)]
-        shapes += [operand.shape(outer) for operand in self.extras]
+        shapes += [operand.shape(outer) for operand in self.epilogue_inputs]
         return graph_of([(shape, kind) for shape in shapes], build)
 
 
@@ -447,8 +447,8 @@ def contracts(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contrac
     sizes = draw(st.lists(size, min_size=1, max_size=4))
     parallel = draw(st.integers(0, len(sizes)))
     lhs, rhs = draw(operands(len(sizes))), draw(operands(len(sizes)))
-    extras = draw(st.lists(operands(parallel), max_size=2)) if parallel else []
-    return ContractSpec(draw(kinds), tuple(sizes), parallel, lhs, rhs, tuple(extras))
+    epilogue_inputs = draw(st.lists(operands(parallel), max_size=2)) if parallel else []
+    return ContractSpec(draw(kinds), tuple(sizes), parallel, lhs, rhs, tuple(epilogue_inputs))
 
 
 @st.composite
@@ -460,14 +460,14 @@ def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contract
     rhs = [(0, 0, 1, 0, 0, 0), (0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0)]
     if draw(st.booleans()):
         rhs.append((1, 0, 0, 0, 0, 0))
-    extras = draw(st.lists(operands(3), max_size=2))
+    epilogue_inputs = draw(st.lists(operands(3), max_size=2))
     return ContractSpec(
         draw(kinds),
         (batch, rows, columns, terms, min(window, 3)),
         3,
         Operand(tuple(draw(st.permutations(lhs)))),
         Operand(tuple(draw(st.permutations(rhs)))),
-        tuple(extras),
+        tuple(epilogue_inputs),
     )
 
 

@@ -102,15 +102,15 @@ def test_a_map_that_leaves_its_operand_is_noticed() -> None:
 def test_reduce_runs_in_index_order_from_the_initial_value() -> None:
     x = counting(2, 3)
     y = run(
-        """%y = tile.reduce ins(%x : tensor<2x3xf32>) extras(%b : tensor<2xf32>)
+        """%y = tile.reduce ins(%x : tensor<2x3xf32>) epilogue_inputs(%b : tensor<2xf32>)
              domain [2, 3] parallel 1 maps [affine_map<(d0, d1) -> (d0, d1)>]
-             extra_maps [affine_map<(d0) -> (d0)>] initial [1.0 : f32] {
+             epilogue_maps [affine_map<(d0) -> (d0)>] initial [1.0 : f32] {
            ^bb1(%a: f32, %acc: f32):
              %two = arith.constant 2.0 : f32
              %d = arith.mulf %acc, %two : f32
              %s = arith.addf %d, %a : f32
              tile.yield %s : f32
-           } finish {
+           } epilogue {
            ^bb2(%acc: f32, %e: f32):
              %s = arith.subf %acc, %e : f32
              tile.yield %s : f32

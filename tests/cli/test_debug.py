@@ -130,4 +130,4 @@ def test_trainings_are_checked_from_the_level_on_that_knows_their_loss(
     loss = builder.aiGraphcore.nllloss([builder.aiOnnx.softmax([x]), labels])
     builder.addOutputTensor(loss)
     compiler.lower(builder.module(), Compilation(builder.weights), Options())
-    assert set(checked) == {"graphcore", "structured", "loops"}
+    assert set(checked) == {"graphcore", "structured", "loops", "program"}

@@ -70,7 +70,7 @@ def decided(model: str, *arguments: str) -> str:
 
 def odd(way: str) -> str:
     """A way that no cost model takes."""
-    return way.replace("chunk 256", "chunk 7")
+    return way.replace("kc 256", "kc 7")
 
 
 def in_ir(way: str) -> str:
@@ -83,7 +83,7 @@ def test_printed_choices_can_be_edited(model: str, tmp_path: Path) -> None:
     assert in_ir(row["schedule"]) in decided(model)
     file = tmp_path / "schedules.json"
     call("schedules", model, *DIM, "-o", str(file))
-    file.write_text(file.read_text().replace("chunk 256", "chunk 7"))
+    file.write_text(file.read_text().replace("kc 256", "kc 7"))
     assert in_ir(odd(row["schedule"])) in decided(model, "--schedule", str(file))
     by_name = text_of([{"op": "p", "schedule": odd(row["schedule"])}])
     file.write_text(by_name)
@@ -153,7 +153,7 @@ def test_what_was_measured_is_used(model: str, tmp_path: Path) -> None:
 
     keep_measured([row | {"schedule": odd(row["schedule"])}])
     assert in_ir(odd(row["schedule"])) in decided(model)
-    assert "chunk 7" not in decided(model, "--tuned", "off")
+    assert "kc 7" not in decided(model, "--tuned", "off")
     (listed,) = rows(call("schedules", model, *DIM))
     assert listed["contraction"] == row["contraction"]
 

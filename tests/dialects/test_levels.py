@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.builder import pgraph
 from popgraph.compiler import lower
+from popgraph.dialects import graphcore
 from popgraph.dialects.levels import LEVELS, MEANINGS, check_level, level_of, operations
 from popgraph.passes.base import Compilation
 from popgraph.support.errors import PassError
@@ -50,3 +53,10 @@ def test_one_operation_that_was_left_behind_is_named() -> None:
     with pytest.raises(PassError, match=r"tile\.contract belongs to the structured level"):
         check_level(loops, "loops")
     assert level_of(loops) == "structured"
+
+
+def test_no_name_of_a_dialect_hides_one_of_its_modules() -> None:
+    """The package takes over all names of its modules, imported ones included."""
+    folder = Path(graphcore.__file__).parent
+    for name in (path.stem for path in folder.glob("*.py") if path.stem != "__init__"):
+        assert isinstance(getattr(graphcore, name), ModuleType), name

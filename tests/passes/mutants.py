@@ -448,8 +448,8 @@ def nothing_around_nothing(original: Any) -> Any:
 def the_first_stream(original: Any) -> Any:
     """What is added to results is that of the first stream everywhere."""
 
-    def split(shape: Any, map_: AffineMap, dim: int, extent: int) -> Any:
-        found = original(shape, map_, dim, extent)
+    def split(shape: Any, map_: AffineMap, dim: int, extent: int, strips: int) -> Any:
+        found = original(shape, map_, dim, extent, strips)
         if found is None or len(map_.results) > 1:
             return found
         dims = [AffineExpr.dimension(at) for at in range(found[1].num_dims)]
@@ -782,7 +782,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "fuse-epilogue",
         "the sum is the first operand",
-        f"{PASSES}.structured.fusion.fuse_epilogue:_finish",
+        f"{PASSES}.structured.fusion.fuse_epilogue:_compose_epilogue",
         total_first,
     ),
     Mutant(
@@ -958,22 +958,22 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "turns do not keep the rows that they share",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._keep",
+        "line buffers do not keep the rows that steps share",
+        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._shift_overlap",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "a part of the turns begins with the rows of another",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._catch_up",
+        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._refill",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
-        "turns find old rows where the image has ended",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:Turns._clear",
+        "line buffers hold old rows where the image has ended",
+        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._clear",
         nothing,
         shows_in=separable_convolutions,
     ),

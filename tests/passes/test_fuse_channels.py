@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from popgraph.compiler import runner
 from popgraph.dialects import tile
 from popgraph.dialects.program.attributes import IntsAttr
-from popgraph.dialects.tile.structured.chain import TurnsAttr
+from popgraph.dialects.tile.structured.chain import LineBufferAttr
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
@@ -92,11 +92,11 @@ def test_images_that_are_too_large_take_turns() -> None:
     """Not even a panel of channels stays near: four rows do, or as many as there is room for."""
     small = Tuning(channel_image_l2=(18 * 18 * 32 * 4 - 1) / L2)
     (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=small)))
-    assert chain.turns is not None and chain.turns.rows.data == 4
+    assert chain.line_buffer is not None and chain.line_buffer.rows.data == 4
     row = 18 * chain.step.value.data * 4
     few = replace(small, line_buffer_l2=4 * row / L2)
     (chain,) = chains(lowered(separable(64, image=16), options=Options(tuning=few)))
-    assert chain.turns is not None and chain.turns.rows.data == 2
+    assert chain.line_buffer is not None and chain.line_buffer.rows.data == 2
     none = replace(small, line_buffer_l2=(3 * row - 1) / L2)
     assert not chains(lowered(separable(64, image=16), options=Options(tuning=none)))
 
@@ -106,13 +106,13 @@ def test_threads_want_even_work() -> None:
     assert chains(lowered(separable(96)))
     assert not chains(lowered(separable(96), options=Options(threads=2)))
     (chain,) = chains(lowered(separable(96, image=112), options=Options(threads=2)))
-    assert chain.turns is not None and chain.turns.parts.data == 4
+    assert chain.line_buffer is not None and chain.line_buffer.splits.data == 4
 
 
 def test_one_thread_takes_turns_without_parts() -> None:
     """Parts compute the rows between them twice."""
     (chain,) = chains(lowered(separable(96, image=112)))
-    assert chain.turns is not None and chain.turns.parts.data == 1
+    assert chain.line_buffer is not None and chain.line_buffer.splits.data == 1
 
 
 def test_what_is_read_again_stays_near() -> None:
@@ -141,7 +141,7 @@ def test_more_channels_at_a_time_while_they_are_near() -> None:
     ],
 )
 def test_results_are_the_same_bits(network: Network, share: float, threads: int) -> None:
-    """As they are where both run alone: whole images or turns, with any number of threads."""
+    """As they are where both run alone: whole images or line buffers, any number of threads."""
     tuning = Tuning(channel_image_l2=share)
 
     def run(options: Options, threads: int) -> np.ndarray:
@@ -174,10 +174,14 @@ def uneven(chain: tile.ChainOp) -> None:
     chain.properties["step"] = type(chain.step)(24, chain.step.type)
 
 
-def turns(makes: int, reads: int, rows: int, parts: int = 1) -> Callable[[tile.ChainOp], None]:
+def line_buffer(
+    producer_dim: int, consumer_dim: int, rows: int, splits: int = 1
+) -> Callable[[tile.ChainOp], None]:
     def change(chain: tile.ChainOp) -> None:
-        made = TurnsAttr.of(makes=makes, reads=reads, rows=rows, parts=parts)
-        chain.properties["turns"] = made
+        made = LineBufferAttr.of(
+            producer_dim=producer_dim, consumer_dim=consumer_dim, rows=rows, splits=splits
+        )
+        chain.properties["line_buffer"] = made
 
     return change
 
@@ -195,9 +199,12 @@ def yields_what_is_between(chain: tile.ChainOp) -> None:
         (loop_outside, "does not share the loop of the chain"),
         (too_few_loops, "every contraction in the body has one shared loop"),
         (uneven, "an iteration takes an equal part of the shared loop"),
-        (turns(2, 2, 4), "turns do not read one after the other"),
-        (turns(3, 3, 2), "one contraction goes along another"),
-        (turns(1, 1, 2, parts=2), "parts have equally many turns"),
+        (line_buffer(2, 2, 4), "the steps of a line buffer do not read one after the other"),
+        (
+            line_buffer(3, 3, 2),
+            "a line buffer joins two contractions along other loops than the chain",
+        ),
+        (line_buffer(1, 1, 2, splits=2), "splits have equally many steps"),
         (yields_what_is_between, "the body yields what its last contraction computes"),
     ],
 )
@@ -211,10 +218,10 @@ def test_what_is_no_chain(change: Callable[[tile.ChainOp], None], message: str) 
 @pytest.mark.parametrize(
     ("text", "others"),
     [
-        ("#tile.turns<makes 1, reads 1, rows 4, parts 2, more 3>", "none"),
+        ("#tile.line_buffer<producer_dim 1, consumer_dim 1, rows 4, splits 2, more 3>", "none"),
         (
-            "#tile.schedule<vector 1, vectors 2, rows 0, block 4, chunk 8, width 4, more 3>",
-            "sweep, lines, inside, window",
+            "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 4, kc 8, lanes 4, more 3>",
+            "k_outer, m_outer_dim, n_inner, window_panels",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis.strategies import SearchStrategy
 from xdsl.dialects.builtin import ModuleOp
 
-from popgraph.dialects.tile.structured.chain import Sliding
+from popgraph.dialects.tile.structured.chain import LineBufferGeometry
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore import lowering
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -122,13 +122,13 @@ SMALL = Tuning(
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Decisions that no threshold makes in small networks: they are made at random, nearly."""
     monkeypatch.setattr(Estimate, "l2_reload_cycles", late)
-    monkeypatch.setattr(fuse_channels.Pair, "_parts", two_parts)
+    monkeypatch.setattr(fuse_channels.Pair, "_splits", two_parts)
     monkeypatch.setattr(FuseChannels, "of", lambda options: FuseChannels(target=options.target))
 
 
-def two_parts(_: object, sliding: Sliding, panels: int) -> int:
+def two_parts(_: object, geometry: LineBufferGeometry, panels: int) -> int:
     """Turns fall into two parts wherever they can."""
-    return 2 - sliding.turns % 2
+    return 2 - geometry.steps % 2
 
 
 def late(estimate: Estimate, *_: object) -> float:

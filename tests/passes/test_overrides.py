@@ -42,7 +42,7 @@ graph net(x: f32[6, 10]) -> (y: f32[6, 9]) {
 }
 """
 OPTIONS = Options(machine=TARGETS["sse2"], measured=())
-SCHEDULE = "#tile.schedule<vector 1, vectors 2, rows 0, block 3, chunk 256, width 4>"
+SCHEDULE = "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 256, lanes 4>"
 
 
 def model(text: str) -> tuple[ModuleOp, Compilation]:
@@ -101,7 +101,7 @@ def test_plain_loops_and_sums_can_be_wanted() -> None:
 
 
 def test_what_is_no_matter_of_layout_is_free() -> None:
-    odd = SCHEDULE.replace("block 3, chunk 256", "block 2, chunk 5").replace(">", ", inside 1>")
+    odd = SCHEDULE.replace("mr 3, kc 256", "mr 2, kc 5").replace(">", ", n_inner 1>")
     assert schedule_of(decided(PRODUCT, f"op p -> rhs packed, {odd}")) == odd
 
 
@@ -115,7 +115,7 @@ def test_an_own_decision_counts_more_than_a_measured_one() -> None:
 def test_what_was_measured_and_does_not_fit_is_left() -> None:
     foreign = ("f32 [d0: 2] sum [d1: 2]; ... -> plain", f"{key(PRODUCT)} -> winograd 4")
     assert str(decided(PRODUCT, measured=foreign)) == str(decided(PRODUCT))
-    wide = SCHEDULE.replace("width 4", "width 16")
+    wide = SCHEDULE.replace("lanes 4", "lanes 16")
     measured = (f"{key(PRODUCT)} -> rhs packed, {wide}",)
     assert str(decided(PRODUCT, measured=measured)) == str(decided(PRODUCT))
 
@@ -127,18 +127,16 @@ def refused(text: str, *schedules: str) -> PassError:
 
 
 def test_a_schedule_that_does_not_fit() -> None:
-    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('vector 1', 'vector 7')}")
-    assert "vector 7" in error.what and "cannot run like that" in error.what
+    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('n_dim 1', 'n_dim 7')}")
+    assert "n_dim 7" in error.what and "cannot run like that" in error.what
     assert error.where == "op p"
     fits = error.hint.removeprefix("what fits, the best by estimate first: ").split("; ")
     assert schedule_of(decided(PRODUCT, f"op p -> {fits[0]}")) == ScheduleSpec.of(fits[0]).schedule
-    error = refused(
-        PRODUCT, f"{key(PRODUCT)} -> rhs packed, {SCHEDULE.replace('block 3', 'block 99')}"
-    )
+    error = refused(PRODUCT, f"{key(PRODUCT)} -> rhs packed, {SCHEDULE.replace('mr 3', 'mr 99')}")
     assert error.where == f"{key(PRODUCT)} (p)"
-    assert error.what.endswith("registers hold a block of at most 6")
-    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('width 4', 'breadth 4')}")
-    assert error.what.endswith("a schedule of this form has no width")
+    assert error.what.endswith("registers hold an mr of at most 6")
+    error = refused(PRODUCT, f"op p -> rhs packed, {SCHEDULE.replace('lanes 4', 'breadth 4')}")
+    assert error.what.endswith("a schedule of this form has no lanes")
 
 
 def test_tiles_that_do_not_fit() -> None:
@@ -179,4 +177,13 @@ def test_decisions_go_all_the_way_down() -> None:
     module, compilation = document.module, Compilation(document.weights)
     lower(module, compilation, options, until=ScheduleContractions.name)
     assert schedule_of(module) == SCHEDULE
-    assert ScheduleAttr.of_text(SCHEDULE).numbers["block"] == 3
+    assert ScheduleAttr.of_text(SCHEDULE).numbers["mr"] == 3
+
+
+def test_earlier_names_of_the_fields_are_understood() -> None:
+    earlier = "#tile.schedule<vector 1, vectors 2, rows 0, block 6, chunk 256, width 16, inside 1>"
+    with pytest.warns(FutureWarning, match="n_dim 1, n_vectors 2"):
+        found = ScheduleAttr.of_text(earlier)
+    assert found == ScheduleAttr.of(
+        n_dim=1, n_vectors=2, m_dim=0, mr=6, kc=256, lanes=16, n_inner=1
+    )

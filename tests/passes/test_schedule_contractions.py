@@ -58,7 +58,7 @@ def test_every_schedule(
 @given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
 def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
     """Whatever it moves by, and however many panels go along."""
-    found = [choice for choice in choices(spec, 16) if choice.numbers["window"]]
+    found = [choice for choice in choices(spec, 16) if choice.numbers["window_panels"]]
     check_any(spec, found, 16, grain, data)
 
 
@@ -90,10 +90,10 @@ def check_any(
     op = contraction(module)
     choice = data.draw(st.sampled_from(found))
     chunk = data.draw(st.sampled_from([0, 1, 3, 256]))
-    fields = {**choice.numbers, "chunk": chunk, "inside": data.draw(st.integers(0, 1))}
-    fields["sweep"] = data.draw(st.integers(0, 1)) if chunk else 0
-    if fields["window"]:
-        fields |= {"inside": 1, "window": data.draw(st.integers(1, 3))}
+    fields = {**choice.numbers, "kc": chunk, "n_inner": data.draw(st.integers(0, 1))}
+    fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk else 0
+    if fields["window_panels"]:
+        fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
     scheduling._apply(op, replace(choice, numbers=fields), {})
     tuning = Tuning(
         partial_sums=data.draw(st.sampled_from([2, 32])),
@@ -140,7 +140,7 @@ def check_packed(
     block, chunk = steps
     op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
     op.properties["schedule"] = ScheduleAttr.of(
-        vector=2, vectors=2, rows=1, block=block, chunk=chunk, width=4, sweep=sweep
+        n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=sweep
     )
     tuning = Tuning(partial_sums=2, swept_totals_l2=swept_totals)
     check_kernels(before, after, sharing_all(grain, 16, tuning))
@@ -153,7 +153,7 @@ def test_vectors_end_where_a_factor_ends(careless: bool, monkeypatch: pytest.Mon
     before = ContractSpec("f32", (3, 11, 5), 2, lhs, rhs).module()
     after = before.clone()
     contraction(after).properties["schedule"] = ScheduleAttr.of(
-        vector=1, vectors=2, rows=0, block=3, chunk=256, width=8
+        n_dim=1, n_vectors=2, m_dim=0, mr=3, kc=256, lanes=8
     )
     if careless:
         monkeypatch.setattr(ContractLoops, "_may_read_on", lambda _: True)

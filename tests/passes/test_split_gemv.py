@@ -61,7 +61,7 @@ def test_results_are_rows_of_streams() -> None:
     assert op.sizes == (1, STREAMS, RESULTS // STREAMS, TERMS)
     assert op.schedule is not None
     numbers = op.schedule.numbers
-    assert (numbers["vector"], numbers["rows"], numbers["block"]) == (2, 1, STREAMS)
+    assert (numbers["n_dim"], numbers["m_dim"], numbers["mr"]) == (2, 1, STREAMS)
 
 
 @pytest.mark.parametrize(
@@ -86,11 +86,11 @@ def test_each_stream_asks_for_what_follows() -> None:
     """
     model = dense(results=STREAMS * 288)
     schedule = product(model).schedule
-    assert schedule is not None and schedule.lanes in (8, 16, 24, 32)
+    assert schedule is not None and schedule.nr in (8, 16, 24, 32)
     asked = [
         op for op in lowered(model, "structured-to-loops").walk() if isinstance(op, PrefetchOp)
     ]
-    assert len(asked) == STREAMS * -(-schedule.lanes // 16)
+    assert len(asked) == STREAMS * -(-schedule.nr // 16)
 
 
 @pytest.mark.parametrize("results", [1000, 1024])

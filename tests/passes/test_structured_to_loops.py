@@ -162,7 +162,7 @@ def asked_lines(
     Rewriter.insert_op(pack, InsertPoint.before(product))
     product.operands[1] = pack.output
     product.properties["schedule"] = ScheduleAttr.of(
-        vector=1, vectors=2, rows=0, block=14, chunk=chunk, width=16
+        n_dim=1, n_vectors=2, m_dim=0, mr=14, kc=chunk, lanes=16
     )
     StructuredToLoops(Target(tuning=tuning)).run(Compilation(), after)
     assert_same_meaning(before, after, WeightStore(), tolerance=1e-6, steps=1)

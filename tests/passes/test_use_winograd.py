@@ -30,7 +30,7 @@ from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.arrays import Array
-from popgraph.testing.structured import finish, graph_of
+from popgraph.testing.structured import graph_of, sum_epilogue
 from tests.passes.sharing import THREADS, sharing_all
 
 VECTORS, WIDTH = 2, 4
@@ -61,7 +61,7 @@ class Spec:
         panels = AffineMap(3, 0, (k // lanes, tap, c, k % lanes))
         layout = LayoutAttr.of(panels, (-(-behind // lanes), side**2, before, lanes))
         schedule = ScheduleAttr.of(
-            vector=3, vectors=VECTORS, rows=-1, block=self.block, chunk=self.chunk, width=WIDTH
+            n_dim=3, n_vectors=VECTORS, m_dim=-1, mr=self.block, kc=self.chunk, lanes=WIDTH
         )
         maps = [AffineMap(4, 0, (last,)), AffineMap.identity(4)]
 
@@ -83,7 +83,7 @@ class Spec:
                 self.size,
                 self.tiles,
                 schedule,
-                finish(f64, 1, 2),
+                sum_epilogue(f64, 1, 2),
                 TensorType(f64, sizes),
                 values[2:],
                 maps,
@@ -175,9 +175,9 @@ def test_tiles_are_the_gradient_of_weights(spec: Spec, grain: int) -> None:
     weights = AffineMap.identity(4)
 
     def build(values: Sequence[SSAValue]) -> list[Operation]:
-        lhs, rhs, *extras = values
-        end = finish(f64, 1, 1)
-        return [tile.ContractOp(lhs, rhs, maps, sizes, 4, end, [f64], extras, [weights])]
+        lhs, rhs, *epilogue_inputs = values
+        end = sum_epilogue(f64, 1, 1)
+        return [tile.ContractOp(lhs, rhs, maps, sizes, 4, end, [f64], epilogue_inputs, [weights])]
 
     module = graph_of([(shape, f64) for shape in (*shapes, sizes[:4])], build)
     compilation = Compilation()

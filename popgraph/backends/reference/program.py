@@ -24,7 +24,7 @@ class Program:
         self._weights = weights
         self._functions = Functions(module)
         self._persistent = unwritten_bytes(program.persistent.value.data)
-        self._run(program.prepare.block, {"variable": self.state()})
+        self._prepared = False
 
     @property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
@@ -53,6 +53,9 @@ class Program:
         self, inputs: Mapping[str, Array], state: Mapping[str, Array]
     ) -> tuple[dict[str, Array], State]:
         """The outputs, and the variables after the step."""
+        if not self._prepared:  # Who asks for types only need not have the weights.
+            self._run(self._program.prepare.block, {"variable": self.state()})
+            self._prepared = True
         following = {name: np.array(array) for name, array in sorted(state.items())}
         outputs = {
             name: unwritten(type_.get_shape(), numpy_dtype(type_))

@@ -158,11 +158,11 @@ def finished(
     totals: Sequence[Any],
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
-    """The results, given the final accumulators and the memories of the extras."""
-    maps = [attribute.data for attribute in op.extra_maps]
+    """The results, given the final accumulators and the memories of the epilogue_inputs."""
+    maps = [attribute.data for attribute in op.epilogue_maps]
     indices = grid(op.sizes[: op.parallel_rank])
-    extras = Access(op, op.extras, maps, memories)(indices)
-    return stored(op, Body(op.finish.block)(indices, [*totals, *extras]))
+    epilogue_inputs = Access(op, op.epilogue_inputs, maps, memories)(indices)
+    return stored(op, Body(op.epilogue.block)(indices, [*totals, *epilogue_inputs]))
 
 
 def run_reduce(op: tile.ReduceOp, *memories: Array) -> tuple[Array, ...]:

@@ -25,7 +25,9 @@ def run_transform_tiles(op: Transformed, x: Array) -> tuple[Array, ...]:
     return stored(op, [tiles.reshape(op.output.type.get_shape())])
 
 
-def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tuple[Array, ...]:
+def run_winograd(
+    op: tile.WinogradOp, x: Array, u: Array, *epilogue_inputs: Array
+) -> tuple[Array, ...]:
     side, out = op.transforms.side, _matrix(op.transforms.output, x.dtype)
     if op.is_transformed:
         tiles = to_logical(x, op.x.type)  # type: ignore[arg-type]
@@ -39,7 +41,7 @@ def run_winograd(op: tile.WinogradOp, x: Array, u: Array, *extras: Array) -> tup
     weights = weights.reshape(side, side, data.shape[-1], op.sizes[3])
     sums = _einsum("nyxabc,abck->nyxabk", data, weights)
     results = _einsum("ia,jb,nyxabk->nyxijk", out, out, sums)
-    return finished(op, [_together(op, results)], extras)
+    return finished(op, [_together(op, results)], epilogue_inputs)
 
 
 def _matrix(matrix: Matrix, dtype: np.dtype[Any]) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import base, operand_def, prop_def, result_def, var_operand_def
+from xdsl.irdl import BaseAttr, operand_def, prop_def, result_def, var_operand_def
 
 from popgraph.dialects.graphcore.base import (
     ANY,
@@ -71,7 +71,7 @@ class ConcatOp(Movement):
     """The operands one after the other along `axis`. ONNX Concat."""
 
     name = "graphcore.concat"
-    xs = var_operand_def(base(TensorType))
+    xs = var_operand_def(BaseAttr(TensorType))
     axis = prop_def(IntegerAttr)
     result = result_def(TensorType)
 
@@ -184,7 +184,7 @@ class PadOp(Movement):
     low = prop_def(IntsAttr)
     high = prop_def(IntsAttr)
     interior = prop_def(IntsAttr)
-    value = prop_def(base(FloatAttr) | base(IntegerAttr))
+    value = prop_def(BaseAttr(FloatAttr) | BaseAttr(IntegerAttr))
     result = result_def(TensorType)
 
     def __init__(

@@ -9,7 +9,7 @@ from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
-from popgraph.dialects.tile.structured.chain import ChainOp, TurnsAttr
+from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
 from popgraph.dialects.tile.structured.nest import Nested, NestOp
 from popgraph.dialects.tile.structured.ops import (
@@ -60,7 +60,7 @@ LANES = (CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp)
 TILE = Dialect(
     "tile",
     [*STRUCTURED, *LOOPS, *PROGRAM, *LANES],
-    [CutAttr, LayoutAttr, ScheduleAttr, TurnsAttr],
+    [CutAttr, LayoutAttr, ScheduleAttr, LineBufferAttr],
 )
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -135,62 +136,79 @@ class ScheduleAttr(NamedNumbers):
     """
     How a contraction is blocked in registers.
 
-    `vector` is the parallel dimension that runs along vector lanes, `vectors` how many vectors of
-    it a micro-kernel holds, `rows` the parallel dimension that is blocked beside it (-1: none),
-    `block` how many of its indices a micro-kernel holds, `chunk` how many reduction terms are
-    summed before the sum joins the total (0: all of them), `width` the lanes of one vector. With
-    `sweep` 1, every result takes in one chunk before any takes in the next: results are totals in
-    memory, and the finish does nothing. Where rows are shorter than a block, `lines` is the
-    dimension of which a micro-kernel holds several (-1: none). With `inside` 1, all panels are
+    `n_dim` is the parallel dimension that runs along vector lanes, `n_vectors` how many vectors of
+    it a micro-kernel holds, `m_dim` the parallel dimension that is blocked beside it (-1: none),
+    `mr` how many of its indices a micro-kernel holds, `kc` how many reduction terms are
+    summed before the sum joins the total (0: all of them), `lanes` the lanes of one vector. With
+    `k_outer` 1, every result takes in one chunk before any takes in the next: results are totals in
+    memory, and the epilogue does nothing. Where rows are shorter than a block, `m_outer_dim` is the
+    dimension of which a micro-kernel holds several (-1: none). With `n_inner` 1, all panels are
     done for one block of rows before the next block: when rows come from afar, and panels do not.
-    With a `window` (0: none; both factors run along vectors then), the innermost reduction is
+    With `window_panels` (0: none; both factors run along vectors then), the innermost reduction is
     written out, and what its steps have in common stays in registers; so many panels at a time go
     along the loop next to rows, inside of a block of rows: what its steps share stays near.
-    In text: `#tile.schedule<vector 1, vectors 2, rows 3, block 14, chunk 256, width 16>`.
+    In text: `#tile.schedule<n_dim 1, n_vectors 2, m_dim 3, mr 14, kc 256, lanes 16>`.
     """
 
     name = "tile.schedule"
-    vector: IntAttr
-    vectors: IntAttr
-    rows: IntAttr
-    block: IntAttr
-    chunk: IntAttr
-    width: IntAttr
-    sweep: IntAttr
-    lines: IntAttr
-    inside: IntAttr
-    window: IntAttr
+    n_dim: IntAttr
+    n_vectors: IntAttr
+    m_dim: IntAttr
+    mr: IntAttr
+    kc: IntAttr
+    lanes: IntAttr
+    k_outer: IntAttr
+    m_outer_dim: IntAttr
+    n_inner: IntAttr
+    window_panels: IntAttr
 
-    FIELDS: ClassVar = ("vector", "vectors", "rows", "block", "chunk", "width")
-    RARE: ClassVar = {"sweep": 0, "lines": -1, "inside": 0, "window": 0}
+    FIELDS: ClassVar = ("n_dim", "n_vectors", "m_dim", "mr", "kc", "lanes")
+    RARE: ClassVar = {"k_outer": 0, "m_outer_dim": -1, "n_inner": 0, "window_panels": 0}
+    EARLIER: ClassVar = {
+        "vector": "n_dim",
+        "vectors": "n_vectors",
+        "rows": "m_dim",
+        "block": "mr",
+        "chunk": "kc",
+        "width": "lanes",
+        "sweep": "k_outer",
+        "lines": "m_outer_dim",
+        "inside": "n_inner",
+        "window": "window_panels",
+    }
+    """Names that fields had before: files of schedules are understood for one version."""
 
     @classmethod
     def of_text(cls, text: str) -> ScheduleAttr:
         """The schedule that is printed like this, its fields in any order; else ValueError."""
         pairs = re.findall(r"(\w+) (-?\d+)", text)
-        numbers = {name: int(number) for name, number in pairs}
+        numbers = {cls.EARLIER.get(name, name): int(number) for name, number in pairs}
         missing = [name for name in cls.FIELDS if name not in numbers]
         unknown = numbers.keys() - {*cls.FIELDS, *cls.RARE}
         if missing or unknown:
             fault = f"has no {missing[0]}" if missing else f"cannot have {min(unknown)}"
             raise ValueError(f"a schedule of this form {fault}")
         try:
-            return cls.of(**numbers)
+            made = cls.of(**numbers)
         except VerifyException as error:
             raise ValueError(str(error)) from error
+        if any(name in cls.EARLIER for name, _ in pairs):
+            message = f"the fields of a schedule have new names: this one is {made}"
+            warnings.warn(message, FutureWarning, stacklevel=2)
+        return made
 
     @property
-    def lanes(self) -> int:
+    def nr(self) -> int:
         """The lanes of all vectors together: one panel of the vector dimension."""
-        return self.vectors.data * self.width.data
+        return self.n_vectors.data * self.lanes.data
 
     def verify(self) -> None:
-        if self.vectors.data < 1 or self.block.data < 1 or self.width.data < 1:
+        if self.n_vectors.data < 1 or self.mr.data < 1 or self.lanes.data < 1:
             raise VerifyException("a micro-kernel holds at least one vector")
-        if self.sweep.data and not self.chunk.data:
-            raise VerifyException("a sweep takes in a chunk of terms")
-        if self.window.data and (self.rows.data < 0 or not self.inside.data):
-            raise VerifyException("a window slides along rows, with panels inside")
+        if self.k_outer.data and not self.kc.data:
+            raise VerifyException("k_outer needs a kc")
+        if self.window_panels.data and (self.m_dim.data < 0 or not self.n_inner.data):
+            raise VerifyException("window_panels needs an m_dim and n_inner")
 
 
 def with_layout(type_: TensorType[Attribute], layout: LayoutAttr) -> TensorType[Attribute]:

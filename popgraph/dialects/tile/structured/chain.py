@@ -33,34 +33,35 @@ from popgraph.support.shapes import Shape
 
 
 @irdl_attr_definition
-class TurnsAttr(NamedNumbers):
+class LineBufferAttr(NamedNumbers):
     """
-    How the second of two contractions goes along the first, a few rows in a turn.
+    A line buffer between two contractions, the producer and the consumer.
 
-    In a turn the second one takes `rows` steps of its loop `reads`, and before them the first one
-    takes those of its loop `makes` that these need and that no turn before has taken. Turns fall
-    into equal `parts` that do not wait for one another: each takes first what the part before
-    would have left for it. In text: `#tile.turns<makes 1, reads 1, rows 4, parts 2>`.
+    The consumer takes `rows` steps of its loop `consumer_dim` at a time. Before them the producer
+    computes those steps of its loop `producer_dim` that these need and the buffer does not hold.
+    The steps fall into `splits` equal parts that run in parallel; each first recomputes the overlap
+    with the part before.
+    In text: `#tile.line_buffer<producer_dim 1, consumer_dim 1, rows 4, splits 2>`.
     """
 
-    name = "tile.turns"
-    makes: IntAttr
-    reads: IntAttr
+    name = "tile.line_buffer"
+    producer_dim: IntAttr
+    consumer_dim: IntAttr
     rows: IntAttr
-    parts: IntAttr
+    splits: IntAttr
 
-    FIELDS: ClassVar = ("makes", "reads", "rows", "parts")
+    FIELDS: ClassVar = ("producer_dim", "consumer_dim", "rows", "splits")
 
     @property
     def loops(self) -> tuple[int, int]:
         """The loop of each contraction."""
-        return self.makes.data, self.reads.data
+        return self.producer_dim.data, self.consumer_dim.data
 
     def verify(self) -> None:
-        if self.makes.data < 0 or self.reads.data < 0:
-            raise VerifyException("turns go along a loop of each contraction")
-        if self.rows.data < 1 or self.parts.data < 1:
-            raise VerifyException("a turn takes rows, and turns make a part or more")
+        if self.producer_dim.data < 0 or self.consumer_dim.data < 0:
+            raise VerifyException("a line buffer goes along a loop of each contraction")
+        if self.rows.data < 1 or self.splits.data < 1:
+            raise VerifyException("a line buffer has rows, and one split or more")
 
 
 @irdl_op_definition
@@ -74,20 +75,20 @@ class ChainOp(IRDLOperation):
     the same shared index, but anywhere else. The meaning is that of the contractions one after the
     other.
 
-    With `turns`, local memory holds what one turn reads, and no more.
+    With a `line_buffer`, local memory holds the rows that one step reads, and no more.
     """
 
     name = "tile.chain"
     inputs = var_operand_def(base(TensorType))
     along = prop_def(IntsAttr)
     step = prop_def(IntegerAttr)
-    turns = opt_prop_def(TurnsAttr)
+    line_buffer = opt_prop_def(LineBufferAttr)
     body = region_def("single_block")
     output = result_def(TensorType)
     traits = traits_def(IsolatedFromAbove(), Pure())
     assembly_format = (
         "`ins` `(` $inputs `:` type($inputs) `)` `along` $along `step` $step "
-        "(`turns` $turns^)? $body attr-dict `->` type($output)"
+        "(`line_buffer` $line_buffer^)? $body attr-dict `->` type($output)"
     )
 
     def __init__(
@@ -97,14 +98,14 @@ class ChainOp(IRDLOperation):
         step: int,
         body: Block,
         type_: Attribute,
-        turns: TurnsAttr | None = None,
+        line_buffer: LineBufferAttr | None = None,
     ) -> None:
         super().__init__(
             operands=[inputs],
             properties={
                 "along": IntsAttr.of(along),
                 "step": IntegerAttr(step, i64),
-                "turns": turns,
+                "line_buffer": line_buffer,
             },
             regions=[Region(body)],
             result_types=[type_],
@@ -123,15 +124,17 @@ class ChainOp(IRDLOperation):
         return tuple(end.values)
 
     @property
-    def sliding(self) -> Sliding | None:
-        """How the second contraction goes along the first, if it takes turns."""
-        if self.turns is None:
+    def geometry(self) -> LineBufferGeometry | None:
+        """How the consumer goes along the producer, if there is a line buffer between them."""
+        if self.line_buffer is None:
             return None
         first, second = self.chained
         maps = [map_ for value, map_ in readings(second) if value is first.results[0]]
         if len(maps) != 1 or maps[0] is None:
             return None
-        return Sliding.of(first, second, maps[0], self.turns.loops, self.turns.rows.data)
+        return LineBufferGeometry.of(
+            first, second, maps[0], self.line_buffer.loops, self.line_buffer.rows.data
+        )
 
     def verify_(self) -> None:
         block = self.body.block
@@ -150,18 +153,20 @@ class ChainOp(IRDLOperation):
             raise VerifyException("the body yields what its last contraction computes")
         if self.yielded[0].type != self.output.type:
             raise VerifyException("the body yields the result")
-        self._check_turns()
+        self._check_line_buffer()
 
-    def _check_turns(self) -> None:
-        if self.turns is None:
+    def _check_line_buffer(self) -> None:
+        if self.line_buffer is None:
             return
-        along, loops = self.along.data, self.turns.loops
+        along, loops = self.along.data, self.line_buffer.loops
         if len(along) != 2 or any(loop == other for loop, other in zip(loops, along, strict=True)):
-            raise VerifyException("one contraction goes along another")
-        if self.sliding is None:
-            raise VerifyException("turns do not read one after the other")
-        if self.sliding.turns % self.turns.parts.data:
-            raise VerifyException("parts have equally many turns")
+            raise VerifyException(
+                "a line buffer joins two contractions along other loops than the chain"
+            )
+        if self.geometry is None:
+            raise VerifyException("the steps of a line buffer do not read one after the other")
+        if self.geometry.steps % self.line_buffer.splits.data:
+            raise VerifyException("splits have equally many steps")
 
     def _check(self, op: Operation, along: int, made: dict[SSAValue, int]) -> None:
         if not isinstance(op, ContractOp) or len(op.outputs) != 1:
@@ -177,9 +182,9 @@ class ChainOp(IRDLOperation):
 
 
 @dataclass(frozen=True)
-class Sliding:
+class LineBufferGeometry:
     """
-    A loop of one contraction that goes along a loop of another, `rows` steps in a turn.
+    A loop of the consumer that goes along a loop of the producer, `rows` iterations in a step.
 
     Step `y` reads what the other makes at `stride * y + low` and `span - 1` behind it.
     """
@@ -195,7 +200,7 @@ class Sliding:
     @staticmethod
     def of(
         first: ContractOp, second: ContractOp, map_: AffineMap, loops: Sequence[int], rows: int
-    ) -> Sliding | None:
+    ) -> LineBufferGeometry | None:
         """That of two contractions, the second reading the first by this map; None if none."""
         made, reader = loops
         if not (0 <= made < first.parallel_rank and 0 <= reader < second.parallel_rank):
@@ -208,49 +213,49 @@ class Sliding:
             return None
         low, high = form.bounds([1 if d == reader else n for d, n in enumerate(second.sizes)])
         extents = first.sizes[made], second.sizes[reader]
-        found = Sliding((made, reader), extents, rows, stride, low, high - low + 1)
+        found = LineBufferGeometry((made, reader), extents, rows, stride, low, high - low + 1)
         return found if found.is_even() else None
 
     def is_even(self) -> bool:
-        """Whether all turns are alike, but that the last one may make less."""
+        """Whether all steps are alike, except that the last one may produce fewer rows."""
         return (
             0 < self.rows < self.extents[1]
             and self.extents[1] % self.rows == 0
             and self.stride > 0
             and self.low <= 0
-            and self.kept >= 0
-            and self.lead >= 0
-            and self.beyond < self.made
+            and self.overlap >= 0
+            and self.prologue >= 0
+            and self.tail < self.produced
         )
 
     @property
-    def turns(self) -> int:
+    def steps(self) -> int:
         return self.extents[1] // self.rows
 
     @property
-    def made(self) -> int:
-        """What a turn makes."""
+    def produced(self) -> int:
+        """The rows that a step produces."""
         return self.rows * self.stride
 
     @property
-    def kept(self) -> int:
-        """What the next turn reads once more."""
+    def overlap(self) -> int:
+        """The rows that the next step reads again."""
         return self.span - self.stride
 
     @property
-    def lead(self) -> int:
-        """What has to be there before the first turn."""
-        return self.low + self.kept
+    def prologue(self) -> int:
+        """The rows that must be there before the first step."""
+        return self.low + self.overlap
 
     @property
-    def held(self) -> int:
-        """What one turn reads."""
-        return self.made + self.kept
+    def buffer_rows(self) -> int:
+        """The rows that one step reads."""
+        return self.produced + self.overlap
 
     @property
-    def beyond(self) -> int:
-        """What the last turn reads behind the end."""
-        return max(0, self.turns * self.made + self.lead - self.extents[0])
+    def tail(self) -> int:
+        """The rows past the end that the last step reads."""
+        return max(0, self.steps * self.produced + self.prologue - self.extents[0])
 
 
 def follows(map_: AffineMap | None, place: int, sizes: Shape, along: int) -> bool:

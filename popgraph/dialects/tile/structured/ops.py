@@ -215,28 +215,28 @@ class ReduceOp(Structured):
     Reductions of any kind, in index order.
 
     For every parallel index, accumulators start at `initial`; `body(inputs..., accumulators...)`
-    yields the next accumulators for each reduction index; `finish(accumulators..., extras...)`
-    yields the results. Maps of `extras` cover the parallel dimensions only.
+    yields the next accumulators for each reduction index; `epilogue(accumulators..., inputs...)`
+    yields the results. Maps of `epilogue_inputs` cover the parallel dimensions only.
     """
 
     name = "tile.reduce"
     inputs = var_operand_def(base(TensorType))
-    extras = var_operand_def(base(TensorType))
+    epilogue_inputs = var_operand_def(base(TensorType))
     domain = prop_def(IntsAttr)
     parallel = prop_def(IntegerAttr)
     maps = prop_def(ArrayAttr[AffineMapAttr])
-    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
     initial = prop_def(ArrayAttr)
     body = region_def("single_block")
-    finish = region_def("single_block")
+    epilogue = region_def("single_block")
     outputs = var_result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
     assembly_format = (
         "(`ins` `(` $inputs^ `:` type($inputs) `)`)? "
-        "(`extras` `(` $extras^ `:` type($extras) `)`)? "
-        "`domain` $domain `parallel` $parallel `maps` $maps `extra_maps` $extra_maps "
-        "`initial` $initial $body `finish` $finish attr-dict `->` type($outputs)"
+        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
+        "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
+        "`initial` $initial $body `epilogue` $epilogue attr-dict `->` type($outputs)"
     )
 
     def __init__(
@@ -247,23 +247,23 @@ class ReduceOp(Structured):
         parallel: int,
         initial: Sequence[Attribute],
         body: Region,
-        finish: Region,
+        epilogue: Region,
         elements: Sequence[Attribute],
-        extras: Sequence[SSAValue] = (),
-        extra_maps: Sequence[AffineMap] = (),
+        epilogue_inputs: Sequence[SSAValue] = (),
+        epilogue_maps: Sequence[AffineMap] = (),
     ) -> None:
         Operation.__init__(
             self,
-            operands=[*inputs, *extras],
+            operands=[*inputs, *epilogue_inputs],
             properties={
                 "domain": IntsAttr.of(domain),
                 "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
-                "extra_maps": maps_attribute(extra_maps),
+                "epilogue_maps": maps_attribute(epilogue_maps),
                 "initial": ArrayAttr(initial),
-                **operand_segment_sizes(len(inputs), len(extras)),
+                **operand_segment_sizes(len(inputs), len(epilogue_inputs)),
             },
-            regions=[body, finish],
+            regions=[body, epilogue],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
         )
 
@@ -273,18 +273,20 @@ class ReduceOp(Structured):
 
     def verify_(self) -> None:
         self.check_maps(self.inputs, self.input_maps, self.sizes)
-        extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.sizes[: self.parallel_rank])
+        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
+        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes[: self.parallel_rank])
         self.check_results()
         accumulators = [attribute.type for attribute in self.initial]
         check_block("body", self.body.block, [*map(element, self.inputs), *accumulators])
-        check_block("finish", self.finish.block, [*accumulators, *map(element, self.extras)])
+        check_block(
+            "epilogue", self.epilogue.block, [*accumulators, *map(element, self.epilogue_inputs)]
+        )
 
 
 @irdl_op_definition
 class ContractOp(Structured):
     """
-    Sums of products: `y[p] = finish(sum over r of lhs[map0(p, r)] * rhs[map1(p, r)], extras...)`.
+    Sums of products: `y[p] = epilogue(sum over r of lhs[map0(p, r)] * rhs[map1(p, r)], inputs...)`.
 
     Matrix products, convolutions and their gradients are all of this form; a convolution's maps
     contain sliding expressions such as `2*y + r`. `schedule` says how it is blocked; without one
@@ -294,21 +296,21 @@ class ContractOp(Structured):
     name = "tile.contract"
     lhs = operand_def(TensorType)
     rhs = operand_def(TensorType)
-    extras = var_operand_def(base(TensorType))
+    epilogue_inputs = var_operand_def(base(TensorType))
     domain = prop_def(IntsAttr)
     parallel = prop_def(IntegerAttr)
     maps = prop_def(ArrayAttr[AffineMapAttr])
-    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
     schedule = opt_prop_def(ScheduleAttr)
-    finish = region_def("single_block")
+    epilogue = region_def("single_block")
     outputs = var_result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
     assembly_format = (
         "$lhs `,` $rhs `:` type($lhs) `,` type($rhs) "
-        "(`extras` `(` $extras^ `:` type($extras) `)`)? "
-        "`domain` $domain `parallel` $parallel `maps` $maps `extra_maps` $extra_maps "
-        "(`schedule` $schedule^)? `finish` $finish attr-dict `->` type($outputs)"
+        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
+        "`domain` $domain `parallel` $parallel `maps` $maps `epilogue_maps` $epilogue_maps "
+        "(`schedule` $schedule^)? `epilogue` $epilogue attr-dict `->` type($outputs)"
     )
 
     def __init__(
@@ -318,24 +320,24 @@ class ContractOp(Structured):
         maps: Sequence[AffineMap],
         domain: Sequence[int],
         parallel: int,
-        finish: Region,
+        epilogue: Region,
         elements: Sequence[Attribute],
-        extras: Sequence[SSAValue] = (),
-        extra_maps: Sequence[AffineMap] = (),
+        epilogue_inputs: Sequence[SSAValue] = (),
+        epilogue_maps: Sequence[AffineMap] = (),
         schedule: ScheduleAttr | None = None,
     ) -> None:
         Operation.__init__(
             self,
-            operands=[lhs, rhs, *extras],
+            operands=[lhs, rhs, *epilogue_inputs],
             properties={
                 "domain": IntsAttr.of(domain),
                 "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
-                "extra_maps": maps_attribute(extra_maps),
+                "epilogue_maps": maps_attribute(epilogue_maps),
                 **({"schedule": schedule} if schedule else {}),
-                **operand_segment_sizes(1, 1, len(extras)),
+                **operand_segment_sizes(1, 1, len(epilogue_inputs)),
             },
-            regions=[finish],
+            regions=[epilogue],
             result_types=[tensor_type(element_, domain[:parallel]) for element_ in elements],
         )
 
@@ -350,19 +352,19 @@ class ContractOp(Structured):
 
         What is not a factor depends on parallel indices only.
         """
-        maps = [*self.input_maps, *(attribute.data for attribute in self.extra_maps)]
+        maps = [*self.input_maps, *(attribute.data for attribute in self.epilogue_maps)]
         maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
         return list(zip((*self.operands, *self.outputs), maps, strict=True))
 
     def verify_(self) -> None:
         self.check_maps([self.lhs, self.rhs], self.input_maps, self.sizes)
-        extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.sizes[: self.parallel_rank])
+        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
+        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes[: self.parallel_rank])
         self.check_results()
         if element(self.lhs) != element(self.rhs):
             raise VerifyException("both factors have one element type")
-        expected = [element(self.lhs), *map(element, self.extras)]
-        check_block("finish", self.finish.block, expected)
+        expected = [element(self.lhs), *map(element, self.epilogue_inputs)]
+        check_block("epilogue", self.epilogue.block, expected)
 
 
 @irdl_op_definition

@@ -228,7 +228,7 @@ class TransformGradientTilesOp(TransformedTiles):
 @irdl_op_definition
 class WinogradOp(Tiled):
     """
-    A 3x3 convolution, tile by tile: `y = finish(A^T [U o (B^T d B)] A, extras...)`.
+    A 3x3 convolution, tile by tile: `y = epilogue(A^T [U o (B^T d B)] A, inputs...)`.
 
     `x` is `[n, y, x, c]` and is read at `y + r + offset[0]`, `x + s + offset[1]`, or it is what
     `tile.transform_tiles` made of that; the domain is that of the result, `[n, y, x, k]`. `u` is
@@ -240,21 +240,22 @@ class WinogradOp(Tiled):
     name = "tile.winograd"
     x = operand_def(TensorType)
     u = operand_def(TensorType)
-    extras = var_operand_def(base(TensorType))
+    epilogue_inputs = var_operand_def(base(TensorType))
     domain = prop_def(IntsAttr)
     offset = prop_def(IntsAttr)
     size = prop_def(IntegerAttr)
     tiles = prop_def(IntegerAttr)
-    extra_maps = prop_def(ArrayAttr[AffineMapAttr])
+    epilogue_maps = prop_def(ArrayAttr[AffineMapAttr])
     schedule = prop_def(ScheduleAttr)
-    finish = region_def("single_block")
+    epilogue = region_def("single_block")
     output = result_def(TensorType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
     assembly_format = (
-        "$x `,` $u `:` type($x) `,` type($u) (`extras` `(` $extras^ `:` type($extras) `)`)? "
+        "$x `,` $u `:` type($x) `,` type($u) "
+        "(`epilogue_inputs` `(` $epilogue_inputs^ `:` type($epilogue_inputs) `)`)? "
         "`domain` $domain `offset` $offset `size` $size `tiles` $tiles "
-        "`extra_maps` $extra_maps `schedule` $schedule `finish` $finish attr-dict "
+        "`epilogue_maps` $epilogue_maps `schedule` $schedule `epilogue` $epilogue attr-dict "
         "`->` type($output)"
     )
 
@@ -267,24 +268,24 @@ class WinogradOp(Tiled):
         size: int,
         tiles: int,
         schedule: ScheduleAttr,
-        finish: Region,
+        epilogue: Region,
         result_type: TensorType[Attribute],
-        extras: Sequence[SSAValue] = (),
-        extra_maps: Sequence[AffineMap] = (),
+        epilogue_inputs: Sequence[SSAValue] = (),
+        epilogue_maps: Sequence[AffineMap] = (),
     ) -> None:
         Operation.__init__(
             self,
-            operands=[x, u, *extras],
+            operands=[x, u, *epilogue_inputs],
             properties={
                 "domain": IntsAttr.of(domain),
                 "offset": IntsAttr.of(offset),
                 "size": whole(size),
                 "tiles": whole(tiles),
-                "extra_maps": maps_attribute(extra_maps),
+                "epilogue_maps": maps_attribute(epilogue_maps),
                 "schedule": schedule,
-                **operand_segment_sizes(1, 1, len(extras)),
+                **operand_segment_sizes(1, 1, len(epilogue_inputs)),
             },
-            regions=[finish],
+            regions=[epilogue],
             result_types=[result_type],
         )
 
@@ -305,15 +306,17 @@ class WinogradOp(Tiled):
         first = (taps, self.tile_count) if self.is_transformed else self.sizes[:1]
         expected: tuple[int, ...] = (taps, x[-1], self.sizes[3])
         if self.is_in_panels:
-            lanes = self.schedule.lanes
+            lanes = self.schedule.nr
             expected = (-(-self.sizes[3] // lanes), taps, x[-1], lanes)
         if x[: len(first)] != first or u != expected:
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         if not self.is_transformed:
             self.check_image(self.x.type, TAPS)
-        extra_maps = [attribute.data for attribute in self.extra_maps]
-        self.check_maps(self.extras, extra_maps, self.sizes)
+        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
+        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes)
         self.check_results()
         if element(self.x) != element(self.u):
             raise VerifyException("both factors have one element type")
-        check_block("finish", self.finish.block, [element(self.x), *map(element, self.extras)])
+        check_block(
+            "epilogue", self.epilogue.block, [element(self.x), *map(element, self.epilogue_inputs)]
+        )

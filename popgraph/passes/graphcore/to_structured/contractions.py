@@ -44,8 +44,8 @@ def contract(
     """The sum of products of what stands at `places` in both factors."""
     lhs, rhs = factor(lhs), factor(rhs)
     maps = [AffineMap(len(domain), 0, tuple(place)) for place in places]
-    finish = body([element(lhs)], lambda total: left(total, result))
-    return tile.ContractOp(lhs, rhs, maps, domain, parallel, finish, [result]).outputs[0]
+    epilogue = body([element(lhs)], lambda total: left(total, result))
+    return tile.ContractOp(lhs, rhs, maps, domain, parallel, epilogue, [result]).outputs[0]
 
 
 def lower_mat_mul(op: MatMulOp) -> SSAValue:

@@ -156,5 +156,5 @@ def body(
 
 
 def same(value: SSAValue) -> SSAValue:
-    """The body of whatever only moves elements, and the finish of whatever is done."""
+    """The body of whatever only moves elements, and the epilogue of whatever is done."""
     return value

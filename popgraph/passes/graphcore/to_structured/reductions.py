@@ -51,15 +51,15 @@ def reduce(
     domain: Sequence[int],
     parallel: int,
     combine: str,
-    finish: Callable[..., Operand] = lambda total: total,
-    extras: Sequence[SSAValue] = (),
-    extra_maps: Sequence[AffineMap] = (),
+    epilogue: Callable[..., Operand] = lambda total: total,
+    epilogue_inputs: Sequence[SSAValue] = (),
+    epilogue_maps: Sequence[AffineMap] = (),
     result: Attribute | None = None,
 ) -> SSAValue:
     """
     Elements of `value` combined over all but the `parallel` leading loops.
 
-    Accumulators are of the computing type; `finish` sees them, and the extras, in it.
+    Accumulators are of the computing type; `epilogue` sees them, and the epilogue_inputs, in it.
     """
     source = element(value)
     inner, result = computing(source), result or source
@@ -71,10 +71,12 @@ def reduce(
         parallel,
         [attribute(INITIAL[combine](source), inner)],
         body([source, inner], lambda x, total: write(total, entered(x, source))),
-        body([inner, *map(element, extras)], lambda *values: left(finish(*values), result)),
+        body(
+            [inner, *map(element, epilogue_inputs)], lambda *values: left(epilogue(*values), result)
+        ),
         [result],
-        extras,
-        extra_maps,
+        epilogue_inputs,
+        epilogue_maps,
     ).outputs[0]
 
 

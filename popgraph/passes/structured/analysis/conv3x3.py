@@ -50,7 +50,7 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
     image, map_ = values[1 - weights], maps[1 - weights]
     if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or len(map_.results) != 4:
         return None
-    if lane_type([element(image)]) is None or indexed_dims(op.finish.block):
+    if lane_type([element(image)]) is None or indexed_dims(op.epilogue.block):
         return None
     rows = [linear(result, sizes) for result in map_.results]
     inside = [_beside(rows[axis].terms, axis) for axis in (1, 2)]
@@ -122,7 +122,7 @@ def weight_gradient(op: tile.ContractOp, image: int) -> WeightGradient | None:
     values, maps, sizes = (op.lhs, op.rhs), op.input_maps, op.sizes
     if op.schedule or op.parallel_rank != 4 or len(sizes) != 7 or prod(sizes) == 0:
         return None
-    if lane_type([element(op.lhs)]) is None or indexed_dims(op.finish.block):
+    if lane_type([element(op.lhs)]) is None or indexed_dims(op.epilogue.block):
         return None
     found = [_plain(result) for result in maps[1 - image].results]
     before = [_plain(result) for result in maps[image].results]

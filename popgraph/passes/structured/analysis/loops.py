@@ -99,9 +99,9 @@ def indexed_dims(block: Block) -> frozenset[int]:
     return frozenset(op.dim.value.data for op in block.ops if isinstance(op, tile.IndexOp))
 
 
-def keeps_sums(op: tile.ContractOp) -> bool:
-    """Whether the finish of a contraction does nothing."""
-    block = op.finish.block
+def has_identity_epilogue(op: tile.ContractOp) -> bool:
+    """Whether the epilogue of a contraction does nothing."""
+    block = op.epilogue.block
     return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
 
 
@@ -116,5 +116,5 @@ def part_stride(
 def operands_and_results(op: tile.ContractOp) -> list[tuple[SSAValue, AffineMap]]:
     """Every operand and result of a contraction with its map, in order."""
     identity = AffineMap.identity(op.parallel_rank)
-    maps = [*op.input_maps, *(map_.data for map_ in op.extra_maps), identity]
-    return list(zip([op.lhs, op.rhs, *op.extras, *op.outputs], maps, strict=True))
+    maps = [*op.input_maps, *(map_.data for map_ in op.epilogue_maps), identity]
+    return list(zip([op.lhs, op.rhs, *op.epilogue_inputs, *op.outputs], maps, strict=True))

@@ -24,7 +24,7 @@ class MappedOperands:
     """
     Values read through maps, and the body that takes their elements.
 
-    `before` arguments of the body come before those of the values (accumulators of a finish); what
+    `before` arguments of the body come before those of the values (accumulators of a fold); what
     comes behind them (tables, accumulators of a reduction) stays as it is.
     """
 
@@ -237,7 +237,7 @@ def without_repeats(reading: MappedOperands) -> MappedOperands:
 # MappedOperands and rebuilding operations
 
 
-def inputs_of(op: tile.Structured) -> MappedOperands:
+def mapped_inputs(op: tile.Structured) -> MappedOperands:
     """What an operation reads over its whole domain."""
     match op:
         case tile.MapOp() | tile.ReduceOp() | tile.ScatterOp():
@@ -247,24 +247,26 @@ def inputs_of(op: tile.Structured) -> MappedOperands:
     raise AssertionError(f"{op.name} reads nothing through maps")
 
 
-def extras_of(op: tile.ReduceOp | tile.ContractOp) -> MappedOperands:
-    """What the finish of an operation reads besides its accumulators."""
-    maps = tuple(attribute.data for attribute in op.extra_maps)
-    block = op.finish.block
+def mapped_epilogue_inputs(op: tile.ReduceOp | tile.ContractOp) -> MappedOperands:
+    """What the epilogue of an operation reads besides its accumulators."""
+    maps = tuple(attribute.data for attribute in op.epilogue_maps)
+    block = op.epilogue.block
     sizes = op.sizes[: op.parallel_rank]
-    return MappedOperands(sizes, tuple(op.extras), maps, block, len(block.args) - len(op.extras))
+    return MappedOperands(
+        sizes, tuple(op.epilogue_inputs), maps, block, len(block.args) - len(op.epilogue_inputs)
+    )
 
 
 def with_operands(
     op: tile.Structured,
     *,
     inputs: MappedOperands | None = None,
-    extras: MappedOperands | None = None,
+    epilogue_inputs: MappedOperands | None = None,
     tables: Sequence[SSAValue] = (),
     elements: Sequence[Attribute] | None = None,
 ) -> tile.Structured:
     """A new operation that reads differently, for the place of `op`, whose bodies it takes."""
-    inputs = inputs if inputs is not None else inputs_of(op)
+    inputs = inputs if inputs is not None else mapped_inputs(op)
     kinds = [element(value) for value in op.results] if elements is None else elements
     new: tile.Structured
     match op:
@@ -287,7 +289,9 @@ def with_operands(
                 tensor(op.output),
             )
         case tile.ReduceOp():
-            extras = extras if extras is not None else extras_of(op)
+            epilogue_inputs = (
+                epilogue_inputs if epilogue_inputs is not None else mapped_epilogue_inputs(op)
+            )
             new = tile.ReduceOp(
                 inputs.values,
                 inputs.maps,
@@ -295,23 +299,25 @@ def with_operands(
                 op.parallel_rank,
                 list(op.initial),
                 _region(inputs.body),
-                _region(extras.body),
+                _region(epilogue_inputs.body),
                 kinds,
-                extras.values,
-                extras.maps,
+                epilogue_inputs.values,
+                epilogue_inputs.maps,
             )
         case tile.ContractOp():
-            extras = extras if extras is not None else extras_of(op)
+            epilogue_inputs = (
+                epilogue_inputs if epilogue_inputs is not None else mapped_epilogue_inputs(op)
+            )
             new = tile.ContractOp(
                 inputs.values[0],
                 inputs.values[1],
                 inputs.maps,
                 op.sizes,
                 op.parallel_rank,
-                _region(extras.body),
+                _region(epilogue_inputs.body),
                 kinds,
-                extras.values,
-                extras.maps,
+                epilogue_inputs.values,
+                epilogue_inputs.maps,
                 op.schedule,
             )
         case _:

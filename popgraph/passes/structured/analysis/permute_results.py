@@ -49,17 +49,17 @@ def permute_results(
 def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     """The same contraction with axis `order[i]` for axis i; it has no schedule."""
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
-    extra_maps = [attribute.data for attribute in op.extra_maps]
+    epilogue_maps = [attribute.data for attribute in op.epilogue_maps]
     new = tile.ContractOp(
         op.lhs,
         op.rhs,
         renumbered(op.input_maps, sequence),
         [op.sizes[dim] for dim in sequence],
         op.parallel_rank,
-        op.finish.clone(),
+        op.epilogue.clone(),
         [element(value) for value in op.outputs],
-        op.extras,
-        renumbered(extra_maps, order),
+        op.epilogue_inputs,
+        renumbered(epilogue_maps, order),
     )
     new.location = op.location
     return new

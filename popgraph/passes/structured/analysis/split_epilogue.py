@@ -9,27 +9,27 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import replace_op
-from popgraph.passes.structured.analysis.loops import keeps_sums, tensor
+from popgraph.passes.structured.analysis.loops import has_identity_epilogue, tensor
 from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 
 
-def without_finish(op: tile.ContractOp) -> tile.ContractOp:
+def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     """
-    y = contract(...) finish g(..., e)  ->  t = contract(...); y = map g(t, e)
+    y = contract(...) epilogue g(..., e)  ->  t = contract(...); y = map g(t, e)
 
-    Only when the finish does something; else it is the contraction itself.
+    Only when the epilogue does something; else it is the contraction itself.
     """
-    if keeps_sums(op):
+    if has_identity_epilogue(op):
         return op
     rank, kind = op.parallel_rank, element(op.lhs)
-    finish = Block(arg_types=[kind])
-    finish.add_op(tile.YieldOp(*finish.args))
-    sums = tile.ContractOp(op.lhs, op.rhs, op.input_maps, op.sizes, rank, Region(finish), [kind])
+    epilogue = Block(arg_types=[kind])
+    epilogue.add_op(tile.YieldOp(*epilogue.args))
+    sums = tile.ContractOp(op.lhs, op.rhs, op.input_maps, op.sizes, rank, Region(epilogue), [kind])
     map_ = tile.MapOp(
-        [*sums.outputs, *op.extras],
-        [AffineMap.identity(rank), *(map_.data for map_ in op.extra_maps)],
+        [*sums.outputs, *op.epilogue_inputs],
+        [AffineMap.identity(rank), *(map_.data for map_ in op.epilogue_maps)],
         op.sizes[:rank],
-        op.finish.clone(),
+        op.epilogue.clone(),
         [element(value) for value in op.outputs],
     )
     sums.location = map_.location = op.location

@@ -165,7 +165,7 @@ def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder 
     if len(set(first)) != shared or not set(first) <= set(parallel):
         return None
     order = (*first, *[dim for dim in parallel if dim not in first])
-    if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.vector.data in first:
+    if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.n_dim.data in first:
         return None
     sequence = (*order, *range(len(order), len(mixed.sizes)))
     (turned_map,) = renumbered([map_], sequence)
@@ -178,9 +178,9 @@ def _is_whole(op: tile.ContractOp) -> bool:
     schedule = op.schedule
     return (
         schedule is not None
-        and not schedule.sweep.data
-        and schedule.lines.data < 0
-        and op.sizes[schedule.vector.data] % schedule.lanes == 0
+        and not schedule.k_outer.data
+        and schedule.m_outer_dim.data < 0
+        and op.sizes[schedule.n_dim.data] % schedule.nr == 0
         and len(op.outputs) == 1
     )
 
@@ -197,16 +197,16 @@ def _step(
 
 def _block(op: tile.ContractOp) -> int:
     assert op.schedule is not None
-    return op.schedule.block.data
+    return op.schedule.mr.data
 
 
 def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
     """Whether parts along these loops are evenly apart in every operand."""
-    extra_maps = [attribute.data for attribute in op.extra_maps]
-    values = [op.lhs, op.rhs, *op.extras]
+    epilogue_maps = [attribute.data for attribute in op.epilogue_maps]
+    values = [op.lhs, op.rhs, *op.epilogue_inputs]
     forms = [
         offset(tensor(value), map_, op.sizes)
-        for value, map_ in zip(values, [*op.input_maps, *extra_maps], strict=True)
+        for value, map_ in zip(values, [*op.input_maps, *epilogue_maps], strict=True)
     ]
     return all(form.stride(dim) is not None for form in forms for dim in dims)
 
@@ -218,7 +218,7 @@ def _in_order(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     new, schedule = with_permuted_results(op, order), op.schedule
     assert schedule is not None
     numbers = schedule.numbers
-    for name in ("vector", "rows"):
+    for name in ("n_dim", "m_dim"):
         if numbers[name] >= 0:
             numbers[name] = order.index(numbers[name])
     new.properties["schedule"] = ScheduleAttr.of(**numbers)

@@ -14,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program import GraphOp
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
-from popgraph.dialects.tile.structured.chain import Sliding, TurnsAttr, follows
+from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
@@ -59,16 +59,16 @@ class FuseChannels(Pass):
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a pair runs: `step` channels at a time, and perhaps some rows in a turn."""
+class FusionPlan:
+    """How a pair runs: `step` channels at a time, and perhaps with a line buffer of some rows."""
 
     step: int
-    turns: TurnsAttr | None = None
+    line_buffer: LineBufferAttr | None = None
 
     @property
-    def parts(self) -> int:
+    def splits(self) -> int:
         """What threads may share of a few channels."""
-        return self.turns.parts.data if self.turns else 1
+        return self.line_buffer.splits.data if self.line_buffer else 1
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Pair:
         return self.second.sizes[self.along[1]]
 
     @cached_property
-    def plan(self) -> Plan | None:
-        """How many channels run together, and whether rows take turns; None where both stay."""
-        plan = self._whole_images() or self._turns() if self.threads < 2 else self._shared()
+    def plan(self) -> FusionPlan | None:
+        """How many channels run together, and whether by a line buffer; None where both stay."""
+        plan = self._whole_images() or self._line_buffer() if self.threads < 2 else self._shared()
         if plan is None or not self._is_cut_evenly(plan):
             return None
         near = self.target.l2(self.target.tuning.reread_l2)
@@ -105,7 +105,7 @@ class Pair:
         """The fewest channels that are whole panels of both."""
         return lcm(_lanes(self.first), _lanes(self.second))
 
-    def _whole_images(self) -> Plan | None:
+    def _whole_images(self) -> FusionPlan | None:
         """As many channels as the first cache holds, or as few as possible."""
         target, tuning = self.target, self.target.tuning
         steps = [
@@ -121,20 +121,20 @@ class Pair:
             and self.channels // step >= tuning.least_iterations
         ]
         best = max(near, default=min(steps, default=0))
-        return Plan(best) if best else None
+        return FusionPlan(best) if best else None
 
-    def _shared(self) -> Plan | None:
+    def _shared(self) -> FusionPlan | None:
         """What is even work for threads: each has some rows, if it can, else some channels."""
-        turns, whole = self._turns(small=True), self._whole_images()
-        if turns is not None and turns.parts >= self.threads:
-            return turns
+        buffered, whole = self._line_buffer(small=True), self._whole_images()
+        if buffered is not None and buffered.splits >= self.threads:
+            return buffered
         if whole is None:
             return None
         count = self.channels // whole.step
         slowest = -(-count // self.threads) * self.threads
         return whole if slowest <= self.target.tuning.uneven_channels * count else None
 
-    def _turns(self, *, small: bool = False) -> Plan | None:
+    def _line_buffer(self, *, small: bool = False) -> FusionPlan | None:
         """A few rows at a time, where whole images are too large; `small` ones, too."""
         target, tuning = self.target, self.target.tuning
         step, (between,) = self._least, self.first.outputs
@@ -146,35 +146,42 @@ class Pair:
         read = min(map_.results[made].used_dims(), default=0)
         buffer = target.l2(tuning.line_buffer_l2)
         for rows in range(tuning.most_buffered_rows, 0, -1):
-            found = Sliding.of(self.first, self.second, map_, (made, read), rows)
+            found = LineBufferGeometry.of(self.first, self.second, map_, (made, read), rows)
             if found is not None and self._local_bytes(step, found) <= buffer:
-                parts = self._parts(found, self.channels // step)
-                return Plan(step, TurnsAttr.of(makes=made, reads=read, rows=rows, parts=parts))
+                splits = self._splits(found, self.channels // step)
+                return FusionPlan(
+                    step,
+                    LineBufferAttr.of(
+                        producer_dim=made, consumer_dim=read, rows=rows, splits=splits
+                    ),
+                )
         return None
 
-    def _parts(self, sliding: Sliding, panels: int) -> int:
-        """Into how many parts of turns does an image fall, for threads to share?"""
+    def _splits(self, geometry: LineBufferGeometry, panels: int) -> int:
+        """Into how many splits does an image fall, for threads to share?"""
         if self.threads < 2:
             return 1
         tuning = self.target.tuning
-        most = sliding.extents[0] // (tuning.repeated_rows * max(1, sliding.kept))
+        most = geometry.extents[0] // (tuning.repeated_rows * max(1, geometry.overlap))
         wanted = min(-(-tuning.least_iterations // panels), most)
-        return max(parts for parts in range(1, max(1, wanted) + 1) if sliding.turns % parts == 0)
+        return max(
+            splits for splits in range(1, max(1, wanted) + 1) if geometry.steps % splits == 0
+        )
 
-    def _local_bytes(self, step: int, sliding: Sliding | None = None) -> int:
+    def _local_bytes(self, step: int, geometry: LineBufferGeometry | None = None) -> int:
         (between,) = self.first.outputs
         type_ = narrowed(tensor(between), self.along[0], step)
-        if sliding is not None:
-            type_ = narrowed(type_, sliding.loops[0], sliding.held, halo=False)
+        if geometry is not None:
+            type_ = narrowed(type_, geometry.loops[0], geometry.buffer_rows, halo=False)
         return prod(physical_shape(type_)) * element_bytes(between)
 
-    def _is_cut_evenly(self, plan: Plan) -> bool:
-        """Whether parts of the loops are evenly apart in all that they touch."""
+    def _is_cut_evenly(self, plan: FusionPlan) -> bool:
+        """Whether pieces of the loops are evenly apart in all that they touch."""
         between = self.second.operands[self.number], *self.first.outputs
         loops = zip(
             (self.first, self.second),
             self.along,
-            plan.turns.loops if plan.turns else (None, None),
+            plan.line_buffer.loops if plan.line_buffer else (None, None),
             strict=True,
         )
         return all(
@@ -193,7 +200,7 @@ class Pair:
             if not any(self.along[0] in result.used_dims() for result in map_.results)
         )
 
-    def join(self, plan: Plan) -> None:
+    def join(self, plan: FusionPlan) -> None:
         """Puts both into a chain at the place of the second."""
         first, second = self.first, self.second
         read = second.operands[self.number]
@@ -201,7 +208,7 @@ class Pair:
         inputs = list(dict.fromkeys(operands))
         body = Block(arg_types=[value.type for value in inputs])
         chain = tile.ChainOp(
-            inputs, self.along, plan.step, body, second.outputs[0].type, plan.turns
+            inputs, self.along, plan.step, body, second.outputs[0].type, plan.line_buffer
         )
         chain.location = second.location
         Rewriter.insert_op(chain, InsertPoint.before(second))
@@ -256,8 +263,8 @@ def _is_plain(op: tile.ContractOp) -> bool:
     """Whether the loops of a contraction can be those of a part of its channels."""
     return (
         op.schedule is not None
-        and not op.schedule.sweep.data
-        and not indexed_dims(op.finish.block)
+        and not op.schedule.k_outer.data
+        and not indexed_dims(op.epilogue.block)
         and len(op.outputs) == 1
         and not has_gaps(op.outputs[0])
         and 0 not in op.sizes
@@ -267,9 +274,9 @@ def _is_plain(op: tile.ContractOp) -> bool:
 def channel_loop(op: tile.ContractOp) -> int:
     """The loop that runs along vectors."""
     assert op.schedule is not None
-    return op.schedule.vector.data
+    return op.schedule.n_dim.data
 
 
 def _lanes(op: tile.ContractOp) -> int:
     assert op.schedule is not None
-    return op.schedule.lanes
+    return op.schedule.nr

@@ -21,12 +21,12 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     MappedOperands,
     erase_unused,
-    extras_of,
     inline_producer,
-    inputs_of,
     is_movement,
     is_plain,
     is_selection,
+    mapped_epilogue_inputs,
+    mapped_inputs,
     through_view,
     with_operands,
     without_repeats,
@@ -65,12 +65,12 @@ def _fuse_into(consumer: Consumer, tuning: Tuning) -> None:
     changed: Consumer | None = consumer
     while changed is not None:
         consumer = changed
-        reading = inputs_of(consumer)
+        reading = mapped_inputs(consumer)
         steps = chain(
             repeats_dropped(consumer, reading),
             view_looked_through(consumer, reading),
             producer_inlined(consumer, reading, tuning),
-            extra_moved(consumer),
+            epilogue_input_moved(consumer),
         )
         changed = next(steps, None)
 
@@ -144,11 +144,11 @@ def body_map(producer: tile.MapOp, reading: MappedOperands, number: int) -> Mapp
     return reading.replace(number, producer.operands[0], map_)
 
 
-def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
-    """Extras of a finish are read through movements and views, too."""
+def epilogue_input_moved(consumer: Consumer) -> Iterator[Consumer]:
+    """Extras of an epilogue are read through movements and views, too."""
     if not isinstance(consumer, tile.ReduceOp | tile.ContractOp):
         return
-    reading = extras_of(consumer)
+    reading = mapped_epilogue_inputs(consumer)
     for number, value in enumerate(reading.values):
         producer = value.owner
         if isinstance(producer, tile.ViewOp):
@@ -160,7 +160,7 @@ def extra_moved(consumer: Consumer) -> Iterator[Consumer]:
             changed = body_map(producer, reading, number)
         else:
             continue
-        made = with_operands(consumer, extras=changed)
+        made = with_operands(consumer, epilogue_inputs=changed)
         assert isinstance(made, Consumer)
         replace_op(consumer, made)
         erase_unused(producer)

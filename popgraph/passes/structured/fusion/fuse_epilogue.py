@@ -18,8 +18,8 @@ from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
     MappedOperands,
     erase_unused,
-    extras_of,
     is_plain,
+    mapped_epilogue_inputs,
     moved,
     with_operands,
 )
@@ -40,12 +40,12 @@ class FuseEpilogue(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for op in list(module.walk()):
             if isinstance(op, tile.MapOp) and op.parent is not None:
-                finish_in_reducer(op)
+                fuse_into_epilogue(op)
 
 
-def finish_in_reducer(op: tile.MapOp) -> None:
+def fuse_into_epilogue(op: tile.MapOp) -> None:
     """
-    y = contract(...); z = map g(y, e)  ->  z = contract(...) finish g(..., e)
+    y = contract(...); z = map g(y, e)  ->  z = contract(...) epilogue g(..., e)
 
     Only when y is used once and read whole, element by element; a view between them, or another
     shape, is carried over to the other operands and to the result. What reads a contraction with
@@ -140,13 +140,13 @@ def _join(
     maps: list[AffineMap],
     views: list[tile.ViewOp],
 ) -> None:
-    old = extras_of(reducer)
-    finish = _finish(old, op, number)
-    extras = MappedOperands(
-        old.sizes, (*old.values, *values), (*old.maps, *maps), finish, old.before
+    old = mapped_epilogue_inputs(reducer)
+    epilogue = _compose_epilogue(old, op, number)
+    epilogue_inputs = MappedOperands(
+        old.sizes, (*old.values, *values), (*old.maps, *maps), epilogue, old.before
     )
     kind = element(op.outputs[0])
-    joined = with_operands(reducer, extras=extras, elements=[kind])
+    joined = with_operands(reducer, epilogue_inputs=epilogue_inputs, elements=[kind])
     located(joined, reducer, op)
     shape = tensor(op.outputs[0]).get_shape()
     made: list[Operation] = [*views, joined]
@@ -167,8 +167,8 @@ def _join(
         erase_unused(reducer)
 
 
-def _finish(old: MappedOperands, op: tile.MapOp, number: int) -> Block:
-    """What the finish yields goes into the map's body; the map's other operands follow."""
+def _compose_epilogue(old: MappedOperands, op: tile.MapOp, number: int) -> Block:
+    """What the epilogue yields goes into the map's body; the map's other operands follow."""
     assert old.body is not None
     body = op.body.block
     others = [argument.type for at, argument in enumerate(body.args) if at != number]

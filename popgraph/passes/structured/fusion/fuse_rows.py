@@ -17,7 +17,7 @@ from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import element_bytes, tensor
-from popgraph.passes.structured.analysis.operand_maps import inputs_of
+from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
@@ -66,7 +66,7 @@ def look_through_views(reader: tile.MapOp | tile.ReduceOp) -> None:
     """z = f(view x)  ->  z = f(x), as in fuse-elementwise: epilogues may have left views."""
     changed: Operation | None = reader
     while isinstance(changed, Fusable):
-        changed = next(view_looked_through(changed, inputs_of(changed)), None)
+        changed = next(view_looked_through(changed, mapped_inputs(changed)), None)
 
 
 class Member:

@@ -178,7 +178,7 @@ class Rectified:
         match owner:
             case tile.MapOp() if _is_rectified(owner.body.block, value):
                 return True
-            case tile.ReduceOp() | tile.ContractOp() if _is_rectified(owner.finish.block, value):
+            case tile.ReduceOp() | tile.ContractOp() if _is_rectified(owner.epilogue.block, value):
                 return True
             case tile.AssembleOp() if not _is_zero(owner.fill):
                 return False
@@ -192,7 +192,7 @@ def _moved_from(value: SSAValue) -> list[SSAValue]:
     match owner:
         case tile.MapOp() if is_movement(owner):
             return [owner.inputs[0]]
-        case tile.ReduceOp() if _is_maximum(owner) and _leaves(owner.finish.block):
+        case tile.ReduceOp() if _is_maximum(owner) and _leaves(owner.epilogue.block):
             return [owner.inputs[0]]
         case tile.AssembleOp():
             return list(owner.pieces)
@@ -202,10 +202,10 @@ def _moved_from(value: SSAValue) -> list[SSAValue]:
             return []
 
 
-def _leaves(finish: Block) -> bool:
-    """Whether a finish does nothing to its one accumulator."""
-    end = finish.first_op
-    return isinstance(end, tile.YieldOp) and list(end.values) == list(finish.args)
+def _leaves(epilogue: Block) -> bool:
+    """Whether an epilogue does nothing to its one accumulator."""
+    end = epilogue.first_op
+    return isinstance(end, tile.YieldOp) and list(end.values) == list(epilogue.args)
 
 
 def _is_rectified(block: Block, result: SSAValue) -> bool:

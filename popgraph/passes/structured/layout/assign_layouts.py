@@ -24,7 +24,7 @@ from popgraph.passes.structured.analysis.operand_maps import (
     movement,
     set_type_in_place,
 )
-from popgraph.passes.structured.analysis.split_epilogue import without_finish
+from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.tuning import Tuning
 from popgraph.support.shapes import prod
 
@@ -164,7 +164,7 @@ def _walks_along(map_: AffineMap, rank: int) -> bool:
 
 def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
     """
-    y = contract(...) finish g(..., w)  ->  t = contract(...); y = map g(t, w)
+    y = contract(...) epilogue g(..., w)  ->  t = contract(...); y = map g(t, w)
 
     Only for weights as large as the result (a bias is not) that are updated while their axes keep
     an order that the result leaves: read and written by the map, they are gone through once.
@@ -173,9 +173,11 @@ def _part_updates(block: Block, orders: dict[SSAValue, AxisOrder]) -> None:
         if isinstance(op, tile.ContractOp) and op.outputs[0] in orders:
             (result,) = op.outputs
             shape = tensor(result).get_shape()
-            if any(_is_weight(one) and tensor(one).get_shape() == shape for one in op.extras):
+            if any(
+                _is_weight(one) and tensor(one).get_shape() == shape for one in op.epilogue_inputs
+            ):
                 order = orders.pop(result)
-                orders[without_finish(op).outputs[0]] = order
+                orders[split_epilogue(op).outputs[0]] = order
 
 
 # Putting it into effect
@@ -218,13 +220,13 @@ class _Rewriting:
         sequence = (*order, *self._reductions(op))
         places = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
         op.properties["domain"] = IntsAttr.of([op.sizes[dim] for dim in sequence])
-        inputs, extras, tables = _operands(op)
+        inputs, epilogue_inputs, tables = _operands(op)
         maps = self._maps(op, inputs, op.input_maps, places)
         op.properties["maps"] = maps_attribute(maps)
-        if "extra_maps" in op.properties:
-            old = [attribute.data for attribute in op.properties["extra_maps"].data]  # type: ignore[attr-defined]
-            op.properties["extra_maps"] = maps_attribute(
-                self._maps(op, extras, old, places[: op.parallel_rank])
+        if "epilogue_maps" in op.properties:
+            old = [attribute.data for attribute in op.properties["epilogue_maps"].data]  # type: ignore[attr-defined]
+            op.properties["epilogue_maps"] = maps_attribute(
+                self._maps(op, epilogue_inputs, old, places[: op.parallel_rank])
             )
         self._restore(op, tables)
         for inner in op.walk():
@@ -349,7 +351,7 @@ def _same(order: AxisOrder, other: AxisOrder, shape: Sequence[int]) -> bool:
 
 
 def _operands(op: tile.Structured) -> tuple[range, range, range]:
-    """The numbers of the operands that are inputs, extras and tables."""
+    """The numbers of the operands that are inputs, epilogue_inputs and tables."""
     count = len(op.input_maps)
     tables = len(op.tables) if isinstance(op, tile.MapOp) else 0
     end = len(op.operands) - tables

@@ -129,7 +129,7 @@ def reshape(op: tile.ContractOp, new: Reshaped) -> None:
     op.properties["domain"] = IntsAttr.of(new.sizes)
     op.properties["parallel"] = whole(new.parallel)
     op.properties["maps"] = maps_attribute(new.maps[:2])
-    op.properties["extra_maps"] = maps_attribute(new.maps[2:inputs])
+    op.properties["epilogue_maps"] = maps_attribute(new.maps[2:inputs])
     for result in reversed(op.outputs):
         type_, readers = tensor(result), tuple(result.uses)
         view = tile.ViewOp(result, type_.get_shape())

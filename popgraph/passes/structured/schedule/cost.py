@@ -11,7 +11,12 @@ from xdsl.dialects.builtin import Float64Type
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.passes.structured.analysis.loops import Group, group_loops, keeps_sums, tensor
+from popgraph.passes.structured.analysis.loops import (
+    Group,
+    group_loops,
+    has_identity_epilogue,
+    tensor,
+)
 from popgraph.passes.structured.analysis.panels import Blocks, balanced, last_panel
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.reduction_order import Order
@@ -43,7 +48,7 @@ class Candidate:
     @property
     def rank(self) -> tuple[float, int]:
         """The cheapest first; of equals, the one whose rows are the nearest neighbours."""
-        return self.cycles, -self.numbers["rows"]
+        return self.cycles, -self.numbers["m_dim"]
 
 
 def most_rows(registers: int, vectors: int) -> int:
@@ -157,15 +162,15 @@ class Estimate:
         in_f64 = isinstance(self.reads.types[0].element_type, Float64Type)
         chain = self.tuning.chain_terms_f64 if in_f64 else self.tuning.chain_terms
         numbers = ScheduleAttr.RARE | {
-            "vector": self.dim,
-            "vectors": self.vectors,
-            "rows": rows.last if rows else -1,
-            "block": block,
-            "chunk": sweep or chain,
-            "width": self.width,
-            "lines": lines.last if lines else -1,
-            "inside": int(rows is not None and not sweep and self._streams_from_memory()),
-            "sweep": int(sweep > 0),
+            "n_dim": self.dim,
+            "n_vectors": self.vectors,
+            "m_dim": rows.last if rows else -1,
+            "mr": block,
+            "kc": sweep or chain,
+            "lanes": self.width,
+            "m_outer_dim": lines.last if lines else -1,
+            "n_inner": int(rows is not None and not sweep and self._streams_from_memory()),
+            "k_outer": int(sweep > 0),
         }
         cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
         return Candidate(self.order, numbers, self.factor, self.layout, cycles, self.reads.packed)
@@ -189,14 +194,14 @@ class Estimate:
         panels = -(-self.extent // self.width)
         groups = -(-panels // max(1, self.target.l1(self.tuning.panel_l1) // near))
         numbers = ScheduleAttr.RARE | {
-            "vector": self.dim,
-            "vectors": 1,
-            "rows": rows.last,
-            "block": block,
-            "chunk": self.tuning.chain_terms,
-            "width": self.width,
-            "inside": 1,
-            "window": -(-panels // groups),
+            "n_dim": self.dim,
+            "n_vectors": 1,
+            "m_dim": rows.last,
+            "mr": block,
+            "kc": self.tuning.chain_terms,
+            "lanes": self.width,
+            "n_inner": 1,
+            "window_panels": -(-panels // groups),
         }
         cycles = 0.0
         for blocks in balanced(rows.extent, block):
@@ -349,7 +354,7 @@ class Estimate:
         count, machine, size = prod(self.reads.parallel), self.machine, self.reads.element_bytes
         held = size * count <= machine.l2_bytes
         element_cycles = size / (machine.l2_bpc if held else machine.l2_miss_bpc)
-        finish = 0 if keeps_sums(self.op) else 2 + len(self.op.extras)
+        epilogue = 0 if has_identity_epilogue(self.op) else 2 + len(self.op.epilogue_inputs)
         strided = self.reads.others[-1].stride(self.dim) != 1
         each = 2 * (element_cycles + (2 * machine.strided_cycles if strided else 0.0))
-        return count * (each * -(-self.terms // chunk) + finish * element_cycles)
+        return count * (each * -(-self.terms // chunk) + epilogue * element_cycles)

@@ -20,7 +20,7 @@ from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
-from popgraph.passes.structured.analysis.split_epilogue import without_finish
+from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
 from popgraph.passes.structured.schedule.cost import Candidate, Estimate
 from popgraph.passes.structured.schedule.overrides import Overrides
@@ -125,7 +125,7 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
 def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> list[Candidate]:
     """All that can be chosen; nothing where only plain loops will do."""
     kind = lane_type([tensor(op.lhs).element_type])
-    if kind is None or indexed_dims(op.finish.block) or prod(op.sizes) == 0:
+    if kind is None or indexed_dims(op.epilogue.block) or prod(op.sizes) == 0:
         return []
     width = target.machine.vector_bytes // lane_bytes(kind)
     estimates = [
@@ -295,8 +295,8 @@ def _apply(
     op: tile.ContractOp, choice: Candidate, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
 ) -> None:
     """Packs the factors (once for all that want them so) and writes the schedule down."""
-    if choice.numbers["sweep"]:
-        op = without_finish(op)
+    if choice.numbers["k_outer"]:
+        op = split_epilogue(op)
     op.properties["schedule"] = choice.schedule
     op.properties["domain"] = IntsAttr.of(choice.order.sizes)
     op.properties["maps"] = maps_attribute(choice.order.maps)

@@ -12,7 +12,7 @@ from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.tuning import Target
 
-FREE = ("block", "chunk", "sweep", "inside")
+FREE = ("mr", "kc", "k_outer", "n_inner")
 """Numbers of a schedule that can be had in any layout of the factors."""
 
 ALIKE = 2
@@ -49,13 +49,13 @@ def matching_candidate(
 
 def _check_free(wanted: Mapping[str, int], possible: Mapping[str, int]) -> None:
     """ValueError for numbers that the loops cannot follow."""
-    most = possible["block"]
-    if wanted["block"] > most:
-        raise ValueError(f"registers hold a block of at most {most}")
-    if wanted["lines"] >= 0 and wanted["block"] != most:
-        raise ValueError(f"whole lines make a block of {most}")
-    if wanted["chunk"] < 0 or not {wanted["sweep"], wanted["inside"]} <= {0, 1}:
-        raise ValueError("chunk is at least 0, sweep and inside are 0 or 1")
+    most = possible["mr"]
+    if wanted["mr"] > most:
+        raise ValueError(f"registers hold an mr of at most {most}")
+    if wanted["m_outer_dim"] >= 0 and wanted["mr"] != most:
+        raise ValueError(f"whole lines make an mr of {most}")
+    if wanted["kc"] < 0 or not {wanted["k_outer"], wanted["n_inner"]} <= {0, 1}:
+        raise ValueError("kc is at least 0, k_outer and n_inner are 0 or 1")
 
 
 def diverse(found: Iterable[Candidate]) -> list[Candidate]:
@@ -72,12 +72,12 @@ def diverse(found: Iterable[Candidate]) -> list[Candidate]:
 
 def _family(choice: Candidate) -> Hashable:
     numbers = choice.numbers
-    dims = tuple(numbers[name] for name in ("vector", "rows", "lines", "window"))
+    dims = tuple(numbers[name] for name in ("n_dim", "m_dim", "m_outer_dim", "window_panels"))
     packed = choice.layout is not None, choice.scalars is not None
     return choice.order, choice.factor, packed, dims
 
 
 def with_loops_interchanged(choice: Candidate) -> Candidate:
     """The same with the other loop outside: blocks of rows, or panels."""
-    numbers = {**choice.numbers, "inside": 1 - choice.numbers["inside"], "window": 0}
+    numbers = {**choice.numbers, "n_inner": 1 - choice.numbers["n_inner"], "window_panels": 0}
     return replace(choice, numbers=numbers)

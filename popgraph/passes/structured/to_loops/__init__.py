@@ -107,7 +107,7 @@ def loops_of(op: Operation, target: Target) -> Loops:
             made = MapLoops(op, target)
         case tile.ReduceOp():
             made = ReduceLoops(Reduction.of_reduce(op), target)
-        case tile.ContractOp() if op.schedule and not indexed_dims(op.finish.block):
+        case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
             made = ContractLoops(op, op.schedule, target)
         case tile.ContractOp():
             made = ReduceLoops(Reduction.of_contract(op), target)

@@ -231,12 +231,12 @@ class WinogradCandidate:
         op = self.found.op
         chain = self.target.tuning.winograd_chain_terms
         schedule = ScheduleAttr.of(
-            vector=3,
-            vectors=self.vectors,
-            rows=-1,
-            block=self.rows,
-            chunk=chain if isinstance(self.found.kind, Float32Type) else 0,
-            width=self.width,
+            n_dim=3,
+            n_vectors=self.vectors,
+            m_dim=-1,
+            mr=self.rows,
+            kc=chain if isinstance(self.found.kind, Float32Type) else 0,
+            lanes=self.width,
         )
         return tile.WinogradOp(
             image,
@@ -246,10 +246,10 @@ class WinogradCandidate:
             self.size,
             self.tiles,
             schedule,
-            op.detach_region(op.finish),
+            op.detach_region(op.epilogue),
             tensor(op.outputs[0]),
-            list(op.extras),
-            [map_.data for map_ in op.extra_maps],
+            list(op.epilogue_inputs),
+            [map_.data for map_ in op.epilogue_maps],
         )
 
 

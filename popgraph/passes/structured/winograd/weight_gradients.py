@@ -112,15 +112,15 @@ class WinogradGradientCandidate:
         """By tap and both channels."""
         before, behind = self.found.channels
         tap, k, c, number = (AffineExpr.dimension(dim) for dim in range(4))
-        finish = Block(arg_types=[self.found.kind])
-        finish.add_op(tile.YieldOp(*finish.args))
+        epilogue = Block(arg_types=[self.found.kind])
+        epilogue.add_op(tile.YieldOp(*epilogue.args))
         return tile.ContractOp(
             image.output,
             slope.output,
             [AffineMap(4, 0, (tap, number, c)), AffineMap(4, 0, (tap, number, k))],
             (self._taps, behind, before, self.found.tiles(self.size)),
             3,
-            Region(finish),
+            Region(epilogue),
             [self.found.kind],
         )
 
@@ -141,10 +141,10 @@ class WinogradGradientCandidate:
             [AffineMap(5, 0, (row, column, tap)), AffineMap(5, 0, (tap, k, c))],
             (*op.sizes[:4], self._taps),
             4,
-            op.detach_region(op.finish),
+            op.detach_region(op.epilogue),
             [tensor(output).element_type for output in op.outputs],
-            list(op.extras),
-            [map_.data for map_ in op.extra_maps],
+            list(op.epilogue_inputs),
+            [map_.data for map_ in op.epilogue_maps],
         )
         for old, result in zip(op.outputs, new.outputs, strict=True):
             set_type_in_place(result, tensor(old))

@@ -9,22 +9,22 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
+    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
       tile.yield %6 : f32
     } -> tensor<1x3x4x4xf32>
     %7 = tile.assemble(%3 : tensor<1x3x4x4xf32>) offsets [0, 1, 1, 0] steps [1, 1, 1, 1] fill 0xff800000 : f32 -> tensor<1x4x5x4xf32>
-    %8 = tile.reduce ins(%7 : tensor<1x4x5x4xf32>) domain [1, 3, 4, 4, 2, 2] parallel 4 : i64 maps [#map2] extra_maps [] initial [0xff800000 : f32] {
+    %8 = tile.reduce ins(%7 : tensor<1x4x5x4xf32>) domain [1, 3, 4, 4, 2, 2] parallel 4 : i64 maps [#map2] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%9: f32, %10: f32):
       %11 = arith.maximumf %10, %9 : f32
       tile.yield %11 : f32
-    } finish {
+    } epilogue {
     ^bb0(%12: f32):
       tile.yield %12 : f32
     } -> tensor<1x3x4x4xf32>
-    %13 = tile.contract %8, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
+    %13 = tile.contract %8, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x1x2x1xf32>
@@ -47,21 +47,21 @@ builtin.module {
   ^bb0(%0: tensor<1x2x3x4xf32>):
     %1 = pg.constant #pg.data<"000000bf000080be000000000000803e0000003f000000bf000080be00000000" : tensor<4x2x1x1xf32>>
     %2 = pg.constant #pg.data<seed 1 : tensor<1x4x3x3xf32>>
-    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
+    %3 = tile.contract %0, %1 : tensor<1x2x3x4xf32>, tensor<4x2x1x1xf32> domain [1, 3, 4, 4, 2, 1, 1] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%4: f32):
       %5 = arith.constant 0.000000e+00 : f32
       %6 = arith.maximumf %4, %5 : f32
       tile.yield %6 : f32
     } -> tensor<1x3x4x4xf32, #tile.layout<#map2, #pg.ints[1, 4, 5, 4]>>
-    %7 = tile.reduce ins(%3 : tensor<1x3x4x4xf32, #tile.layout<#map2, #pg.ints[1, 4, 5, 4]>>) domain [1, 3, 4, 4, 2, 2] parallel 4 : i64 maps [#map3] extra_maps [] initial [0xff800000 : f32] {
+    %7 = tile.reduce ins(%3 : tensor<1x3x4x4xf32, #tile.layout<#map2, #pg.ints[1, 4, 5, 4]>>) domain [1, 3, 4, 4, 2, 2] parallel 4 : i64 maps [#map3] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%8: f32, %9: f32):
       %10 = arith.maximumf %9, %8 : f32
       tile.yield %10 : f32
-    } finish {
+    } epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x3x4x4xf32>
-    %12 = tile.contract %7, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map4, #map5] extra_maps [] finish {
+    %12 = tile.contract %7, %2 : tensor<1x3x4x4xf32>, tensor<1x4x3x3xf32> domain [1, 1, 2, 1, 3, 3, 4] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] epilogue {
     ^bb0(%13: f32):
       tile.yield %13 : f32
     } -> tensor<1x1x2x1xf32>

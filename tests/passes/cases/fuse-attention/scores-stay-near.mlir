@@ -11,7 +11,7 @@ builtin.module {
     %3 = tile.pack %1 : tensor<2x512x16xf32> -> !tensor
     %4 = pg.constant #pg.data<"0000803e" : tensor<f32>>
     %5 = tile.contract %0, %3 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
-        maps [#map1, #map2] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16> finish {
+        maps [#map1, #map2] epilogue_maps [] schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16> epilogue {
     ^bb0(%6: f32):
       %7 = arith.constant 2.500000e-01 : f32
       %8 = arith.mulf %6, %7 : f32
@@ -19,11 +19,11 @@ builtin.module {
     } -> tensor<2x512x512xf32>
     %9 = tile.nest ins(%5 : tensor<2x512x512xf32>) domain [2, 512] step 1 : i64 {
     ^bb0(%10: tensor<2x512x512xf32>):
-      %11 = tile.reduce ins(%10 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] extra_maps [] initial [0xff800000 : f32] {
+      %11 = tile.reduce ins(%10 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%12: f32, %13: f32):
         %14 = arith.maximumf %13, %12 : f32
         tile.yield %14 : f32
-      } finish {
+      } epilogue {
       ^bb0(%15: f32):
         tile.yield %15 : f32
       } -> tensor<2x512xf32>
@@ -33,11 +33,11 @@ builtin.module {
         %20 = math.exp %19 : f32
         tile.yield %20 : f32
       } -> tensor<2x512x512xf32>
-      %21 = tile.reduce ins(%16 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] extra_maps [] initial [0.000000e+00 : f32] {
+      %21 = tile.reduce ins(%16 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0.000000e+00 : f32] {
       ^bb0(%22: f32, %23: f32):
         %24 = arith.addf %23, %22 : f32
         tile.yield %24 : f32
-      } finish {
+      } epilogue {
       ^bb0(%25: f32):
         tile.yield %25 : f32
       } -> tensor<2x512xf32>
@@ -51,8 +51,8 @@ builtin.module {
       tile.yield %26 : tensor<2x512x512xf32>
     } -> tensor<2x512x512xf32>
     %10 = tile.contract %9, %2 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512] parallel 3 : i64
-        maps [#map1, #map3] extra_maps []
-        schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
+        maps [#map1, #map3] epilogue_maps []
+        schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<2x512x16xf32>
@@ -74,18 +74,18 @@ builtin.module {
     %5 = tile.nest ins(%0, %3, %2 : tensor<2x512x16xf32>, !tensor, tensor<2x512x16xf32>) domain [2, 512] step 28 : i64 {
     ^bb0(%6: tensor<2x512x16xf32>, %7: !tensor, %8: tensor<2x512x16xf32>):
       %9 = tile.contract %6, %7 : tensor<2x512x16xf32>, !tensor domain [2, 512, 512, 16] parallel 3 : i64
-          maps [#map1, #map2] extra_maps [] schedule <vector 2, vectors 8, rows -1, block 1, chunk 256, width 16>
-          finish {
+          maps [#map1, #map2] epilogue_maps [] schedule <n_dim 2, n_vectors 8, m_dim -1, mr 1, kc 256, lanes 16>
+          epilogue {
       ^bb0(%10: f32):
         %11 = arith.constant 2.500000e-01 : f32
         %12 = arith.mulf %10, %11 : f32
         tile.yield %12 : f32
       } -> tensor<2x512x512xf32>
-      %13 = tile.reduce ins(%9 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] extra_maps [] initial [0xff800000 : f32] {
+      %13 = tile.reduce ins(%9 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%14: f32, %15: f32):
         %16 = arith.maximumf %15, %14 : f32
         tile.yield %16 : f32
-      } finish {
+      } epilogue {
       ^bb0(%17: f32):
         tile.yield %17 : f32
       } -> tensor<2x512xf32>
@@ -95,11 +95,11 @@ builtin.module {
         %22 = math.exp %21 : f32
         tile.yield %22 : f32
       } -> tensor<2x512x512xf32>
-      %23 = tile.reduce ins(%18 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] extra_maps [] initial [0.000000e+00 : f32] {
+      %23 = tile.reduce ins(%18 : tensor<2x512x512xf32>) domain [2, 512, 512] parallel 2 : i64 maps [affine_map<(d0, d1, d2) -> (d0, d1, d2)>] epilogue_maps [] initial [0.000000e+00 : f32] {
       ^bb0(%24: f32, %25: f32):
         %26 = arith.addf %25, %24 : f32
         tile.yield %26 : f32
-      } finish {
+      } epilogue {
       ^bb0(%27: f32):
         tile.yield %27 : f32
       } -> tensor<2x512xf32>
@@ -111,8 +111,8 @@ builtin.module {
         tile.yield %33 : f32
       } -> tensor<2x512x512xf32>
       %34 = tile.contract %28, %8 : tensor<2x512x512xf32>, tensor<2x512x16xf32> domain [2, 512, 16, 512]
-          parallel 3 : i64 maps [#map1, #map3] extra_maps []
-          schedule <vector 2, vectors 1, rows 1, block 28, chunk 256, width 16, inside 1> finish {
+          parallel 3 : i64 maps [#map1, #map3] epilogue_maps []
+          schedule <n_dim 2, n_vectors 1, m_dim 1, mr 28, kc 256, lanes 16, n_inner 1> epilogue {
       ^bb0(%35: f32):
         tile.yield %35 : f32
       } -> tensor<2x512x16xf32>

@@ -2,11 +2,11 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<8x4xf32>):
-    %1 = tile.reduce ins(%0 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] extra_maps [] initial [0xff800000 : f32] {
+    %1 = tile.reduce ins(%0 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%2: f32, %3: f32):
       %4 = arith.maximumf %3, %2 : f32
       tile.yield %4 : f32
-    } finish {
+    } epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<4xf32>
@@ -16,11 +16,11 @@ builtin.module {
       %10 = math.exp %9 : f32
       tile.yield %10 : f32
     } -> tensor<8x4xf32>
-    %11 = tile.reduce ins(%6 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] extra_maps [] initial [0.000000e+00 : f32] {
+    %11 = tile.reduce ins(%6 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] epilogue_maps [] initial [0.000000e+00 : f32] {
     ^bb0(%12: f32, %13: f32):
       %14 = arith.addf %13, %12 : f32
       tile.yield %14 : f32
-    } finish {
+    } epilogue {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<4xf32>
@@ -42,11 +42,11 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<8x4xf32>):
-    %1 = tile.reduce ins(%0 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] extra_maps [] initial [0xff800000 : f32] {
+    %1 = tile.reduce ins(%0 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%2: f32, %3: f32):
       %4 = arith.maximumf %3, %2 : f32
       tile.yield %4 : f32
-    } finish {
+    } epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<4xf32>
@@ -56,11 +56,11 @@ builtin.module {
       %10 = math.exp %9 : f32
       tile.yield %10 : f32
     } -> tensor<8x4xf32>
-    %11 = tile.reduce ins(%6 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] extra_maps [] initial [0.000000e+00 : f32] {
+    %11 = tile.reduce ins(%6 : tensor<8x4xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] epilogue_maps [] initial [0.000000e+00 : f32] {
     ^bb0(%12: f32, %13: f32):
       %14 = arith.addf %13, %12 : f32
       tile.yield %14 : f32
-    } finish {
+    } epilogue {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<4xf32>

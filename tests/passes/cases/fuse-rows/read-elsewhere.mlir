@@ -2,11 +2,11 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x8xf32>):
-    %1 = tile.reduce ins(%0 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0xff800000 : f32] {
+    %1 = tile.reduce ins(%0 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%2: f32, %3: f32):
       %4 = arith.maximumf %3, %2 : f32
       tile.yield %4 : f32
-    } finish {
+    } epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<4xf32>
@@ -25,11 +25,11 @@ builtin.module {
   ^bb0(%0: tensor<4x8xf32>):
     %1, %2 = tile.nest ins(%0 : tensor<4x8xf32>) domain [4] step 1 : i64 {
     ^bb0(%3: tensor<4x8xf32>):
-      %4 = tile.reduce ins(%3 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0xff800000 : f32] {
+      %4 = tile.reduce ins(%3 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%5: f32, %6: f32):
         %7 = arith.maximumf %6, %5 : f32
         tile.yield %7 : f32
-      } finish {
+      } epilogue {
       ^bb0(%8: f32):
         tile.yield %8 : f32
       } -> tensor<4xf32>

@@ -2,11 +2,11 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%0: tensor<4x8xf32>):
-    %1 = tile.reduce ins(%0 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0xff800000 : f32] {
+    %1 = tile.reduce ins(%0 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
     ^bb0(%2: f32, %3: f32):
       %4 = arith.maximumf %3, %2 : f32
       tile.yield %4 : f32
-    } finish {
+    } epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<4xf32>
@@ -16,11 +16,11 @@ builtin.module {
       %10 = math.exp %9 : f32
       tile.yield %10 : f32
     } -> tensor<4x8xf32>
-    %11 = tile.reduce ins(%6 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0.000000e+00 : f32] {
+    %11 = tile.reduce ins(%6 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0.000000e+00 : f32] {
     ^bb0(%12: f32, %13: f32):
       %14 = arith.addf %13, %12 : f32
       tile.yield %14 : f32
-    } finish {
+    } epilogue {
     ^bb0(%15: f32):
       tile.yield %15 : f32
     } -> tensor<4xf32>
@@ -44,11 +44,11 @@ builtin.module {
   ^bb0(%0: tensor<4x8xf32>):
     %1 = tile.nest ins(%0 : tensor<4x8xf32>) domain [4] step 1 : i64 {
     ^bb0(%2: tensor<4x8xf32>):
-      %3 = tile.reduce ins(%2 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0xff800000 : f32] {
+      %3 = tile.reduce ins(%2 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0xff800000 : f32] {
       ^bb0(%4: f32, %5: f32):
         %6 = arith.maximumf %5, %4 : f32
         tile.yield %6 : f32
-      } finish {
+      } epilogue {
       ^bb0(%7: f32):
         tile.yield %7 : f32
       } -> tensor<4xf32>
@@ -58,11 +58,11 @@ builtin.module {
         %12 = math.exp %11 : f32
         tile.yield %12 : f32
       } -> tensor<4x8xf32>
-      %13 = tile.reduce ins(%8 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] extra_maps [] initial [0.000000e+00 : f32] {
+      %13 = tile.reduce ins(%8 : tensor<4x8xf32>) domain [4, 8] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d0, d1)>] epilogue_maps [] initial [0.000000e+00 : f32] {
       ^bb0(%14: f32, %15: f32):
         %16 = arith.addf %15, %14 : f32
         tile.yield %16 : f32
-      } finish {
+      } epilogue {
       ^bb0(%17: f32):
         tile.yield %17 : f32
       } -> tensor<4xf32>

@@ -10,12 +10,12 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<4x3xf16>):
-    %0 = tile.reduce ins(%x : tensor<4x3xf16>) domain [3, 4] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] extra_maps [] initial [0.000000e+00 : f32] {
+    %0 = tile.reduce ins(%x : tensor<4x3xf16>) domain [3, 4] parallel 1 : i64 maps [affine_map<(d0, d1) -> (d1, d0)>] epilogue_maps [] initial [0.000000e+00 : f32] {
     ^bb0(%1: f16, %2: f32):
       %3 = arith.extf %1 : f16 to f32
       %4 = arith.addf %2, %3 : f32
       tile.yield %4 : f32
-    } finish {
+    } epilogue {
     ^bb0(%5: f32):
       %6 = arith.truncf %5 : f32 to f16
       tile.yield %6 : f16

@@ -14,7 +14,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">] {
   ^bb0(%x: tensor<1x2x5xf32>, %dy: tensor<1x2x3xf32>):
     %0 = tile.assemble(%x : tensor<1x2x5xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x7xf32>
-    %1 = tile.reduce ins(%0 : tensor<1x2x7xf32>) domain [1, 2, 3, 3] parallel 3 : i64 maps [#map] extra_maps [] initial [0xff800000 : f32, -1 : i32] {
+    %1 = tile.reduce ins(%0 : tensor<1x2x7xf32>) domain [1, 2, 3, 3] parallel 3 : i64 maps [#map] epilogue_maps [] initial [0xff800000 : f32, -1 : i32] {
     ^bb0(%2: f32, %3: f32, %4: i32):
       %5 = tile.index 3 : i64
       %6 = arith.index_cast %5 : index to i32
@@ -43,14 +43,14 @@ builtin.module {
       %29 = arith.select %28, %2, %3 : f32
       %30 = arith.select %28, %8, %4 : i32
       tile.yield %29, %30 : f32, i32
-    } finish {
+    } epilogue {
     ^bb0(%31: f32, %32: i32):
       %33 = arith.trunci %32 : i32 to i8
       tile.yield %33 : i8
     } -> tensor<1x2x3xi8>
     %34 = tile.assemble(%1 : tensor<1x2x3xi8>) offsets [0, 0, 1] steps [1, 1, 1] fill 0 : i8 -> tensor<1x2x4xi8>
     %35 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 1] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x4xf32>
-    %dx = tile.reduce ins(%34, %35 : tensor<1x2x4xi8>, tensor<1x2x4xf32>) domain [1, 2, 5, 2] parallel 3 : i64 maps [#map1, #map1] extra_maps [] initial [0.000000e+00 : f32] {
+    %dx = tile.reduce ins(%34, %35 : tensor<1x2x4xi8>, tensor<1x2x4xf32>) domain [1, 2, 5, 2] parallel 3 : i64 maps [#map1, #map1] epilogue_maps [] initial [0.000000e+00 : f32] {
     ^bb0(%36: i8, %37: f32, %38: f32):
       %39 = tile.index 3 : i64
       %40 = arith.index_cast %39 : index to i32
@@ -69,7 +69,7 @@ builtin.module {
       %53 = arith.select %51, %37, %52 : f32
       %54 = arith.addf %38, %53 : f32
       tile.yield %54 : f32
-    } finish {
+    } epilogue {
     ^bb0(%55: f32):
       tile.yield %55 : f32
     } -> tensor<1x2x5xf32>

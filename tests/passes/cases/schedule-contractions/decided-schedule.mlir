@@ -1,14 +1,14 @@
 // A decision about a contraction counts more than the estimate of what it costs.
 // -p schedule-contractions{vector-bytes=16 registers=16 schedules="f32 [d0: 64, d1: 16] sum [d2:
 //     16]; lhs 16*d0 + d2; constant rhs d1 + 16*d2; result 16*d0 + d1 -> rhs,
-//     #tile.schedule<vector 1, vectors 2, rows 0, block 3, chunk 8, width 4, inside 1>"}
+//     #tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 8, lanes 4, n_inner 1>"}
 #map = affine_map<(d0, d1, d2) -> (d0, d2)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<64x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
-    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x16xf32>
@@ -23,8 +23,8 @@ builtin.module {
   ^bb0(%0: tensor<64x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
     %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64
-        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 3, chunk 8, width 4, inside 1>
-        finish {
+        maps [#map, #map1] epilogue_maps [] schedule <n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 8, lanes 4, n_inner 1>
+        epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x16xf32>

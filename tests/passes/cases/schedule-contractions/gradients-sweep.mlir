@@ -6,7 +6,8 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
-    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> extras(%2 : tensor<64x64xf32>) domain [64, 64, 8192] parallel 2 : i64 maps [#map, #map1] extra_maps [#map2] finish {
+    %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> epilogue_inputs(%2 : tensor<64x64xf32>)
+        domain [64, 64, 8192] parallel 2 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
     ^bb0(%4: f32, %5: f32):
       %6 = arith.subf %5, %4 : f32
       tile.yield %6 : f32
@@ -21,8 +22,8 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%0: tensor<8192x64xf32>, %1: tensor<8192x64xf32>, %2: tensor<64x64xf32>):
     %3 = tile.contract %0, %1 : tensor<8192x64xf32>, tensor<8192x64xf32> domain [64, 64, 8192] parallel 2 : i64
-        maps [#map, #map1] extra_maps [] schedule <vector 1, vectors 2, rows 0, block 14, chunk 256, width 16, sweep 1>
-        finish {
+        maps [#map, #map1] epilogue_maps []
+        schedule <n_dim 1, n_vectors 2, m_dim 0, mr 14, kc 256, lanes 16, k_outer 1> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<64x64xf32>

@@ -6,7 +6,7 @@ builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
   ^bb0(%0: tensor<64x16xf32>):
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
-    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] extra_maps [] finish {
+    %2 = tile.contract %0, %1 : tensor<64x16xf32>, tensor<16x16xf32> domain [64, 16, 16] parallel 2 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%3: f32):
       tile.yield %3 : f32
     } -> tensor<64x16xf32>
@@ -25,7 +25,7 @@ builtin.module {
     %1 = pg.constant #pg.data<seed 1 : tensor<16x16xf32>>
     %2 = tile.pack %1 : tensor<16x16xf32> -> !tensor
     %3 = tile.contract %0, %2 : tensor<64x16xf32>, !tensor domain [64, 16, 16] parallel 2 : i64 maps [#map1, #map2]
-        extra_maps [] schedule <vector 1, vectors 2, rows 0, block 6, chunk 256, width 4> finish {
+        epilogue_maps [] schedule <n_dim 1, n_vectors 2, m_dim 0, mr 6, kc 256, lanes 4> epilogue {
     ^bb0(%4: f32):
       tile.yield %4 : f32
     } -> tensor<64x16xf32>

@@ -3,11 +3,11 @@
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x">] {
   ^bb0(%x: tensor<8xi32>):
-    %y = tile.reduce ins(%x : tensor<8xi32>) domain [8] parallel 0 : i64 maps [affine_map<(d0) -> (d0)>] extra_maps [] initial [0 : i32] {
+    %y = tile.reduce ins(%x : tensor<8xi32>) domain [8] parallel 0 : i64 maps [affine_map<(d0) -> (d0)>] epilogue_maps [] initial [0 : i32] {
     ^bb0(%a: i32, %total: i32):
       %next = arith.addi %total, %a : i32
       tile.yield %next : i32
-    } finish {
+    } epilogue {
     ^bb0(%total: i32):
       tile.yield %total : i32
     } -> tensor<i32>

@@ -22,11 +22,11 @@ builtin.module {
       %4 = arith.mulf %3, %2 : f32
       tile.yield %4 : f32
     } -> tensor<32x16x3x3xf32>
-    %y = tile.contract %x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
+    %y = tile.contract %x, %w : tensor<1x8x8x16xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 32, 3, 3, 16] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
     ^bb0(%5: f32):
       tile.yield %5 : f32
     } -> tensor<1x6x6x32xf32>
-    %dx = tile.contract %dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [#map3, #map5] extra_maps [] finish {
+    %dx = tile.contract %dy, %w : tensor<1x8x8x32xf32>, tensor<32x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 32] parallel 4 : i64 maps [#map3, #map5] epilogue_maps [] epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x6x6x16xf32>
@@ -69,13 +69,13 @@ builtin.module {
       tile.yield %6 : f32
     } -> tensor<1x16x3x3x32xf32>
     %7 = pg.constant #data
-    %8 = tile.contract %7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32> domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
+    %8 = tile.contract %7, %5 : tensor<16x3x3xf32>, tensor<1x16x3x3x32xf32> domain [1, 16, 16, 32, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
     ^bb0(%9: f32):
       tile.yield %9 : f32
     } -> tensor<1x16x16x32xf32>
     %10 = tile.transform_tiles %x : tensor<1x8x8x16xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor
     %y = tile.winograd %10, %8 : !tensor, tensor<1x16x16x32xf32> domain [1, 6, 6, 32] offset [0, 0] size 2 : i64
-        tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 2, rows -1, block 14, chunk 64, width 16> finish {
+        tiles 9 : i64 epilogue_maps [] schedule <n_dim 3, n_vectors 2, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%11: f32):
       tile.yield %11 : f32
     } -> tensor<1x6x6x32xf32>
@@ -84,13 +84,13 @@ builtin.module {
       tile.yield %13 : f32
     } -> tensor<1x32x3x3x16xf32>
     %14 = pg.constant #data
-    %15 = tile.contract %14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32> domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] extra_maps [] finish {
+    %15 = tile.contract %14, %12 : tensor<16x3x3xf32>, tensor<1x32x3x3x16xf32> domain [1, 16, 32, 16, 3, 3] parallel 4 : i64 maps [#map3, #map4] epilogue_maps [] epilogue {
     ^bb0(%16: f32):
       tile.yield %16 : f32
     } -> tensor<1x16x32x16xf32>
     %17 = tile.transform_tiles %dy : tensor<1x8x8x32xf32> domain [1, 6, 6] offset [0, 0] size 2 : i64 -> !tensor1
     %dx = tile.winograd %17, %15 : !tensor1, tensor<1x16x32x16xf32> domain [1, 6, 6, 16] offset [0, 0] size 2 : i64
-        tiles 9 : i64 extra_maps [] schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
+        tiles 9 : i64 epilogue_maps [] schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%18: f32):
       tile.yield %18 : f32
     } -> tensor<1x6x6x16xf32>

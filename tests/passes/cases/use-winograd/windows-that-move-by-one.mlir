@@ -13,13 +13,13 @@ builtin.module {
       %2 = arith.addf %0, %1 : f32
       tile.yield %2 : f32
     } -> tensor<16x16x3x3xf32>
-    %y = tile.contract %x, %w : tensor<1x16x16x16xf32>, tensor<16x16x3x3xf32> extras(%b : tensor<16xf32>)
-        domain [1, 14, 14, 16, 3, 3, 16] parallel 4 : i64 maps [#map, #map1] extra_maps [#map2] finish {
+    %y = tile.contract %x, %w : tensor<1x16x16x16xf32>, tensor<16x16x3x3xf32> epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16, 3, 3, 16] parallel 4 : i64 maps [#map, #map1] epilogue_maps [#map2] epilogue {
     ^bb0(%3: f32, %4: f32):
       %5 = arith.addf %3, %4 : f32
       tile.yield %5 : f32
     } -> tensor<1x14x14x16xf32>
-    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map1] extra_maps [] finish {
+    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map3, #map1] epilogue_maps [] epilogue {
     ^bb0(%6: f32):
       tile.yield %6 : f32
     } -> tensor<1x6x6x16xf32>
@@ -51,20 +51,20 @@ builtin.module {
       tile.yield %5 : f64
     } -> tensor<1x16x3x3x16xf64>
     %6 = pg.constant #pg.blob<"c1518da4c7825a6d494076f9241931f6ce2ac00faf13ef32c764cc3af3937257" : tensor<16x3x3xf64>>
-    %7 = tile.contract %6, %3 : tensor<16x3x3xf64>, tensor<1x16x3x3x16xf64> domain [1, 16, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] extra_maps [] finish {
+    %7 = tile.contract %6, %3 : tensor<16x3x3xf64>, tensor<1x16x3x3x16xf64> domain [1, 16, 16, 16, 3, 3] parallel 4 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%8: f64):
       %9 = arith.truncf %8 : f64 to f32
       tile.yield %9 : f32
     } -> tensor<1x16x16x16xf32>
     %10 = tile.transform_tiles %x : tensor<1x16x16x16xf32> domain [1, 14, 14] offset [0, 0] size 2 : i64 -> !tensor
-    %y = tile.winograd %10, %7 : !tensor, tensor<1x16x16x16xf32> extras(%b : tensor<16xf32>) domain [1, 14, 14, 16]
-        offset [0, 0] size 2 : i64 tiles 49 : i64 extra_maps [#map3]
-        schedule <vector 3, vectors 1, rows -1, block 14, chunk 64, width 16> finish {
+    %y = tile.winograd %10, %7 : !tensor, tensor<1x16x16x16xf32> epilogue_inputs(%b : tensor<16xf32>)
+        domain [1, 14, 14, 16] offset [0, 0] size 2 : i64 tiles 49 : i64 epilogue_maps [#map3]
+        schedule <n_dim 3, n_vectors 1, m_dim -1, mr 14, kc 64, lanes 16> epilogue {
     ^bb0(%11: f32, %12: f32):
       %13 = arith.addf %11, %12 : f32
       tile.yield %13 : f32
     } -> tensor<1x14x14x16xf32>
-    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map4, #map5] extra_maps [] finish {
+    %z = tile.contract %y, %w : tensor<1x14x14x16xf32>, tensor<16x16x3x3xf32> domain [1, 6, 6, 16, 3, 3, 16] parallel 4 : i64 maps [#map4, #map5] epilogue_maps [] epilogue {
     ^bb0(%14: f32):
       tile.yield %14 : f32
     } -> tensor<1x6x6x16xf32>

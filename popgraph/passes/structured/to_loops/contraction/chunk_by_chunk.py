@@ -36,7 +36,7 @@ class PanelByChunks:
         totals = PanelTotals(micro, self.panel_prefetch, each_tile, memories, micro.shortest)
         add_up(grid.place, levels, totals)
         total = memories[-1]
-        each_tile(lambda tile, first: self.epilogue.finish(tile, StoredSums(total, first)))
+        each_tile(lambda tile, first: self.epilogue.apply(tile, StoredSums(total, first)))
 
 
 @dataclass(frozen=True)

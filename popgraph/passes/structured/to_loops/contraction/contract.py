@@ -17,7 +17,7 @@ from popgraph.passes.structured.analysis.loops import (
     element_bytes,
     group_loops,
     has_gaps,
-    keeps_sums,
+    has_identity_epilogue,
     lane_type,
     tensor,
 )
@@ -54,7 +54,7 @@ class ContractLoops:
 
     def __init__(self, op: tile.ContractOp, schedule: ScheduleAttr, target: Target) -> None:
         self.op, self.schedule, self.target = op, schedule, target
-        dim, lanes = schedule.vector.data, schedule.lanes
+        dim, lanes = schedule.n_dim.data, schedule.nr
         self.panel, self.lane = dim, dim + 1
         self.extent = op.sizes[dim]
         self.sizes = split_sizes(op.sizes, dim, lanes)
@@ -65,9 +65,11 @@ class ContractLoops:
         ]
         self.kind = element(op.lhs)
         kinds = [element(value) for value, _ in op.mapped]
-        self.finish_in_lanes = widest_lane(kinds, op.finish.block) > 0
+        self.epilogue_in_lanes = widest_lane(kinds, op.epilogue.block) > 0
         self._check()
-        assert not schedule.sweep.data or keeps_sums(op), "the finish of a sweep does nothing"
+        assert not schedule.k_outer.data or has_identity_epilogue(op), (
+            "the epilogue of a sweep does nothing"
+        )
         self.loops = self._loops()
         self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
         self.cut = cut_of(op)
@@ -75,7 +77,7 @@ class ContractLoops:
     def _check(self) -> None:
         strides = [form.stride(self.lane) for form in self.forms[:2]]
         assert lane_type([self.kind]) and set(strides) <= {0, 1} and 1 in strides, (
-            f"{self.schedule} does not fit: dimension {self.schedule.vector.data} is not "
+            f"{self.schedule} does not fit: dimension {self.schedule.n_dim.data} is not "
             f"contiguous in either factor"
         )
 
@@ -83,8 +85,8 @@ class ContractLoops:
         """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
         groups = group_loops(others, self.sizes, self.forms)
-        rows = self._group_of(self.schedule.rows.data, groups)
-        lines = self._group_of(self.schedule.lines.data, groups)
+        rows = self._group_of(self.schedule.m_dim.data, groups)
+        lines = self._group_of(self.schedule.m_outer_dim.data, groups)
         rest = [group for group in groups if group not in (rows, lines)]
         vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
         shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
@@ -94,7 +96,7 @@ class ContractLoops:
             [group for group in rest if group not in shared],
             lines,
             rows,
-            bool(self.schedule.inside.data),
+            bool(self.schedule.n_inner.data),
         )
 
     def _group_of(self, dim: int, groups: Sequence[Group]) -> Group | None:
@@ -107,13 +109,13 @@ class ContractLoops:
         op, schedule = self.op, self.schedule
         if any(map(has_gaps, op.outputs)):
             return None
-        loops, window = self.loops, schedule.window.data
+        loops, window = self.loops, schedule.window_panels.data
         shared = [
             Loop(group.extent, max(1, window) if group is loops.panels else 1)
             for group in loops.all[: len(loops.all) - len(loops.blocked)]
         ]
         if loops.rows and not loops.lines and not window:
-            shared.append(Loop(loops.rows.extent, least=schedule.block.data, even=True))
+            shared.append(Loop(loops.rows.extent, least=schedule.mr.data, even=True))
         values = [value for value, _ in op.mapped]
         moved = touched(values, self.forms, loops.all, len(op.outputs))
         work = prod(op.sizes) // self.target.tuning.products_per_touch
@@ -124,7 +126,7 @@ class ContractLoops:
     def kernel(self) -> tile.KernelOp:
         op = self.op
         kernel = tile.KernelOp(
-            [op.lhs, op.rhs, *op.extras],
+            [op.lhs, op.rhs, *op.epilogue_inputs],
             [tensor(value) for value in op.outputs],
             chunks_of(self.cut),
             self._inplace(),
@@ -134,14 +136,16 @@ class ContractLoops:
         short = in_short_pieces(
             self.cut, op.outputs[0], self.forms[-1], self.loops.all, self.target
         )
-        zero_unwritten(writer, op.outputs, memories[2 + len(op.extras) :], self.cut, short=short)
+        zero_unwritten(
+            writer, op.outputs, memories[2 + len(op.epilogue_inputs) :], self.cut, short=short
+        )
         self.write(writer, [(memory, Index()) for memory in memories], chunk)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
         op = self.op
-        read = zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
-        operands = [op.lhs, op.rhs, *op.extras]
+        read = zip(op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True)
+        operands = [op.lhs, op.rhs, *op.epilogue_inputs]
         return in_place(operands, read, op.outputs, op.sizes[: op.parallel_rank])
 
     def write(
@@ -163,28 +167,28 @@ class ContractLoops:
             Access(memory, form, start)
             for (memory, start), form in zip(places, self.forms, strict=True)
         ]
-        last = 2 + len(self.op.extras)
-        factors, extras, targets = found[:2], found[2:last], found[last:]
+        last = 2 + len(self.op.epilogue_inputs)
+        factors, epilogue_inputs, targets = found[:2], found[2:last], found[last:]
         grid = self._grid()
         self.panel_prefetch = self._panel_prefetch(grid, factors)
         self.micro = MicroKernel(
             grid,
             factors,
             self.inner,
-            self.schedule.chunk.data,
+            self.schedule.kc.data,
             self.panel_prefetch.prefetch_step if self.panel_prefetch else lambda: None,
-            bool(self.schedule.window.data),
+            bool(self.schedule.window_panels.data),
         )
-        finish = self.op.finish.block
-        self.epilogue = Epilogue(grid, finish, extras, targets, self.finish_in_lanes)
-        padded = self.extent % self.schedule.lanes > 0 and self._may_read_on()
+        epilogue = self.op.epilogue.block
+        self.epilogue = Epilogue(grid, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes)
+        padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
         self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
-        if self.schedule.sweep.data:
+        if self.schedule.k_outer.data:
             self._k_outer_loops(chunk)
         else:
             self.nest.write(
                 chunk,
-                lambda tile: self.epilogue.finish(tile, self.micro.sums(tile)),
+                lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
                 self._chunk_by_chunk if self._reads_chunks_once() else None,
             )
 
@@ -194,7 +198,7 @@ class ContractLoops:
             self.place,
             rows.last if rows else None,
             self.lane,
-            self.schedule.lanes,
+            self.schedule.nr,
             self.kind,
             lines.last if lines else None,
             rows.extent if rows else 1,
@@ -221,7 +225,7 @@ class ContractLoops:
             return False
         rows = rows_of(self.loops.beside)
         levels = len(self.micro.levels()) - 1
-        sums = levels * rows * self.schedule.lanes * element_bytes(self.op.lhs)
+        sums = levels * rows * self.schedule.nr * element_bytes(self.op.lhs)
         tuning = self.target.tuning
         few = 2 <= self.panel_prefetch.blocks <= tuning.prefetched_blocks
         return few and sums <= self.target.l2(tuning.chunk_sums_l2)
@@ -230,18 +234,18 @@ class ContractLoops:
         """What asks for panels that stand one after the other, if they are read in that order."""
         panel = next((access for access in factors if self._is_packed(access.form)), None)
         numbers = self.schedule.numbers
-        if panel is None or any(numbers[name] for name in ("inside", "sweep", "window")):
+        if panel is None or any(numbers[name] for name in ("n_inner", "k_outer", "window_panels")):
             return None
-        blocks = -(-rows_of(self.loops.blocked) // self.schedule.block.data)
+        blocks = -(-rows_of(self.loops.blocked) // self.schedule.mr.data)
         own = grid.row is not None and panel.form.uses(grid.row)
         return PanelPrefetch(
             grid,
             panel,
-            self.schedule.lanes,
+            self.schedule.nr,
             range(self.parallel, len(self.sizes)),
             self.loops.beside,
             blocks * rows_of(self.loops.after),
-            self.schedule.block.data if own else 1,
+            self.schedule.mr.data if own else 1,
         )
 
     def _may_read_on(self) -> bool:
@@ -254,6 +258,4 @@ class ContractLoops:
     def _is_packed(self, form: Linear) -> bool:
         """Whether panels of a factor stand one after the other, their lanes side by side."""
         steps = prod(self.sizes[self.parallel :])
-        return (
-            form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.lanes
-        )
+        return form.stride(self.lane) == 1 and form.stride(self.panel) == steps * self.schedule.nr

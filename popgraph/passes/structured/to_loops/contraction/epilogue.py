@@ -1,4 +1,4 @@
-"""The epilogue of a contraction tile: applies the finish to its sums and stores the results."""
+"""The epilogue of a contraction tile: applies the epilogue to its sums and stores the results."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 @dataclass(frozen=True)
 class Epilogue:
     """
-    The finish of a contraction: `targets = body(sum, extras...)`.
+    The epilogue of a contraction: `targets = body(sum, inputs...)`.
 
     `in_lanes` tells whether the body works on vectors.
     """
 
     grid: TileGrid
     body: Block
-    extras: Sequence[Access]
+    epilogue_inputs: Sequence[Access]
     targets: Sequence[Access]
     in_lanes: bool
 
-    def finish(self, tile: Tile, sums: Sums) -> None:
+    def apply(self, tile: Tile, sums: Sums) -> None:
         if not self.in_lanes:
             self._by_elements(tile, self.grid.saved(tile, sums))
         elif self._is_long(tile):
@@ -48,18 +48,18 @@ class Epilogue:
             self._by_vectors(tile, sums)
 
     def _is_long(self, tile: Tile) -> bool:
-        """Whether the finish, written out for all sums at once, would not fit registers."""
+        """Whether the epilogue, written out for all sums at once, would not fit registers."""
         return tile.rows > 1 and any(map(is_costly, self.body.ops))
 
     def _by_vectors(self, tile: Tile, sums: Sums) -> None:
-        """The finish on vectors; what is not contiguous goes through local memory."""
-        gathered = [self._gathered(tile, access) for access in self.extras]
+        """The epilogue on vectors; what is not contiguous goes through local memory."""
+        gathered = [self._gathered(tile, access) for access in self.epilogue_inputs]
         deferred = [self._deferred(tile, target) for target in self.targets]
 
-        def finish(row: Index, values: Sequence[SSAValue]) -> None:
+        def write_row(row: Index, values: Sequence[SSAValue]) -> None:
             self._row(tile, row, values, gathered, deferred)
 
-        self.grid.by_rows(tile, sums, finish)
+        self.grid.by_rows(tile, sums, write_row)
         for target, local in zip(self.targets, deferred, strict=True):
             if local is not None:
                 self._scatter(tile, target, local)
@@ -72,15 +72,15 @@ class Epilogue:
         gathered: Sequence[StoredSums | None],
         deferred: Sequence[SSAValue | None],
     ) -> None:
-        """The finish of the row that the loops are at."""
+        """The epilogue of the row that the loops are at."""
         grid = self.grid
         for column, total in self._pieces(tile, sums):
             with grid.at(0, column.offset):
-                extras = [
+                epilogue_inputs = [
                     self._extra(access, memory, row, column)
-                    for access, memory in zip(self.extras, gathered, strict=True)
+                    for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
                 ]
-                results = inline(grid.place, self.body, [total, *extras])
+                results = inline(grid.place, self.body, [total, *epilogue_inputs])
                 for value, target, local in zip(results, self.targets, deferred, strict=True):
                     value = in_lanes(grid.writer, value, lanes_in(column))
                     if local is None:
@@ -136,12 +136,14 @@ class Epilogue:
             grid.writer.store(value, *grid.place.of(target))
 
     def _by_elements(self, tile: Tile, sums: StoredSums) -> None:
-        """The finish one element at a time."""
+        """The epilogue one element at a time."""
         grid = self.grid
         with self._elements(tile) as (row, lane):
             total = grid.writer.load(sums.memory, grid.slot(sums.first + row, lane))
-            extras = [grid.writer.load(*grid.place.of(access)) for access in self.extras]
-            results = inline(grid.place, self.body, [total, *extras])
+            epilogue_inputs = [
+                grid.writer.load(*grid.place.of(access)) for access in self.epilogue_inputs
+            ]
+            results = inline(grid.place, self.body, [total, *epilogue_inputs])
             for value, target in zip(results, self.targets, strict=True):
                 grid.writer.store(value, *grid.place.of(target))
 
@@ -154,7 +156,7 @@ class Epilogue:
 
 
 def sum_of_two(kind: Attribute) -> Block:
-    """A finish that adds the sum to what it reads."""
+    """An epilogue that adds the sum to what it reads."""
     block = Block(arg_types=[kind, kind])
     total = arith.AddfOp(block.args[1], block.args[0])
     block.add_ops([total, tiles.YieldOp(total.result)])
@@ -162,7 +164,7 @@ def sum_of_two(kind: Attribute) -> Block:
 
 
 def sum_of_read(kind: Attribute) -> Block:
-    """A finish that adds up two that it reads, whatever the sum is."""
+    """An epilogue that adds up two that it reads, whatever the sum is."""
     block = Block(arg_types=[kind, kind, kind])
     total = arith.AddfOp(block.args[1], block.args[2])
     block.add_ops([total, tiles.YieldOp(total.result)])

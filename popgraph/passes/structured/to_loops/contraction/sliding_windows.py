@@ -12,7 +12,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import physical_shape
-from popgraph.dialects.tile.structured.chain import Sliding
+from popgraph.dialects.tile.structured.chain import LineBufferGeometry
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import clear_box
@@ -34,14 +34,14 @@ Emit = Callable[[Rows], None]
 
 
 @dataclass(frozen=True)
-class Turns:
-    """The turns of one panel of channels: make the next rows, read them, keep those at the end."""
+class LineBufferLoops:
+    """The steps of one panel of channels: make the next rows, read them, keep those at the end."""
 
     writer: Writer
-    sliding: Sliding
-    parts: int
+    geometry: LineBufferGeometry
+    splits: int
     memory: SSAValue
-    """The rows that one turn reads."""
+    """The rows that one step reads."""
     type_: TensorType[Attribute]
     """Of these."""
     lanes: int
@@ -50,28 +50,28 @@ class Turns:
     read: Emit
 
     def write(self, part: Index) -> None:
-        """Writes the turns of one part of the image."""
-        sliding = self.sliding
-        turns = sliding.turns // self.parts
-        first = part.scaled(turns)
+        """Writes the steps of one part of the image."""
+        geometry = self.geometry
+        steps = geometry.steps // self.splits
+        first = part.scaled(steps)
         with self._at(part, "eq", 0):
             self._begin()
-        if self.parts > 1:
+        if self.splits > 1:
             with self._at(part, "ne", 0):
-                self._catch_up(first)
-        lower, upper = self._bounds(first, turns)
+                self._refill(first)
+        lower, upper = self._bounds(first, steps)
         with self.writer.loop(lower, upper) as loop:
-            self._turn(Index.of(loop.counter), sliding.made)
-            self._keep()
-        if sliding.beyond:
-            with self._at(part, "eq", self.parts - 1):
-                self._turn(Index(sliding.turns - 1), sliding.made - sliding.beyond)
+            self._step(Index.of(loop.counter), geometry.produced)
+            self._shift_overlap()
+        if geometry.tail:
+            with self._at(part, "eq", self.splits - 1):
+                self._step(Index(geometry.steps - 1), geometry.produced - geometry.tail)
 
     @contextmanager
     def _at(self, part: Index, relation: str, number: int) -> Iterator[None]:
-        """Inside is what happens for some of the parts only."""
+        """Inside is what happens for some of the splits only."""
         inside = nullcontext()
-        if self.parts > 1:
+        if self.splits > 1:
             value, other = self.writer.value(part), self.writer.constant(number)
             condition = self.writer.once(arith.CmpiOp(value, other, relation))
             inside = self.writer.when(condition)  # type: ignore[assignment]
@@ -80,46 +80,48 @@ class Turns:
             yield
         self.writer.written_here(self.memory)
 
-    def _bounds(self, first: Index, turns: int) -> tuple[Bound, Bound]:
-        """From which turn to which all are alike."""
-        beyond = 1 if self.sliding.beyond else 0
-        if self.parts == 1:
-            return 0, turns - beyond
-        upper = self.writer.value(first + turns)
-        if beyond:
-            last = self.writer.constant(self.sliding.turns - 1)
+    def _bounds(self, first: Index, steps: int) -> tuple[Bound, Bound]:
+        """From which step to which all are alike."""
+        tail = 1 if self.geometry.tail else 0
+        if self.splits == 1:
+            return 0, steps - tail
+        upper = self.writer.value(first + steps)
+        if tail:
+            last = self.writer.constant(self.geometry.steps - 1)
             upper = self.writer.once(arith.MinSIOp(upper, last))
         return self.writer.value(first), upper
 
     def _begin(self) -> None:
         """Above the image is nothing; then come the rows that have to be there first."""
-        sliding = self.sliding
-        self._clear(0, -sliding.low)
-        if sliding.lead:
-            self._made(sliding.lead, Index(), -sliding.low)
+        geometry = self.geometry
+        self._clear(0, -geometry.low)
+        if geometry.prologue:
+            self._produce(geometry.prologue, Index(), -geometry.low)
 
-    def _catch_up(self, first: Index) -> None:
-        """What the part before would have left for the first turn of this one."""
-        sliding = self.sliding
-        self._made(sliding.kept, first.scaled(sliding.made) + sliding.low, 0)
+    def _refill(self, first: Index) -> None:
+        """What the part before would have left for the first step of this one."""
+        geometry = self.geometry
+        self._produce(geometry.overlap, first.scaled(geometry.produced) + geometry.low, 0)
 
-    def _turn(self, number: Index, made: int) -> None:
+    def _step(self, number: Index, produced: int) -> None:
         """Makes so many rows, behind which is nothing, and reads what is there."""
-        sliding = self.sliding
+        geometry = self.geometry
         self.writer.written_here(self.memory)
-        self._made(made, number.scaled(sliding.made) + sliding.lead, sliding.kept)
-        self._clear(sliding.kept + made, sliding.made - made)
-        first = number.scaled(sliding.rows)
-        self.read(Rows(sliding.loops[1], sliding.rows, first, -sliding.low * self._row))
+        self._produce(
+            produced, number.scaled(geometry.produced) + geometry.prologue, geometry.overlap
+        )
+        self._clear(geometry.overlap + produced, geometry.produced - produced)
+        first = number.scaled(geometry.rows)
+        self.read(Rows(geometry.loops[1], geometry.rows, first, -geometry.low * self._row))
 
-    def _made(self, count: int, first: Index, at: int) -> None:
+    def _produce(self, count: int, first: Index, at: int) -> None:
         """Rows of the image from `first` on, which stand in memory from row `at` on."""
         if count:
-            self.make(Rows(self.sliding.loops[0], count, first, at * self._row))
+            self.make(Rows(self.geometry.loops[0], count, first, at * self._row))
 
-    def _keep(self) -> None:
-        """What the next turn reads once more moves to the start."""
-        ahead, count = self.sliding.made * self._row, self.sliding.kept * self._row
+    def _shift_overlap(self) -> None:
+        """What the next step reads once more moves to the start."""
+        ahead, count = self.geometry.produced * self._row, self.geometry.overlap * self._row
         if not count:
             return
         writer = self.writer
@@ -139,6 +141,6 @@ class Turns:
     def _row(self) -> int:
         """The elements of one row in memory."""
         shape = physical_shape(self.type_)
-        axis = self.sliding.loops[0]
+        axis = self.geometry.loops[0]
         assert prod(shape[:axis]) == 1, "rows of one image"
         return row_major(shape)[axis]

@@ -89,11 +89,13 @@ class KOuterTotals:
         self._finish(adding, self.loops.micro.zeros)
 
     def _into(self, target: Access, body: Block, *others: Access) -> Epilogue:
-        """A finish that changes what is there."""
-        return replace(self.loops.epilogue, body=body, extras=[target, *others], targets=[target])
+        """An epilogue that changes what is there."""
+        return replace(
+            self.loops.epilogue, body=body, epilogue_inputs=[target, *others], targets=[target]
+        )
 
     def _finish(self, epilogue: Epilogue, sums: Callable[[Tile], Sums]) -> None:
-        self.loops.each_tile(lambda tile: epilogue.finish(tile, sums(tile)))
+        self.loops.each_tile(lambda tile: epilogue.apply(tile, sums(tile)))
 
     @property
     def _kind(self) -> Attribute:

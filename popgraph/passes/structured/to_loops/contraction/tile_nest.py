@@ -94,7 +94,7 @@ class TileNest:
         outer = list(map(Run, loops[:at], parts[:at]))
         between = list(map(Run, loops[at + 1 : end], parts[at + 1 : end]))
         rows = parts[end:]
-        beside = [outer.pop()] if self.schedule.window.data and outer else []
+        beside = [outer.pop()] if self.schedule.window_panels.data and outer else []
 
         def panels_then_rows(columns: Sequence[Column]) -> None:
             if emit_panel is not None:
@@ -139,20 +139,20 @@ class TileNest:
 
     def _dynamic(self, span: Span, part: Part) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
-        if span.fixed is None or self.extent % self.schedule.lanes == 0:
+        if span.fixed is None or self.extent % self.schedule.nr == 0:
             return span
         value = self.place.writer.value
         return Span(value(span.base), value(span.base + part.size))
 
     def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
         """As many panels at a time as a window takes along; all of them without one."""
-        some, fixed = self.schedule.window.data, part.fixed
+        some, fixed = self.schedule.window_panels.data, part.fixed
         if not some or (fixed is not None and fixed <= some):
             emit(part)
             return
         writer = self.place.writer
         with writer.loop(part.lower, part.upper, some) as loop:
-            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.lanes == 0:
+            if fixed is not None and fixed % some == 0 and self.extent % self.schedule.nr == 0:
                 emit(Span(0, some, part.base + Index.of(loop.counter)))
                 return
             end = writer.value(Index.of(loop.counter, constant=some))
@@ -162,16 +162,16 @@ class TileNest:
     def _panels(self, part: Span, emit: EmitColumns) -> None:
         """The panels that are full, then the last one."""
         schedule = self.schedule
-        whole = whole_panel(schedule.vectors.data, schedule.width.data)
-        full, rest = divmod(self.extent, schedule.lanes)
+        whole = whole_panel(schedule.n_vectors.data, schedule.lanes.data)
+        full, rest = divmod(self.extent, schedule.nr)
         writer = self.place.writer
         if not rest:
             self._each_panel(part, part.lower, part.upper, [whole], emit)
             return
-        columns = last_panel(rest, schedule.width.data, self.padded)
+        columns = last_panel(rest, schedule.lanes.data, self.padded)
         groups = [
-            columns[at : at + schedule.vectors.data]
-            for at in range(0, len(columns), schedule.vectors.data)
+            columns[at : at + schedule.n_vectors.data]
+            for at in range(0, len(columns), schedule.n_vectors.data)
         ]
         if part.fixed is not None:
             self._each_panel(part, 0, full, [whole], emit)
@@ -211,7 +211,7 @@ class TileNest:
         across = rows.extent if self.loops.lines and rows else 1
         extent = part.fixed
         assert extent is not None, "rows are shared in equal parts"
-        for blocks in balanced(extent, max(1, self.schedule.block.data // across)):
+        for blocks in balanced(extent, max(1, self.schedule.mr.data // across)):
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
                 self.place.bind(group, part.base + start)

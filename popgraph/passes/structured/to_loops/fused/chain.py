@@ -24,7 +24,7 @@ from popgraph.passes.structured.analysis.loops import (
 )
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.contraction.sliding_windows import Rows, Turns
+from popgraph.passes.structured.to_loops.contraction.sliding_windows import LineBufferLoops, Rows
 from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
@@ -43,9 +43,9 @@ class ChainLoops:
 
     def __init__(self, op: tile.ChainOp, target: Target) -> None:
         self.op, self.target = op, target
-        self.step, self.sliding = op.step.value.data, op.sliding
+        self.step, self.geometry = op.step.value.data, op.geometry
         self.panels = op.chained[0].sizes[op.along.data[0]] // self.step
-        self.parts = op.turns.parts.data if op.turns else 1
+        self.splits = op.line_buffer.splits.data if op.line_buffer else 1
         self.cut = cut_of(op)
 
     def parallel_loops(self) -> ParallelLoops:
@@ -59,13 +59,13 @@ class ChainLoops:
                     moved.append(self._touched(value, stride))
         work = sum(prod(contraction.sizes) for contraction in op.chained)
         work //= self.target.tuning.products_per_touch
-        return ParallelLoops((Loop(self.panels * self.parts),), work, tuple(moved))
+        return ParallelLoops((Loop(self.panels * self.splits),), work, tuple(moved))
 
     def _touched(self, value: SSAValue, stride: int | None) -> MemoryAccess:
         """
         `value` is an argument of the body, or a result; panels of it are so far apart.
 
-        Parts of turns come before panels: threads share the rows then.
+        Splits of a line buffer come before panels: threads share the rows then.
         """
         op, size = self.op, element_bytes(value)
         outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
@@ -74,8 +74,8 @@ class ChainLoops:
         return MemoryAccess(
             outside.get(value, op.output),
             whole,
-            frozenset({0} if stride or self.parts > 1 else ()),
-            (whole if self.parts > 1 else span,),
+            frozenset({0} if stride or self.splits > 1 else ()),
+            (whole if self.splits > 1 else span,),
             written=value in op.yielded,
         )
 
@@ -94,7 +94,7 @@ class ChainLoops:
             if value not in self.memories
         }
         self.homes = {value: self._home(type_) for value, type_ in self.types.items()}
-        group = Group((0,), self.panels * self.parts)
+        group = Group((0,), self.panels * self.splits)
         place = Place(self.writer, (group.extent,))
         (part,) = spans(self.writer, [group], self.cut, chunk)
 
@@ -106,11 +106,11 @@ class ChainLoops:
         return kernel
 
     def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
-        """The image of some channels; of the rows of one turn, where there are turns."""
+        """The image of some channels; of the rows of one step, where there is a line buffer."""
         type_ = narrowed(tensor(value), along, self.step)
-        if self.sliding is None:
+        if self.geometry is None:
             return type_
-        return narrowed(type_, self.sliding.loops[0], self.sliding.held, halo=False)
+        return narrowed(type_, self.geometry.loops[0], self.geometry.buffer_rows, halo=False)
 
     def _home(self, type_: TensorType[Attribute]) -> SSAValue:
         """Local memory for what is computed in between: its halo is cleared once, and stays so."""
@@ -122,7 +122,7 @@ class ChainLoops:
     def _iteration(self, number: Index) -> None:
         for memory in self.homes.values():
             self.writer.written_here(memory)
-        if self.sliding is None:
+        if self.geometry is None:
             self.panel = number
             for contraction in self.op.chained:
                 self.write(contraction)
@@ -131,13 +131,13 @@ class ChainLoops:
         first, second = self.op.chained
         (between,) = first.outputs
         assert second.schedule is not None
-        Turns(
+        LineBufferLoops(
             self.writer,
-            self.sliding,
-            self.parts,
+            self.geometry,
+            self.splits,
             self.homes[between],
             self.types[between],
-            second.schedule.width.data,
+            second.schedule.lanes.data,
             lambda rows: self.write(first, rows),
             lambda rows: self.write(second, rows),
         ).write(part)

@@ -38,17 +38,17 @@ COMBINERS: tuple[Combiner, ...] = (
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduce or a contract: `finish(fold of body over inputs, extras)`; see `tile.reduce`."""
+    """A reduce or a contract: `epilogue(fold of body over inputs, ...)`; see `tile.reduce`."""
 
     inputs: tuple[SSAValue, ...]
     maps: tuple[AffineMap, ...]
-    extras: tuple[SSAValue, ...]
-    extra_maps: tuple[AffineMap, ...]
+    epilogue_inputs: tuple[SSAValue, ...]
+    epilogue_maps: tuple[AffineMap, ...]
     sizes: Shape
     parallel: int
     initial: tuple[Attribute, ...]
     body: Block
-    finish: Block
+    epilogue: Block
     outputs: tuple[SSAValue, ...]
     cut: CutAttr | None
     """How threads share it."""
@@ -58,13 +58,13 @@ class Reduction:
         return Reduction(
             tuple(op.inputs),
             op.input_maps,
-            tuple(op.extras),
-            tuple(attribute.data for attribute in op.extra_maps),
+            tuple(op.epilogue_inputs),
+            tuple(attribute.data for attribute in op.epilogue_maps),
             op.sizes,
             op.parallel_rank,
             tuple(op.initial),
             op.body.block,
-            op.finish.block,
+            op.epilogue.block,
             tuple(op.outputs),
             cut_of(op),
         )
@@ -76,13 +76,13 @@ class Reduction:
         return Reduction(
             (op.lhs, op.rhs),
             op.input_maps,
-            tuple(op.extras),
-            tuple(attribute.data for attribute in op.extra_maps),
+            tuple(op.epilogue_inputs),
+            tuple(attribute.data for attribute in op.epilogue_maps),
             op.sizes,
             op.parallel_rank,
             (_zero(sum_kind),),
             _product_sum(kind, sum_kind),
-            op.finish.block if kind == sum_kind else _narrowed(op.finish.block, kind, sum_kind),
+            op.epilogue.block if kind == sum_kind else _narrowed(op.epilogue.block, kind, sum_kind),
             tuple(op.outputs),
             cut_of(op),
         )
@@ -152,12 +152,12 @@ def _widened(block: Block, value: SSAValue, kind: Attribute) -> SSAValue:
     return wide.result
 
 
-def _narrowed(finish: Block, kind: Attribute, sum_kind: Attribute) -> Block:
-    """The same finish for a sum that was kept in a wider type."""
-    block = Block(arg_types=[sum_kind, *[argument.type for argument in finish.args[1:]]])
+def _narrowed(epilogue: Block, kind: Attribute, sum_kind: Attribute) -> Block:
+    """The same epilogue for a sum that was kept in a wider type."""
+    block = Block(arg_types=[sum_kind, *[argument.type for argument in epilogue.args[1:]]])
     narrow = arith.TruncFOp(block.args[0], kind)
     block.add_op(narrow)
-    values = dict(zip(finish.args, [narrow.result, *block.args[1:]], strict=True))
-    for op in finish.ops:
+    values = dict(zip(epilogue.args, [narrow.result, *block.args[1:]], strict=True))
+    for op in epilogue.ops:
         block.add_op(op.clone(value_mapper=values))
     return block

@@ -98,14 +98,14 @@ class ReduceLoops:
         self.what, self.target = what, target
         sizes, parallel = what.sizes, what.parallel
         identity = AffineMap.identity(parallel)
-        self.values = [*what.inputs, *what.extras, *what.outputs]
-        maps = [*what.maps, *what.extra_maps, *[identity] * len(what.outputs)]
+        self.values = [*what.inputs, *what.epilogue_inputs, *what.outputs]
+        maps = [*what.maps, *what.epilogue_maps, *[identity] * len(what.outputs)]
         self.forms = [
             offset(tensor(value), map_, sizes)
             for value, map_ in zip(self.values, maps, strict=True)
         ]
         window = window or sizes
-        apart = indexed_dims(what.body) | indexed_dims(what.finish)
+        apart = indexed_dims(what.body) | indexed_dims(what.epilogue)
         self.outer = group_loops(range(parallel), window, self.forms, apart)
         self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
         self.combiners = what.combiners
@@ -134,8 +134,10 @@ class ReduceLoops:
         kinds += [type_of(initial) for initial in what.initial]
         if self.outer and self._results_in_lanes():
             extent, inner = self.outer[-1].extent, self.outer[-1].last
-            results = [tensor(value).element_type for value in [*what.extras, *what.outputs]]
-            widest = widest_lane([*kinds, *results], what.body, what.finish, along=inner)
+            results = [
+                tensor(value).element_type for value in [*what.epilogue_inputs, *what.outputs]
+            ]
+            widest = widest_lane([*kinds, *results], what.body, what.epilogue, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _readable(factors, self.outer[-1]):
                 return Mode(Lanes.PARALLEL, lanes, max(1, min(beside, extent // lanes)))
@@ -161,7 +163,7 @@ class ReduceLoops:
         """Whether results stand side by side along the innermost parallel loop."""
         inner = self.outer[-1].last
         strides = [form.stride(inner) for form in self.forms[len(self.what.inputs) :]]
-        return set(strides) <= {0, 1} and set(strides[len(self.what.extras) :]) == {1}
+        return set(strides) <= {0, 1} and set(strides[len(self.what.epilogue_inputs) :]) == {1}
 
     # Writing
 
@@ -169,7 +171,7 @@ class ReduceLoops:
         what = self.what
         cut = what.cut
         kernel = tile.KernelOp(
-            [*what.inputs, *what.extras],
+            [*what.inputs, *what.epilogue_inputs],
             [tensor(value) for value in what.outputs],
             chunks_of(cut),
             self._inplace(),
@@ -188,8 +190,8 @@ class ReduceLoops:
 
     def _inplace(self) -> list[tuple[int, int]]:
         what = self.what
-        read = zip(what.extras, what.extra_maps, strict=True)
-        operands = [*what.inputs, *what.extras]
+        read = zip(what.epilogue_inputs, what.epilogue_maps, strict=True)
+        operands = [*what.inputs, *what.epilogue_inputs]
         return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
 
     def write(
@@ -202,8 +204,8 @@ class ReduceLoops:
         """
         self.place, self.writer = place, place.writer
         first = len(self.what.inputs)
-        last = first + len(self.what.extras)
-        self.factors, self.extras = sources[:first], sources[first:last]
+        last = first + len(self.what.epilogue_inputs)
+        self.factors, self.epilogue_inputs = sources[:first], sources[first:last]
         self.targets = sources[last:]
         self.sums = Sums(place, self.what, self.inner, self._inner_widths())
         parts = parts if parts is not None else windows(place, self.outer)
@@ -257,8 +259,10 @@ class ReduceLoops:
 
     def _finish(self, sums: Sequence[SSAValue], lanes: int) -> None:
         dim = self.outer[-1].last if self.outer else 0
-        extras = [read(self.place, access, dim, lanes) for access in self.extras]
-        results = inline(self.place, self.what.finish, [*sums, *extras], Along(dim, lanes))
+        epilogue_inputs = [read(self.place, access, dim, lanes) for access in self.epilogue_inputs]
+        results = inline(
+            self.place, self.what.epilogue, [*sums, *epilogue_inputs], Along(dim, lanes)
+        )
         for value, target in zip(results, self.targets, strict=True):
             write(self.place, target, value, lanes)
 

@@ -72,7 +72,7 @@ class WinogradLoops:
         self.taps, self.channels = op.transforms.side**2, tensor(op.u).get_shape()[-2]
         self.kind = element(op.x)
         schedule = op.schedule
-        self.width, self.lanes = schedule.width.data, schedule.lanes
+        self.width, self.lanes = schedule.lanes.data, schedule.nr
         self.total, self.tiles = op.tile_count, op.tiles.value.data
         self.blocks = Group((TILE,), -(-self.total // self.tiles))
         self.panels = Group((PANEL,), -(-op.sizes[3] // self.lanes))
@@ -101,7 +101,7 @@ class WinogradLoops:
         touched = (
             moved(op.x, self.blocks),
             moved(op.u, self.panels),
-            *(moved(value, *self.shared) for value in op.extras),
+            *(moved(value, *self.shared) for value in op.epilogue_inputs),
             moved(op.output, *self.shared, written=True),
         )
         return ParallelLoops(loops, work // per_touch, touched, together=len(loops))
@@ -113,8 +113,8 @@ class WinogradLoops:
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
-        operands = [op.x, op.u, *op.extras]
-        read = zip(op.extras, (map_.data for map_ in op.extra_maps), strict=True)
+        operands = [op.x, op.u, *op.epilogue_inputs]
+        read = zip(op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True)
         kernel = tile.KernelOp(
             operands,
             [tensor(op.output)],
@@ -163,7 +163,7 @@ class WinogradLoops:
     def _panels(self, part: Span, emit: Callable[[Index, Sequence[Column]], None]) -> None:
         """The panels that are full, then the last one."""
         full, rest = divmod(self.op.sizes[3], self.lanes)
-        whole = whole_panel(self.op.schedule.vectors.data, self.width)
+        whole = whole_panel(self.op.schedule.n_vectors.data, self.width)
         if not rest:
             with self.tiling.each(part.lower, part.upper) as panel:
                 emit(part.base + panel, whole)
@@ -212,18 +212,18 @@ class WinogradLoops:
     def _finishing(self, memories: Sequence[SSAValue]) -> None:
         """One vector of results of one pixel at a time."""
         op, last = self.op, len(self.op.sizes) - 1
-        maps = [*(map_.data for map_ in op.extra_maps), AffineMap.identity(last + 1)]
+        maps = [*(map_.data for map_ in op.epilogue_maps), AffineMap.identity(last + 1)]
         sizes = split_sizes(op.sizes, last, self.width)
         self.results = Place(self.writer, sizes)
-        values = [*op.extras, op.output]
-        *extras, target = (
+        values = [*op.epilogue_inputs, op.output]
+        *epilogue_inputs, target = (
             Access(memory, offset(tensor(value), split_map(map_, last, self.width), sizes))
             for memory, value, map_ in zip(memories, values, maps, strict=True)
         )
         grid = TileGrid(self.results, None, last + 1, self.width, self.kind)
-        body = op.finish.block
+        body = op.epilogue.block
         in_lanes = widest_lane([element(value) for value in [op.x, *values]], body) > 0
-        self.epilogue = Epilogue(grid, body, extras, [target], in_lanes)
+        self.epilogue = Epilogue(grid, body, epilogue_inputs, [target], in_lanes)
 
     def _clamped(self, number: Index) -> Index:
         """Behind the last tile, the last one again."""
@@ -235,7 +235,7 @@ class WinogradLoops:
         self.products.where[PANEL], self.products.where[LANE] = panel, Index()
         with self.tiling.each(0, self.taps) as tap:
             self.products.where[TAP] = tap
-            for blocks in balanced(self.tiles, self.op.schedule.block.data):
+            for blocks in balanced(self.tiles, self.op.schedule.mr.data):
                 end = blocks.start + blocks.count * blocks.size
                 with self.tiling.each(blocks.start, end, blocks.size) as row:
                     self.products.where[TILE] = row
@@ -246,7 +246,7 @@ class WinogradLoops:
         grid = TileGrid(self.products, TILE, LANE, self.lanes, self.kind)
         terms = Group((TERM,), self.channels)
         factors = (self.into, self.weights)
-        chunk = self.op.schedule.chunk.data
+        chunk = self.op.schedule.kc.data
         kernel = MicroKernel(grid, factors, [terms], chunk, self._ask_for_next_panel)
 
         def keep(_: Index, values: Sequence[SSAValue]) -> None:
@@ -258,7 +258,7 @@ class WinogradLoops:
 
     def _ask_for_next_panel(self) -> None:
         """The weights of the next tap: each block of tiles asks for its share, step by step."""
-        blocks = -(-self.tiles // self.op.schedule.block.data)
+        blocks = -(-self.tiles // self.op.schedule.mr.data)
         share, size = -(-self.lanes // blocks), self.channels * self.lanes
         where = self.products.where
         index = self.products.index(self.weights.form) + size
@@ -303,7 +303,7 @@ class WinogradLoops:
                     with self.tiling.own(corner, 1, column_):
                         self.results.where[Y] = corner.starts[0] + row
                         self.results.where[X] = corner.starts[1] + column_
-                        self.epilogue.finish(block, [value])
+                        self.epilogue.apply(block, [value])
 
     def _sum(self, tap: int) -> SSAValue:
         self.products.where[TAP] = Index(tap)
