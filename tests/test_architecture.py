@@ -286,6 +286,7 @@ def test_every_module_says_what_it_is() -> None:
     said = {name_of(path): ast.get_docstring(ast.parse(path.read_text())) or "" for path in FILES}
     silent = [name for name, text in said.items() if not text]
     assert not silent, f"no docstring: {silent}"
+    assert not any("TODO" in text for text in said.values())
     asking = [name for name, text in said.items() if "?" in text.split("\n\n")[0]]
     assert not asking, f"a question: {asking}"
 

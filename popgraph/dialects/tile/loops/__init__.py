@@ -1,1 +1,1 @@
-"""TODO room."""
+"""The loops level: kernels whose loops are written out, on tensors."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""The program level: calls of kernels on buffers in one arena."""

@@ -1,1 +1,1 @@
-"""TODO room."""
+"""The structured level: operations on tensors with index maps, layouts and schedules."""
