@@ -39,7 +39,7 @@ PRIVATE = {
     "_may_read_on": PLANTED,
     "_may_replace": PLANTED,
     "_pack": DECIDED,
-    "_parts": "small images fall into parts: a number that is no option yet",
+    "_splits": "small images fall into parts: a number that is no option yet",
     "_save": PLANTED,
 }
 """Private names that tests use, each with the reason. The list may only become shorter."""

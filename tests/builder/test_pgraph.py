@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc
 from popgraph.builder.pgraph import Document, OptimizerCall, add_loss, load, parse, parse_optimizer
 from popgraph.builder.pgraph.lower.initializers import INITIALIZERS, fans
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, tensor_type
-from popgraph.dialects.onnx.metadata import about_graph
+from popgraph.dialects.onnx.metadata import graph_metadata
 from popgraph.dialects.onnx.types import describe
 from popgraph.support.errors import ParseError, PopgraphError
 
@@ -164,7 +164,7 @@ def test_the_doc_string_of_a_file_is_the_models_and_that_of_a_graph_the_graphs()
     model = model_of(document.module)
     assert model.doc is not None
     assert model.doc.text == "File."
-    assert about_graph(model.graph).doc == "Graph.\n  More."
+    assert graph_metadata(model.graph).doc == "Graph.\n  More."
 
 
 def test_layout_is_free_inside_parentheses() -> None:
