@@ -17,7 +17,9 @@ from xdsl.dialects.builtin import (
     Float32Type,
     Float64Type,
     IntegerType,
+    MemRefType,
     Signedness,
+    TensorType,
 )
 from xdsl.ir import Attribute
 
@@ -73,9 +75,10 @@ def from_ir(type_: Attribute) -> DType:
     return _FROM_IR[type_]
 
 
-def bytes_of(type_: Attribute) -> int:
-    """The bytes of one element."""
-    return from_ir(type_).numpy.itemsize
+def element_bytes(type_: Attribute) -> int:
+    """The bytes of one element of a tensor or a memory, or of an element type itself."""
+    element = type_.element_type if isinstance(type_, TensorType | MemRefType) else type_
+    return from_ir(element).numpy.itemsize
 
 
 def is_number(type_: Attribute) -> bool:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, TensorType, f32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
-from popgraph.dialects import element_types
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, SubOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     ORDERED,
@@ -141,7 +141,7 @@ class ReduceMeanOp(AxesReduction, Composite):
     def expand(self) -> tuple[Operand, ...]:
         # The sum of many halves is not a half where their mean is one.
         element = tensor_of(self.x).element_type
-        narrow = element_types.from_ir(element).numpy.itemsize < 4 and is_float(self.x)
+        narrow = element_bytes(element) < 4 and is_float(self.x)
         x = CastOp(self.x, to=f32) if narrow else self.x
         total = ReduceSumOp(x, axes=self.axes.data, keepdims=flag(self.keepdims))
         # A quotient is rounded once, the product with 1 / count twice, and alike for all results.

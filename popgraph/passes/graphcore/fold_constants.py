@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
@@ -29,7 +30,8 @@ def constant_array(value: SSAValue, weights: WeightStore) -> Array | None:
 
 
 def bytes_of(value: SSAValue) -> int:
-    return prod(shape_of(value)) * dtype_of(value).numpy.itemsize
+    """The bytes of a tensor."""
+    return prod(shape_of(value)) * element_bytes(value.type)
 
 
 def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:

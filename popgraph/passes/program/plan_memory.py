@@ -15,7 +15,7 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
-from popgraph.dialects import element_types
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -114,14 +114,8 @@ class Copy:
 def size_of(type_: Attribute) -> int:
     """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
     assert isinstance(type_, TensorType)
-    size = memory_span(type_)[1] * bytes_of(type_)
+    size = memory_span(type_)[1] * element_bytes(type_)
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def bytes_of(type_: Attribute) -> int:
-    """The bytes of one element."""
-    assert isinstance(type_, TensorType)
-    return element_types.bytes_of(type_.element_type)
 
 
 class _Section:
@@ -241,7 +235,7 @@ class _Planner:
         pieces = []
         for piece, start in zip(op.pieces, places(op), strict=True):
             assert start is not None, "a join has its pieces in runs"
-            pieces.append((self._storage[piece], start * bytes_of(piece.type)))
+            pieces.append((self._storage[piece], start * element_bytes(piece.type)))
         return section.join(pieces, size_of(op.output.type))
 
     def _place_prepared(self, op: PrepareOp) -> None:

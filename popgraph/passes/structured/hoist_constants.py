@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.rewriter import Rewriter
 from xdsl.traits import Pure
 
-from popgraph.dialects.program import ConstantOp, GraphOp, PrepareOp, VariableOp, YieldOp
+from popgraph.dialects.program import ConstantOp, PrepareOp, VariableOp, YieldOp, graphs_of
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.base import Compilation, Pass
 
@@ -27,9 +27,8 @@ class HoistConstants(Pass):
     name = "hoist-constants"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for op in module.ops:
-            if isinstance(op, GraphOp):
-                _hoist(op.block)
+        for graph in graphs_of(module):
+            _hoist(graph.block)
 
 
 def _hoist(block: Block) -> None:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from popgraph.dialects.program import GraphOp, ReturnOp, UpdateOp, VariableOp
+from popgraph.dialects.program import ReturnOp, UpdateOp, VariableOp, graphs_of
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.base import Compilation, Pass
 
@@ -25,9 +25,8 @@ class MoveUpdates(Pass):
     name = "move-updates"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for op in module.ops:
-            if isinstance(op, GraphOp):
-                _move(op.block)
+        for graph in graphs_of(module):
+            _move(graph.block)
 
 
 def _move(block: Block) -> None:

@@ -27,7 +27,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, NoTerminator, Pure, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.dialects import element_types
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program.attributes import BytesAttr
 from popgraph.dialects.program.checks import IndexChecksAttr, checks_of
 from popgraph.dialects.program.interned import symbol, whole
@@ -86,7 +86,7 @@ class BufferOp(IRDLOperation):
         """VerifyException unless it lies within memory of so many bytes."""
         memory = self.memory.type
         assert isinstance(memory, MemRefType)
-        element = element_types.bytes_of(memory.element_type)
+        element = element_bytes(memory)
         begin = self.offset.value.data
         end = begin + prod(memory.get_shape()) * element
         if begin < 0 or end > size:

@@ -15,7 +15,7 @@ from xdsl.ir.affine import (
     AffineMap,
 )
 
-from popgraph.dialects import element_types, tile
+from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.passes.structured.analysis.panels import (
@@ -28,11 +28,6 @@ from popgraph.support.shapes import Shape, prod
 def tensor(value: SSAValue) -> TensorType[Attribute]:
     assert isinstance(value.type, TensorType)
     return value.type
-
-
-def element_bytes(value: SSAValue) -> int:
-    """The bytes of one element of a tensor."""
-    return element_types.from_ir(tensor(value).element_type).numpy.itemsize
 
 
 def has_gaps(value: SSAValue) -> bool:
@@ -111,10 +106,3 @@ def part_stride(
     """How far apart in memory are the parts of a value for so many indices of a loop?"""
     divided = split_sizes(sizes, along, step)
     return offset(tensor(value), split_map(map_, along, step), divided).stride(along)
-
-
-def operands_and_results(op: tile.ContractOp) -> list[tuple[SSAValue, AffineMap]]:
-    """Every operand and result of a contraction with its map, in order."""
-    identity = AffineMap.identity(op.parallel_rank)
-    maps = [*op.input_maps, *(map_.data for map_ in op.epilogue_maps), identity]
-    return list(zip([op.lhs, op.rhs, *op.epilogue_inputs, *op.outputs], maps, strict=True))

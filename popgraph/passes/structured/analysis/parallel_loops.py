@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.cut import CutAttr
-from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
+from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -53,7 +54,7 @@ class MemoryAccess:
     def of(
         value: SSAValue, form: Linear, loops: Sequence[Group], *, written: bool = False
     ) -> MemoryAccess:
-        size = element_bytes(value)
+        size = element_bytes(value.type)
         strides = [form.stride(loop.last) for loop in loops]
         spans = tuple(
             None if stride is None else stride * loop.extent * size

@@ -10,14 +10,15 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
-from popgraph.passes.structured.analysis.loops import element_bytes, tensor
+from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import movement
 from popgraph.passes.structured.analysis.permute_results import renumbered, with_permuted_results
 from popgraph.passes.tuning import Target
@@ -41,7 +42,7 @@ class FuseAttention(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.NestOp):
                     found = attention_of(op, self.target)
@@ -148,7 +149,7 @@ def _is_row_product(scores: tile.ContractOp, nest: tile.NestOp, target: Target) 
             for operand, map_ in readings(op)
             if operand is argument
         )
-        and prod(scores.sizes[: shared + 1]) * element_bytes(value)
+        and prod(scores.sizes[: shared + 1]) * element_bytes(value.type)
         > target.l2(target.tuning.attention_scores_l2)
         and _is_whole(scores)
     )
@@ -189,7 +190,7 @@ def _step(
     scores: tile.ContractOp, mixed: tile.ContractOp, nest: tile.NestOp, target: Target
 ) -> int:
     """How many rows fit into local memory: whole blocks of them; 0 when there is no gain."""
-    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0])
+    row = scores.sizes[len(nest.sizes)] * element_bytes(scores.outputs[0].type)
     rows = min(nest.sizes[-1], target.l2(target.tuning.attention_rows_l2) // (2 * row))
     block = max(_block(scores), _block(mixed))
     return rows // block * block if rows > block else rows

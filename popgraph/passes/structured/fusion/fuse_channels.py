@@ -11,7 +11,8 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
@@ -19,10 +20,8 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
-    element_bytes,
     has_gaps,
     indexed_dims,
-    operands_and_results,
     part_stride,
     tensor,
 )
@@ -50,7 +49,7 @@ class FuseChannels(Pass):
         return cls(options.threads, options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             for op in list(graph.block.ops):
                 if isinstance(op, tile.ContractOp):
                     found = pair_of(op, self.threads, self.target)
@@ -141,7 +140,7 @@ class Pair:
         whole = target.l2(tuning.channel_image_l2)
         if self.channels % step or (not small and self._local_bytes(step) <= whole):
             return None
-        _, map_ = operands_and_results(self.second)[self.number]
+        _, map_ = self.second.mapped[self.number]
         made = next((at for at, size in enumerate(tensor(between).get_shape()) if size > 1), 0)
         read = min(map_.results[made].used_dims(), default=0)
         buffer = target.l2(tuning.line_buffer_l2)
@@ -173,7 +172,7 @@ class Pair:
         type_ = narrowed(tensor(between), self.along[0], step)
         if geometry is not None:
             type_ = narrowed(type_, geometry.loops[0], geometry.buffer_rows, halo=False)
-        return prod(physical_shape(type_)) * element_bytes(between)
+        return prod(physical_shape(type_)) * element_bytes(between.type)
 
     def _is_cut_evenly(self, plan: FusionPlan) -> bool:
         """Whether pieces of the loops are evenly apart in all that they touch."""
@@ -188,15 +187,15 @@ class Pair:
             part_stride(value, map_, op.sizes, along, plan.step) is not None
             and (row is None or offset(tensor(value), map_, op.sizes).stride(row) is not None)
             for op, along, row in loops
-            for value, map_ in operands_and_results(op)
+            for value, map_ in op.mapped
             if value not in between
         )
 
     def _read_again(self) -> int:
         """The bytes of what is the same for all channels."""
         return sum(
-            prod(physical_shape(tensor(value))) * element_bytes(value)
-            for value, map_ in operands_and_results(self.first)
+            prod(physical_shape(tensor(value))) * element_bytes(value.type)
+            for value, map_ in self.first.mapped
             if not any(self.along[0] in result.used_dims() for result in map_.results)
         )
 
@@ -233,7 +232,7 @@ def pair_of(second: tile.ContractOp, threads: int, target: Target) -> Pair | Non
     if not _is_plain(second):
         return None
     along = channel_loop(second)
-    for number, (value, map_) in enumerate(operands_and_results(second)[:2]):
+    for number, (value, map_) in enumerate(second.mapped[:2]):
         first = _maker(value)
         if (
             first is not None

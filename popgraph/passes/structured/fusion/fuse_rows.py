@@ -10,13 +10,14 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
-from popgraph.passes.structured.analysis.loops import element_bytes, tensor
+from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import mapped_inputs
 from popgraph.passes.structured.fusion.fuse_elementwise import view_looked_through
 from popgraph.passes.tuning import Target
@@ -41,7 +42,7 @@ class FuseRows(Pass):
         return cls(options.target)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             fuse(graph.block, self.target)
 
 
@@ -174,7 +175,7 @@ class Group:
     def _local_bytes(self) -> int:
         results = set(self.results)
         return sum(
-            prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value)
+            prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value.type)
             for value in self.inside
             if value not in results
         )

@@ -13,7 +13,7 @@ from xdsl.ir import Attribute, Block, Operation, OpResult, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import GraphOp
+from popgraph.dialects.program import graphs_of
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
@@ -53,7 +53,7 @@ class AssignHalos(Pass):
     name = "assign-halos"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             rectified = Rectified()
             for op in list(graph.block.ops):
                 if isinstance(op, tile.AssembleOp) and op.parent is not None:

@@ -11,7 +11,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import ConstantOp, GraphOp, IntsAttr, VariableOp
+from popgraph.dialects.program import ConstantOp, IntsAttr, VariableOp, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
@@ -49,7 +49,7 @@ class AssignLayouts(Pass):
         return cls(options.tuning)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        for graph in [op for op in module.ops if isinstance(op, GraphOp)]:
+        for graph in graphs_of(module):
             orders = chosen(graph.block, self.tuning)
             if orders:
                 _part_updates(graph.block, orders)

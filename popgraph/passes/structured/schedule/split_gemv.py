@@ -6,8 +6,9 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.passes.structured.analysis.loops import element_bytes, tensor
+from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.schedule.collapse_contractions import Reshaped, collapse, reshape
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
@@ -53,7 +54,7 @@ def _split_into_strips(op: tile.ContractOp, fixed: tuple[bool, bool], target: Ta
 
 def _is_streamed(value: SSAValue, map_: AffineMap, dim: int, target: Target) -> bool:
     """Whether a factor comes from memory, for results along `dim`."""
-    size = prod(tensor(value).get_shape()) * element_bytes(value)
+    size = prod(tensor(value).get_shape()) * element_bytes(value.type)
     large = size >= target.l2(target.tuning.streamed_l2)
     return large and dim in {at for result in map_.results for at in result.used_dims()}
 

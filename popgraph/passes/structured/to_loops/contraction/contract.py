@@ -8,13 +8,13 @@ from functools import partial
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr, memory_span, physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import (
     Group,
-    element_bytes,
     group_loops,
     has_gaps,
     has_identity_epilogue,
@@ -225,7 +225,7 @@ class ContractLoops:
             return False
         rows = rows_of(self.loops.beside)
         levels = len(self.micro.levels()) - 1
-        sums = levels * rows * self.schedule.nr * element_bytes(self.op.lhs)
+        sums = levels * rows * self.schedule.nr * element_bytes(self.op.lhs.type)
         tuning = self.target.tuning
         few = 2 <= self.panel_prefetch.blocks <= tuning.prefetched_blocks
         return few and sums <= self.target.l2(tuning.chunk_sums_l2)

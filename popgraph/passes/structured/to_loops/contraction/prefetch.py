@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import MemRefType
 
-from popgraph.dialects import element_types
+from popgraph.dialects.element_types import element_bytes
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
 from popgraph.passes.structured.to_loops.emit.access import Access, Place
@@ -71,7 +71,7 @@ class PanelPrefetch:
         """All that is read a few steps later; the next panel follows this one."""
         kind = self.panel.memory.type
         assert isinstance(kind, MemRefType)
-        size = element_types.from_ir(kind.element_type).numpy.itemsize
+        size = element_bytes(kind)
         machine, streamed = self.target.machine, self.target.l2(self.target.tuning.streamed_l2)
         if prod(kind.get_shape()) * size < streamed:
             return

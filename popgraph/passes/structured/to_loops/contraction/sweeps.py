@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from xdsl.ir import Attribute, Block
 
-from popgraph.dialects import element_types
+from popgraph.dialects.element_types import element_bytes
 from popgraph.passes.structured.to_loops.contraction.epilogue import (
     Epilogue,
     sum_of_read,
@@ -63,7 +63,7 @@ class KOuterLoops:
 
     @property
     def _bytes(self) -> int:
-        return self.elements * element_types.from_ir(self.micro.grid.kind).numpy.itemsize
+        return self.elements * element_bytes(self.micro.grid.kind)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
@@ -17,8 +18,6 @@ from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.local_images import narrowed
 from popgraph.passes.structured.analysis.loops import (
     Group,
-    element_bytes,
-    operands_and_results,
     part_stride,
     tensor,
 )
@@ -53,7 +52,7 @@ class ChainLoops:
         op = self.op
         moved = []
         for contraction, along in zip(op.chained, op.along.data, strict=True):
-            for value, map_ in operands_and_results(contraction):
+            for value, map_ in contraction.mapped:
                 if value in op.body.block.args or value in op.yielded:
                     stride = part_stride(value, map_, contraction.sizes, along, self.step)
                     moved.append(self._touched(value, stride))
@@ -67,7 +66,7 @@ class ChainLoops:
 
         Splits of a line buffer come before panels: threads share the rows then.
         """
-        op, size = self.op, element_bytes(value)
+        op, size = self.op, element_bytes(value.type)
         outside: dict[SSAValue, SSAValue] = dict(zip(op.body.block.args, op.inputs, strict=True))
         whole = prod(physical_shape(tensor(value))) * size
         span = None if stride is None else stride * self.panels * size
@@ -146,10 +145,7 @@ class ChainLoops:
         """The loops of one contraction for the channels of this iteration, or for some rows."""
         assert op.schedule is not None, "contractions in a chain have schedules"
         along = self.op.along.data[self.op.chained.index(op)]
-        begin = [
-            self._begin(value, map_, op.sizes, along, rows)
-            for value, map_ in operands_and_results(op)
-        ]
+        begin = [self._begin(value, map_, op.sizes, along, rows) for value, map_ in op.mapped]
         part = op.clone()
         part.operands = Block(arg_types=self._types(op.operands)).args
         window = list(op.sizes)

@@ -12,11 +12,12 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.structured.analysis.loops import Group, element_bytes, tensor
+from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import Access, Place, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
@@ -192,7 +193,7 @@ def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
     chunk, x, y = kernel.body.block.args
     zero_unwritten(writer, [op.output], [y], cut)
     tiling = Tiling(writer, op)
-    near = taps * total * channels * element_bytes(op.output) <= target.machine.l2_bytes
+    near = taps * total * channels * element_bytes(op.output.type) <= target.machine.l2_bytes
     width = target.machine.vector_bytes // lane_bytes(element(op.x))
     loops = InputTransform(tiling, op, x, width, near=near)
     sizes = (taps, total, 1, 1, channels)

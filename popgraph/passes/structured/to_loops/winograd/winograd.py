@@ -10,12 +10,13 @@ from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
+from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.structured.analysis.loops import Group, element_bytes, has_gaps, tensor
+from popgraph.passes.structured.analysis.loops import Group, has_gaps, tensor
 from popgraph.passes.structured.analysis.panels import (
     Column,
     balanced,
@@ -89,12 +90,12 @@ class WinogradLoops:
         at = {group: number for number, group in enumerate(self.shared)}
         rows, panels = prod(op.sizes[1:]), op.sizes[3]
         spans = tuple(
-            (panels if group is self.panels else rows) * element_bytes(op.output)
+            (panels if group is self.panels else rows) * element_bytes(op.output.type)
             for group in self.shared
         )
 
         def moved(value: SSAValue, *along: Group, written: bool = False) -> MemoryAccess:
-            size = prod(physical_shape(tensor(value))) * element_bytes(value)
+            size = prod(physical_shape(tensor(value))) * element_bytes(value.type)
             places = frozenset(at[group] for group in along if group in at)
             return MemoryAccess(value, size, places, spans, written)
 
