@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.graphcore.base import Composite
 from popgraph.dialects.program import GraphOp, ReturnOp, graphs_of
+from popgraph.passes.analysis.replace import made_for
 from popgraph.support.errors import PassError
 
 
@@ -32,13 +32,8 @@ def set_outputs(graph: GraphOp, outputs: Mapping[str, SSAValue]) -> None:
 
 def expanded(op: Composite) -> None:
     """Puts the smaller operations that a composite is made of in its place."""
-    before = op.prev_op
-    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+    with made_for(op):
         values = op.expand()
-    new = before.next_op if before is not None else op.parent_block().first_op  # type: ignore[union-attr]
-    while new is not None and new is not op:
-        new.location = op.location
-        new = new.next_op
     for result, value in zip(op.results, values, strict=True):
         result.replace_all_uses_with(SSAValue.get(value))
     Rewriter.erase_op(op)

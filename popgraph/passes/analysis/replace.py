@@ -1,7 +1,11 @@
-"""Replacing one operation by another: uses, names and locations move over."""
+"""Replacing operations by others: uses, names and locations move over."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import UnknownLoc
 from xdsl.ir import Operation
 from xdsl.rewriter import InsertPoint, Rewriter
@@ -17,6 +21,40 @@ def replace_op(old: Operation, new: Operation) -> None:
         before.replace_all_uses_with(after)
     old.detach()
     old.erase()
+
+
+def insert_made_for(origin: Operation, *made: Operation, at: InsertPoint | None = None) -> None:
+    """Inserts operations that `origin` led to, before it or `at` a point, with its location."""
+    point = at or InsertPoint.before(origin)
+    for op in made:
+        op.location = origin.location
+        Rewriter.insert_op(op, point)
+
+
+@contextmanager
+def made_for(origin: Operation, at: InsertPoint | None = None) -> Iterator[list[Operation]]:
+    """
+    Inserts what is constructed inside, before `origin` or `at` a point, with its location.
+
+    Afterwards the list holds what was made, in order.
+    """
+    point, made = at or InsertPoint.before(origin), list[Operation]()
+    end = point.insert_before
+    before = point.block.last_op if end is None else end.prev_op
+    with ImplicitBuilder(Builder(point)):
+        yield made
+    made += locate_made(origin, before, point)
+
+
+def locate_made(origin: Operation, before: Operation | None, point: InsertPoint) -> list[Operation]:
+    """Gives what stands between an operation (None: the block's start) and a point its location."""
+    made = list[Operation]()
+    op = point.block.first_op if before is None else before.next_op
+    while op is not None and op is not point.insert_before:
+        op.location = origin.location
+        made.append(op)
+        op = op.next_op
+    return made
 
 
 def located(new: Operation, *sources: Operation) -> None:

@@ -9,12 +9,13 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
 from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Tuning
@@ -58,8 +59,7 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
     made: dict[SSAValue, SSAValue] = {}
     for result, array in zip(op.results, arrays, strict=True):
         literal = ConstantOp(weights.attribute(as_array(array, dtype_of(result))))
-        literal.location = op.location
-        Rewriter.insert_op(literal, InsertPoint.before(op))
+        insert_made_for(op, literal)
         made[result] = literal.result
         result.replace_all_uses_with(literal.result)
     Rewriter.erase_op(op)

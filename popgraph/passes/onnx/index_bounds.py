@@ -14,6 +14,7 @@ from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.op import OnnxOp, Value
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.support.shapes import Shape
 
 
@@ -78,10 +79,7 @@ def _checked(op: OnnxOp, value: SSAValue, bounds: Bounds, inference: Inference) 
     if bounds.ignored is not None:
         attributes["ignored"] = IntegerAttr(bounds.ignored, i64)
     made = Custom.make(*CHECK_INDICES, [value], attributes, [name], [value.type], {})
-    made.location = op.location
-    block = op.parent_block()
-    assert block is not None, "a node stands in a graph"
-    block.insert_op_before(made, op)
+    insert_made_for(op, made)
     if value in inference.known:
         inference.known[made.values[0]] = inference.known[value]
     return made.values[0]

@@ -20,6 +20,7 @@ from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.writer import hint
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
@@ -153,10 +154,7 @@ def constant_to_initializer(op: SchemaOp, store: WeightStore, inference: Inferen
         held = from_value(np.array(value, _ELEMENTS[key]), store)
     name = next(iter(op.output_names))
     made = Initializer(name, held)
-    made.location = op.location
-    block = op.parent_block()
-    assert block is not None, "a node stands in a graph"
-    block.insert_op_before(made, op)
+    insert_made_for(op, made)
     inference.visit(made)
     op.results[0].replace_all_uses_with(made.result)
     made.result.name_hint = hint(name)

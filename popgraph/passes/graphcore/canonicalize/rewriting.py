@@ -12,10 +12,12 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.rewriter import InsertPoint
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
+from popgraph.passes.analysis.replace import locate_made
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
@@ -49,10 +51,7 @@ class Rule(RewritePattern, ABC, Generic[Root]):
             return
         value = SSAValue.get(found)
         assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
-        made = op.prev_op
-        while made is not None and made is not before:
-            made.location = op.location
-            made = made.prev_op
+        locate_made(op, before, InsertPoint.before(op))
         rewriter.replace(op, [], [value])
 
     # What rules ask

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ComplexType, ModuleOp
-from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
 from popgraph.passes.analysis.graph import place
+from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
     contractions,
@@ -81,16 +80,11 @@ def lower(op: GraphcoreOp) -> None:
     """Puts the tile operations for `op` in its place."""
     check_elements(op)
     rule = next(RULES[kind] for kind in type(op).__mro__ if kind in RULES)
-    before = op.prev_op
-    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+    with made_for(op) as made:
         value = rule(op)
-    block = op.parent_block()
-    assert block is not None
-    new: Operation | None = before.next_op if before else block.first_op
-    while new is not None and new is not op:
+    for new in made:
         for inner in new.walk():
             inner.location = op.location
-        new = new.next_op
     (result,) = op.results
     assert value.type == result.type, f"{op.name} became {value.type}, not {result.type}"
     if result.name_hint and not value.name_hint:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import Operation, SSAValue
@@ -23,6 +22,7 @@ from popgraph.dialects.graphcore.base import flag, shape_of, tensor_of
 from popgraph.dialects.graphcore.geometry import Geometry
 from popgraph.dialects.program import ConstantOp, DataAttr
 from popgraph.dialects.tile.structured.ops import element
+from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
     attribute,
@@ -214,14 +214,8 @@ def early(op: MaxPoolGradOp, write: Callable[[], SSAValue]) -> SSAValue:
     maker = op.x.owner
     if not isinstance(maker, Operation):
         return write()
-    end = maker.next_op
-    with ImplicitBuilder(Builder(InsertPoint.after(maker))):
-        value = write()
-    made = maker.next_op
-    while made is not None and made is not end:
-        made.location = op.location
-        made = made.next_op
-    return value
+    with made_for(op, InsertPoint.after(maker)):
+        return write()
 
 
 def meeting(cover: Cover, axis: int, rank: int) -> Operand:

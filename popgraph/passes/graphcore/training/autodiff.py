@@ -15,6 +15,7 @@ from popgraph.dialects.graphcore import AddOp, Composite, GraphcoreOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import expanded, only_graph, place, set_outputs
+from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.passes.options import Options
@@ -167,17 +168,12 @@ class ReverseMode:
                 place(op),
                 "detach what goes into it, or do without it in training",
             )
-        end = graph.return_op
-        before = end.prev_op
-        leaving = op.gradient(*arriving)
-        for operand, gradient in zip(op.operands, leaving, strict=True):
-            if gradient is not None and operand in self.dependent:
-                self.add(operand, SSAValue.get(gradient))
-        new = before.next_op if before is not None else None
-        while new is not None and new is not end:
-            new.location = op.location
-            self.made.append(new)
-            new = new.next_op
+        with made_for(op, InsertPoint.before(graph.return_op)) as made:
+            leaving = op.gradient(*arriving)
+            for operand, gradient in zip(op.operands, leaving, strict=True):
+                if gradient is not None and operand in self.dependent:
+                    self.add(operand, SSAValue.get(gradient))
+        self.made += made
 
     def add(self, value: SSAValue, gradient: SSAValue) -> None:
         """One more way by which the loss depends on `value`."""

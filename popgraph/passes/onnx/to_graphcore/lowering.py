@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, ReshapeOp
@@ -24,6 +24,7 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
 )
+from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -133,9 +134,8 @@ class Lowering(LoweringContext):
         self._know(op.result, make.result, name)
 
     def _node(self, op: OnnxOp, block: Block) -> None:
-        before = block.last_op
         try:
-            with ImplicitBuilder(block):
+            with made_for(op, InsertPoint.at_end(block)) as made:
                 outputs = self._lower(op)
                 outputs = [
                     value if value is None or old is None else in_declared_shape(value, old)
@@ -147,9 +147,6 @@ class Lowering(LoweringContext):
                 ]
         except PopgraphError as error:
             raise located(error, op) from error
-        made = _after(before, block)
-        for new in made:
-            new.location = op.location
         folded = self._folded(made)
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
@@ -247,16 +244,6 @@ def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
         return error
     label = op.node_name or next(iter(filter(None, op.output_names)), "")
     return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
-
-
-def _after(before: Operation | None, block: Block) -> list[Operation]:
-    """The operations that stand behind `before`."""
-    op = block.first_op if before is None else before.next_op
-    found = []
-    while op is not None:
-        found.append(op)
-        op = op.next_op
-    return found
 
 
 def _drop_unused(block: Block) -> None:

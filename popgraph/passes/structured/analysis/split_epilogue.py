@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.structured.analysis.loops import has_identity_epilogue, tensor
 from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 
@@ -32,8 +31,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
         op.epilogue.clone(),
         [element(value) for value in op.outputs],
     )
-    sums.location = map_.location = op.location
-    Rewriter.insert_op(sums, InsertPoint.before(op))
+    insert_made_for(op, sums)
     for old, new in zip(op.outputs, map_.outputs, strict=True):
         set_type_in_place(new, tensor(old))
     replace_op(op, map_)

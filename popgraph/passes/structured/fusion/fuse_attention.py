@@ -15,6 +15,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
@@ -92,8 +93,7 @@ class Attention:
             places = tuple(AffineExpr.dimension(dim) for dim in self.order)
             map_ = AffineMap(len(places), 0, places)
             copied = movement(result, map_, tensor(old).get_shape())
-            copied.location = self.mixed.location
-            Rewriter.insert_op(copied, InsertPoint.before(self.mixed))
+            insert_made_for(self.mixed, copied)
             result = copied.outputs[0]
             mixed.erase()
         result.name_hint = old.name_hint

@@ -8,7 +8,7 @@ from math import lcm
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
@@ -16,6 +16,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.structured.chain import LineBufferAttr, LineBufferGeometry, follows
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.local_images import narrowed
@@ -209,8 +210,7 @@ class Pair:
         chain = tile.ChainOp(
             inputs, self.along, plan.step, body, second.outputs[0].type, plan.line_buffer
         )
-        chain.location = second.location
-        Rewriter.insert_op(chain, InsertPoint.before(second))
+        insert_made_for(second, chain)
         own: dict[SSAValue, SSAValue] = dict(zip(inputs, body.args, strict=True))
         for op in (first, second):
             copy = op.clone()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Block, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.analysis.replace import located, replace_op
+from popgraph.passes.analysis.replace import insert_made_for, located, replace_op
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import (
@@ -148,18 +149,15 @@ def _join(
     kind = element(op.outputs[0])
     joined = with_operands(reducer, epilogue_inputs=epilogue_inputs, elements=[kind])
     located(joined, reducer, op)
+    insert_made_for(op, *views)
     shape = tensor(op.outputs[0]).get_shape()
-    made: list[Operation] = [*views, joined]
     result = joined.results[0]
-    if tensor(result).get_shape() != shape:
-        view = tile.ViewOp(result, shape)
-        made.append(view)
-    for new in made[:-1]:
-        new.location = op.location if isinstance(new, tile.ViewOp) else new.location
-        assert op.parent is not None
-        op.parent.insert_op_before(new, op)
     sources = [owner for value in op.inputs if isinstance(owner := value.owner, tile.ViewOp)]
-    replace_op(op, made[-1])
+    if tensor(result).get_shape() == shape:
+        replace_op(op, joined)
+    else:
+        Rewriter.insert_op(joined, InsertPoint.before(op))
+        replace_op(op, tile.ViewOp(result, shape))
     for source in sources:
         if source.parent is not None:
             erase_unused(source)

@@ -15,6 +15,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.loops import tensor
@@ -260,8 +261,7 @@ def put_into_nest(group: Group) -> tile.NestOp:
     )
     body = Block(arg_types=[value.type for value in inputs])
     nest = tile.NestOp(inputs, group.rows, body, [value.type for value in results])
-    nest.location = last.location
-    Rewriter.insert_op(nest, InsertPoint.after(last))
+    insert_made_for(last, nest, at=InsertPoint.after(last))
     arguments = dict(zip(inputs, body.args, strict=True))
     for op in operations:
         op.detach()

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, IntsAttr, VariableOp, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder, seen_through
@@ -301,8 +302,7 @@ class _Rewriting:
         shape = [tensor(value).get_shape()[axis] for axis in order]
         places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(order))]
         made = movement(value, AffineMap(len(order), 0, tuple(places)), shape)
-        made.location = op.location
-        Rewriter.insert_op(made, InsertPoint.before(op))
+        insert_made_for(op, made)
         return made.outputs[0]
 
     def _view(self, op: tile.ViewOp) -> None:
@@ -316,8 +316,7 @@ class _Rewriting:
         self._restore(op, [0])
         if op.output in self.orders:
             natural = tile.ViewOp(op.source, viewed)
-            natural.location = op.location
-            Rewriter.insert_op(natural, InsertPoint.before(op))
+            insert_made_for(op, natural)
             op.operands[0] = self._in_order(op, natural.output, wanted)
 
     def _shape(self, value: SSAValue) -> tuple[int, ...]:
@@ -337,8 +336,7 @@ class _Rewriting:
             assert isinstance(value.owner, Operation)
             map_ = AffineMap(len(order), 0, tuple(AffineExpr.dimension(axis) for axis in order))
             made = movement(value, map_, self._shape(value))
-            made.location = value.owner.location
-            Rewriter.insert_op(made, InsertPoint.after(value.owner))
+            insert_made_for(value.owner, made, at=InsertPoint.after(value.owner))
             self._natural[value] = made.outputs[0]
         return self._natural[value]
 

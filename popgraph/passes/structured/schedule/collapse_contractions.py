@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute, Operation
+from xdsl.ir import Attribute
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
@@ -16,6 +16,7 @@ from popgraph.dialects.program.interned import tensor_type, whole
 from popgraph.dialects.tile.affine import simplified
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.analysis.operand_maps import set_type_in_place
 from popgraph.support.shapes import Shape
@@ -124,7 +125,7 @@ def reshape(op: tile.ContractOp, new: Reshaped) -> None:
     for number, value in enumerate(op.operands):
         if tensor(value).get_shape() != new.shapes[number]:
             view = tile.ViewOp(value, new.shapes[number])
-            _insert(view, op, InsertPoint.before(op))
+            insert_made_for(op, view)
             op.operands[number] = view.output
     op.properties["domain"] = IntsAttr.of(new.sizes)
     op.properties["parallel"] = whole(new.parallel)
@@ -133,7 +134,7 @@ def reshape(op: tile.ContractOp, new: Reshaped) -> None:
     for result in reversed(op.outputs):
         type_, readers = tensor(result), tuple(result.uses)
         view = tile.ViewOp(result, type_.get_shape())
-        _insert(view, op, InsertPoint.after(op))
+        insert_made_for(op, view, at=InsertPoint.after(op))
         view.output.name_hint, result.name_hint = result.name_hint, None
         for use in readers:
             use.operation.operands[use.index] = view.output
@@ -141,8 +142,3 @@ def reshape(op: tile.ContractOp, new: Reshaped) -> None:
             set_type_in_place(view.output, type_)
         else:
             set_type_in_place(result, tensor_type(type_.element_type, new.sizes[: new.parallel]))
-
-
-def _insert(view: tile.ViewOp, op: Operation, at: InsertPoint) -> None:
-    view.location = op.location
-    Rewriter.insert_op(view, at)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, IntsAttr
@@ -16,6 +15,7 @@ from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -318,7 +318,6 @@ def _pack(
     """
     if (value, layout) not in packed:
         pack = tile.PackOp(value, with_layout(tensor(value), layout))
-        pack.location = op.location
-        Rewriter.insert_op(pack, InsertPoint.before(op))
+        insert_made_for(op, pack)
         packed[value, layout] = pack.output
     return packed[value, layout]

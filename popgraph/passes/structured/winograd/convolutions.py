@@ -11,7 +11,6 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import Float32Type, f64
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
@@ -20,7 +19,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.decisions import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import Convolution
 from popgraph.passes.structured.analysis.loops import tensor
@@ -165,10 +164,7 @@ class WinogradCandidate:
         weights, tiles, op = self.transformed(compilation), self.image(), self.found.op
         image = tiles[0].output if tiles else self.found.image
         new = self.convolution(image, weights[-1].results[0])
-        new.location = op.location
-        for made in (*weights, *tiles):
-            made.location = op.location
-            Rewriter.insert_op(made, InsertPoint.before(op))
+        insert_made_for(op, *weights, *tiles)
         replace_op(op, new)
 
     def transformed(self, compilation: Compilation) -> list[Operation]:

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Block, Operation, Region
+from xdsl.ir import Block, Region
 from xdsl.ir.affine import AffineExpr, AffineMap
-from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types, tile
 from popgraph.dialects.program import ConstantOp
@@ -17,7 +16,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.decisions import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
-from popgraph.passes.analysis.replace import replace_op
+from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
 from popgraph.passes.structured.analysis.conv3x3 import WeightGradient
 from popgraph.passes.structured.analysis.loops import tensor
@@ -82,11 +81,7 @@ class WinogradGradientCandidate:
         sums = self._sums(*tiles)
         matrix = self._matrix(compilation)
         back = self._back(matrix, sums)
-        back.location = op.location
-        made: list[Operation] = [*tiles, sums, matrix]
-        for new in made:
-            new.location = op.location
-            Rewriter.insert_op(new, InsertPoint.before(op))
+        insert_made_for(op, *tiles, sums, matrix)
         replace_op(op, back)
 
     def _image(self) -> tile.TransformTilesOp:
