@@ -255,10 +255,25 @@ def _plain(expression: AffineExpr) -> Linear:
     return Linear(0, {expression: 1})
 
 
+def with_dims(map_: AffineMap, dims: Sequence[AffineExpr], rank: int) -> AffineMap:
+    """`map_(dims)`: an expression of `rank` new dimensions in place of each dimension."""
+    return map_.replace_dims_and_symbols(dims, (), rank, 0)
+
+
+def selection(dims: Sequence[int], rank: int | None = None) -> AffineMap:
+    """`(d0, d1, ...) -> (d[dims[0]], ...)`, of as many dimensions as results unless `rank` says."""
+    places = tuple(AffineExpr.dimension(dim) for dim in dims)
+    return AffineMap(len(places) if rank is None else rank, 0, places)
+
+
+def permutation(order: Sequence[int]) -> AffineMap:
+    """Where in a tensor the element of a loop index is, when loop i goes along axis `order[i]`."""
+    return selection([order.index(axis) for axis in range(len(order))])
+
+
 def composed(outer: AffineMap, inner: AffineMap, sizes: Shape) -> AffineMap:
     """`outer(inner(d))` for a domain of these sizes, in its simplest form."""
-    results = (result.compose(inner) for result in outer.results)
-    return simplified(AffineMap(inner.num_dims, 0, tuple(results)), sizes)
+    return simplified(with_dims(outer, inner.results, inner.num_dims), sizes)
 
 
 @remembered
@@ -315,8 +330,7 @@ def offset(type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> Linea
     """Where in the memory that loops get for a tensor the element at `map_(d)` stands."""
     layout = layout_of(type_)
     if layout is not None:
-        results = (result.compose(map_) for result in layout.map.data.results)
-        map_ = AffineMap(map_.num_dims, 0, tuple(results))
+        map_ = with_dims(layout.map.data, map_.results, map_.num_dims)
     total = Linear(-memory_span(type_)[0])
     for result, step in zip(map_.results, row_major(physical_shape(type_)), strict=True):
         total = _joined(total + linear(result, sizes).scaled(step))

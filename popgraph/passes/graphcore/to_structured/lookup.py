@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
 from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
 from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
@@ -43,8 +44,7 @@ def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
 
 def index_map(first: int, count: int, rank: int) -> AffineMap:
     """The map of a tensor that runs along `count` dimensions of a domain, from `first` on."""
-    places = tuple(AffineExpr.dimension(first + number) for number in range(count))
-    return AffineMap(rank, 0, places)
+    return selection(range(first, first + count), rank)
 
 
 def indices_at(dims: Sequence[int]) -> list[Operand]:

@@ -18,6 +18,7 @@ from popgraph.dialects.graphcore import (
 )
 from popgraph.dialects.graphcore.base import integer, shape_of
 from popgraph.dialects.program.interned import tensor_type
+from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import attribute, same
 from popgraph.passes.graphcore.to_structured.elementwise import broadcast_map, mapped
@@ -55,9 +56,7 @@ def lower_reshape(op: ReshapeOp) -> SSAValue:
 
 def lower_transpose(op: TransposeOp) -> SSAValue:
     """transpose(x)  ->  tile.map x[d1, d0]"""
-    order = list(op.perm)
-    places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(order))]
-    return moved(op.x, AffineMap(len(order), 0, tuple(places)), shape_of(op.result))
+    return moved(op.x, permutation(list(op.perm)), shape_of(op.result))
 
 
 def lower_broadcast(op: BroadcastOp) -> SSAValue:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore import (
@@ -19,6 +19,7 @@ from popgraph.dialects.graphcore import (
     ReduceSumOp,
 )
 from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
+from popgraph.dialects.tile.affine import permutation
 from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.graphcore.to_structured.elements import (
@@ -85,9 +86,8 @@ def axes_last(shape: Shape, axes: Sequence[int]) -> tuple[Shape, int, AffineMap]
     order = [axis for axis in range(len(shape)) if axis not in axes]
     parallel = len(order)
     order += sorted(axes)
-    places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(shape))]
     domain = tuple(shape[axis] for axis in order)
-    return domain, parallel, AffineMap(len(shape), 0, tuple(places))
+    return domain, parallel, permutation(order)
 
 
 def lower_reduction(op: ReduceSumOp | ReduceMaxOp | ReduceMinOp | ReduceProdOp) -> SSAValue:

@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import i8, i32
 from xdsl.ir import Operation, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
+from xdsl.ir.affine import AffineMap
 from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import element_types, tile
@@ -21,6 +21,7 @@ from popgraph.dialects.graphcore import (
 from popgraph.dialects.graphcore.base import flag, shape_of, tensor_of
 from popgraph.dialects.graphcore.geometry import Geometry
 from popgraph.dialects.program import ConstantOp, DataAttr
+from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.graphcore.to_structured.elements import (
@@ -110,7 +111,7 @@ class WindowWeights:
 
     def maps(self, rank: int) -> list[AffineMap]:
         """Where each vector is read, in a domain of `rank` that begins with batch and channel."""
-        return [AffineMap(rank, 0, (AffineExpr.dimension(2 + axis),)) for axis in self.axes]
+        return [selection([2 + axis], rank) for axis in self.axes]
 
     def product(self, value: Operand, *factors: Operand) -> Operand:
         """`value` times the factors read from the vectors."""

@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import linear, offset
+from popgraph.dialects.tile.affine import linear, offset, with_dims
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.dialects.tile.structured.winograd import TAPS
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
@@ -67,9 +67,8 @@ def convolution(op: tile.ContractOp, weights: int) -> Convolution | None:
     places = [AffineExpr.constant(0)] * 7
     for at, dim in enumerate((*inside, channel, 3)):
         places[dim or 0] = AffineExpr.dimension(at)
-    results = tuple(old.replace_dims_and_symbols(places, ()) for old in maps[weights].results)
     down, right = (rows[axis].constant for axis in (1, 2))
-    weights_map = AffineMap(4, 0, results)
+    weights_map = with_dims(maps[weights], places, 4)
     return Convolution(op, image, values[weights], weights_map, (down, right), sizes[channel])
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from xdsl.ir.affine import AffineExpr, AffineMap
 
+from popgraph.dialects.tile.affine import with_dims
 from popgraph.support.shapes import Shape
 
 
@@ -84,6 +85,4 @@ def split_map(map_: AffineMap, dim: int, lanes: int) -> AffineMap:
     before = [AffineExpr.dimension(old) for old in range(dim)]
     both = AffineExpr.dimension(dim) * lanes + AffineExpr.dimension(dim + 1)
     after = [AffineExpr.dimension(old + 1) for old in range(dim + 1, map_.num_dims)]
-    dims = [*before, both, *after]
-    results = tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results)
-    return AffineMap(map_.num_dims + 1, 0, results)
+    return with_dims(map_, [*before, both, *after], map_.num_dims + 1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineExpr, AffineMap
+from xdsl.ir.affine import AffineConstantExpr, AffineDimExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import simplified
+from popgraph.dialects.tile.affine import permutation, simplified, with_dims
 from popgraph.dialects.tile.structured.ops import element, maps_attribute
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.structured.analysis.axis_orders import AxisOrder
@@ -67,9 +67,5 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
 
 def renumbered(maps: Sequence[AffineMap], sequence: AxisOrder) -> list[AffineMap]:
     """Maps of a domain whose dimension i is dimension `sequence[i]` of the old one."""
-    rank = len(sequence)
-    dims = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
-    results = (
-        tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results) for map_ in maps
-    )
-    return [AffineMap(rank, 0, one) for one in results]
+    dims = permutation(sequence).results
+    return [with_dims(map_, dims, len(dims)) for map_ in maps]

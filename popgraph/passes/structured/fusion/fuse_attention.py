@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
-from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.program import graphs_of
-from popgraph.dialects.tile.affine import offset
+from popgraph.dialects.tile.affine import offset, selection
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.dialects.tile.structured.nest import keeps_shared, readings
 from popgraph.passes.analysis.replace import insert_made_for
@@ -90,9 +89,7 @@ class Attention:
         Rewriter.insert_op(new, InsertPoint.before(self.mixed))
         result: SSAValue = new.outputs[0]
         if mixed is not self.mixed:
-            places = tuple(AffineExpr.dimension(dim) for dim in self.order)
-            map_ = AffineMap(len(places), 0, places)
-            copied = movement(result, map_, tensor(old).get_shape())
+            copied = movement(result, selection(self.order), tensor(old).get_shape())
             insert_made_for(self.mixed, copied)
             result = copied.outputs[0]
             mixed.erase()

@@ -10,7 +10,7 @@ from xdsl.ir.affine import AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified
+from popgraph.dialects.tile.affine import offset, reads_whole, row_major, simplified, with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.analysis.replace import insert_made_for, located, replace_op
@@ -129,8 +129,7 @@ def _over(map_: AffineMap, old: Shape, new: Shape) -> AffineMap:
         (flat // max(1, stride)) % max(1, size)
         for stride, size in zip(row_major(old), old, strict=True)
     ]
-    results = tuple(result.replace_dims_and_symbols(places, ()) for result in map_.results)
-    return simplified(AffineMap(len(new), 0, results), new)
+    return simplified(with_dims(map_, places, len(new)), new)
 
 
 def _join(

@@ -13,6 +13,7 @@ from xdsl.rewriter import InsertPoint
 from popgraph.dialects import tile
 from popgraph.dialects.program import ConstantOp, IntsAttr, VariableOp, graphs_of
 from popgraph.dialects.program.interned import tensor_type, whole
+from popgraph.dialects.tile.affine import permutation, selection, with_dims
 from popgraph.dialects.tile.structured.nest import readings
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.replace import insert_made_for
@@ -216,10 +217,9 @@ class _Rewriting:
             set_type_in_place(value, tensor_type(type_.element_type, shape))
 
     def _structured(self, op: tile.Structured) -> None:
-        rank = len(op.sizes)
         order = self.orders.get(op.results[0], tuple(range(op.parallel_rank)))
         sequence = (*order, *self._reductions(op))
-        places = [AffineExpr.dimension(sequence.index(dim)) for dim in range(rank)]
+        places = permutation(sequence).results
         op.properties["domain"] = IntsAttr.of([op.sizes[dim] for dim in sequence])
         inputs, epilogue_inputs, tables = _operands(op)
         maps = self._maps(op, inputs, op.input_maps, places)
@@ -277,7 +277,7 @@ class _Rewriting:
     ) -> list[AffineMap]:
         turned = []
         for number, map_ in zip(operands, maps, strict=True):
-            results = [result.replace_dims_and_symbols(places, ()) for result in map_.results]
+            results = with_dims(map_, places, len(places)).results
             order = self.orders.get(op.operands[number], range(len(results)))
             turned.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
         return turned
@@ -300,8 +300,7 @@ class _Rewriting:
     def _in_order(self, op: Operation, value: SSAValue, order: AxisOrder) -> SSAValue:
         """A copy of a value with its axes in another order."""
         shape = [tensor(value).get_shape()[axis] for axis in order]
-        places = [AffineExpr.dimension(order.index(axis)) for axis in range(len(order))]
-        made = movement(value, AffineMap(len(order), 0, tuple(places)), shape)
+        made = movement(value, permutation(order), shape)
         insert_made_for(op, made)
         return made.outputs[0]
 
@@ -334,8 +333,7 @@ class _Rewriting:
             return value
         if value not in self._natural:
             assert isinstance(value.owner, Operation)
-            map_ = AffineMap(len(order), 0, tuple(AffineExpr.dimension(axis) for axis in order))
-            made = movement(value, map_, self._shape(value))
+            made = movement(value, selection(order), self._shape(value))
             insert_made_for(value.owner, made, at=InsertPoint.after(value.owner))
             self._natural[value] = made.outputs[0]
         return self._natural[value]

@@ -13,7 +13,7 @@ from xdsl.rewriter import InsertPoint
 from popgraph.dialects import tile
 from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.program.interned import tensor_type, whole
-from popgraph.dialects.tile.affine import simplified
+from popgraph.dialects.tile.affine import selection, simplified, with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.replace import insert_made_for
@@ -28,29 +28,30 @@ class Operand:
     def __init__(self, type_: TensorType[Attribute], map_: AffineMap, sizes: Shape) -> None:
         self.shape: Shape = type_.get_shape()
         self.fixed = layout_of(type_) is not None
-        self.results = list(simplified(map_, sizes[: map_.num_dims]).results)
+        self.map = simplified(map_, sizes[: map_.num_dims])
 
     def pair(self, dim: int, sizes: Shape) -> int | None:
         """Where `dim` and the next stand side by side, whole and alone; -1 if neither is used."""
-        users = [
-            at for at, result in enumerate(self.results) if {dim, dim + 1} & result.used_dims()
-        ]
+        results = self.map.results
+        users = [at for at, result in enumerate(results) if {dim, dim + 1} & result.used_dims()]
         if not users:
             return -1
         first = users[0]
         alone = users == [first, first + 1] and not self.fixed
-        if not alone or [_dim(self.results[at]) for at in users] != [dim, dim + 1]:
+        if not alone or [_dim(results[at]) for at in users] != [dim, dim + 1]:
             return None
         return first if self.shape[first : first + 2] == sizes[dim : dim + 2] else None
 
-    def join(self, dim: int, at: int, rank: int) -> None:
-        """`dim` and the next of `rank` become one."""
+    def join(self, dim: int, at: int) -> None:
+        """`dim` and the next, which stand at `at`, become one."""
+        rank, results = self.map.num_dims, self.map.results
         if at >= 0:
             size = self.shape[at] * self.shape[at + 1]
             self.shape = (*self.shape[:at], size, *self.shape[at + 2 :])
-            del self.results[at + 1]
-        renumbered = [AffineExpr.dimension(old if old <= dim else old - 1) for old in range(rank)]
-        self.results = [result.replace_dims_and_symbols(renumbered, ()) for result in self.results]
+            results = (*results[: at + 1], *results[at + 2 :])
+        earlier = selection([old - (old > dim) for old in range(rank)]).results
+        left = rank - (dim + 1 < rank)
+        self.map = with_dims(AffineMap(rank, 0, results), earlier, left)
 
 
 def _dim(result: AffineExpr) -> int | None:
@@ -89,18 +90,14 @@ def _joined(
             continue
         for operand, at in zip(operands, places, strict=True):
             assert at is not None
-            operand.join(dim, at, len(sizes))
+            operand.join(dim, at)
         sizes = (*sizes[:dim], sizes[dim] * sizes[dim + 1], *sizes[dim + 2 :])
         parallel -= dim + 1 < parallel
-    left = [len(sizes)] * 2 + [parallel] * (len(maps) - 2)
     return Reshaped(
         sizes,
         parallel,
         tuple(operand.shape for operand in operands),
-        tuple(
-            AffineMap(rank, 0, tuple(operand.results))
-            for rank, operand in zip(left, operands, strict=True)
-        ),
+        tuple(operand.map for operand in operands),
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir.affine import AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.affine import simplified
+from popgraph.dialects.tile.affine import simplified, with_dims
 from popgraph.support.shapes import Shape, prod
 
 
@@ -81,12 +81,5 @@ def _blocked(order: Order, sliding: list[int], others: list[int], terms: int) ->
         else:
             dims.append(AffineExpr.constant(0))
     sizes = (*order.sizes[:first], *lengths)
-    maps = (
-        AffineMap(
-            len(sizes),
-            0,
-            tuple(result.replace_dims_and_symbols(dims, ()) for result in map_.results),
-        )
-        for map_ in order.maps
-    )
+    maps = (with_dims(map_, dims, len(sizes)) for map_ in order.maps)
     return Order(sizes, tuple(simplified(map_, sizes) for map_ in maps), first)

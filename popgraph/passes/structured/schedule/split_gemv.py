@@ -7,6 +7,7 @@ from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
 from popgraph.dialects.element_types import element_bytes
+from popgraph.dialects.tile.affine import selection, with_dims
 from popgraph.dialects.tile.attributes import layout_of
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.schedule.collapse_contractions import Reshaped, collapse, reshape
@@ -64,7 +65,7 @@ def _split(
 ) -> tuple[Shape, AffineMap] | None:
     """An operand's shape and map when `dim` is two loops; None if its index is something else."""
     later = [AffineExpr.dimension(old + (old > dim)) for old in range(map_.num_dims)]
-    results = [result.replace_dims_and_symbols(later, ()) for result in map_.results]
+    results = list(with_dims(map_, later, map_.num_dims + 1).results)
     users = [at for at, result in enumerate(map_.results) if dim in result.used_dims()]
     if users:
         at = users[0]
@@ -72,5 +73,5 @@ def _split(
         if not alone or shape[at] != extent:
             return None
         shape = (*shape[:at], strips, extent // strips, *shape[at + 1 :])
-        results[at : at + 1] = [AffineExpr.dimension(dim), AffineExpr.dimension(dim + 1)]
+        results[at : at + 1] = selection([dim, dim + 1]).results
     return shape, AffineMap(map_.num_dims + 1, 0, tuple(results))
