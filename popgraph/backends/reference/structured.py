@@ -159,7 +159,7 @@ def finished(
     memories: Sequence[Array],
 ) -> tuple[Array, ...]:
     """The results, given the final accumulators and the memories of the epilogue_inputs."""
-    maps = [attribute.data for attribute in op.epilogue_maps]
+    maps = op.epilogue_input_maps
     indices = grid(op.sizes[: op.parallel_rank])
     epilogue_inputs = Access(op, op.epilogue_inputs, maps, memories)(indices)
     return stored(op, Body(op.epilogue.block)(indices, [*totals, *epilogue_inputs]))

@@ -121,14 +121,10 @@ def readings(op: Nested) -> Iterator[tuple[SSAValue, AffineMap | None]]:
             yield from ((table, None) for table in op.tables)
         case ReduceOp():
             yield from zip(op.inputs, op.input_maps, strict=True)
-            yield from zip(
-                op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True
-            )
+            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
         case ContractOp():
             yield from zip((op.lhs, op.rhs), op.input_maps, strict=True)
-            yield from zip(
-                op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True
-            )
+            yield from zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
 
 
 def keeps_shared(map_: AffineMap | None, sizes: Shape, shared: int) -> bool:

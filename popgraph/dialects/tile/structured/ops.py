@@ -120,6 +120,11 @@ class Structured(IRDLOperation):
         return tuple(attribute.data for attribute in self.maps)  # type: ignore[attr-defined]
 
     @property
+    def epilogue_input_maps(self) -> tuple[AffineMap, ...]:
+        """Of an operation with an epilogue: those of what it reads, over the parallel loops."""
+        return tuple(attribute.data for attribute in self.epilogue_maps)  # type: ignore[attr-defined]
+
+    @property
     def mapped_inputs(self) -> tuple[SSAValue, ...]:
         """The operands that have a map: `inputs`, but for what xDSL takes to find these."""
         return tuple(self.operands[: len(self.maps)])  # type: ignore[attr-defined]
@@ -273,8 +278,9 @@ class ReduceOp(Structured):
 
     def verify_(self) -> None:
         self.check_maps(self.inputs, self.input_maps, self.sizes)
-        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
-        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes[: self.parallel_rank])
+        self.check_maps(
+            self.epilogue_inputs, self.epilogue_input_maps, self.sizes[: self.parallel_rank]
+        )
         self.check_results()
         accumulators = [attribute.type for attribute in self.initial]
         check_block("body", self.body.block, [*map(element, self.inputs), *accumulators])
@@ -352,14 +358,15 @@ class ContractOp(Structured):
 
         What is not a factor depends on parallel indices only.
         """
-        maps = [*self.input_maps, *(attribute.data for attribute in self.epilogue_maps)]
+        maps = [*self.input_maps, *self.epilogue_input_maps]
         maps += [AffineMap.identity(self.parallel_rank)] * len(self.outputs)
         return list(zip((*self.operands, *self.outputs), maps, strict=True))
 
     def verify_(self) -> None:
         self.check_maps([self.lhs, self.rhs], self.input_maps, self.sizes)
-        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
-        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes[: self.parallel_rank])
+        self.check_maps(
+            self.epilogue_inputs, self.epilogue_input_maps, self.sizes[: self.parallel_rank]
+        )
         self.check_results()
         if element(self.lhs) != element(self.rhs):
             raise VerifyException("both factors have one element type")

@@ -312,8 +312,7 @@ class WinogradOp(Tiled):
             raise VerifyException(f"weights of {u} do not fit {x} and {self.sizes}")
         if not self.is_transformed:
             self.check_image(self.x.type, TAPS)
-        epilogue_maps = [attribute.data for attribute in self.epilogue_maps]
-        self.check_maps(self.epilogue_inputs, epilogue_maps, self.sizes)
+        self.check_maps(self.epilogue_inputs, self.epilogue_input_maps, self.sizes)
         self.check_results()
         if element(self.x) != element(self.u):
             raise VerifyException("both factors have one element type")

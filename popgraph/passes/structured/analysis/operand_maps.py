@@ -249,7 +249,7 @@ def mapped_inputs(op: tile.Structured) -> MappedOperands:
 
 def mapped_epilogue_inputs(op: tile.ReduceOp | tile.ContractOp) -> MappedOperands:
     """What the epilogue of an operation reads besides its accumulators."""
-    maps = tuple(attribute.data for attribute in op.epilogue_maps)
+    maps = op.epilogue_input_maps
     block = op.epilogue.block
     sizes = op.sizes[: op.parallel_rank]
     return MappedOperands(

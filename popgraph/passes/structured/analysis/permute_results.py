@@ -49,7 +49,6 @@ def permute_results(
 def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.ContractOp:
     """The same contraction with axis `order[i]` for axis i; it has no schedule."""
     sequence = (*order, *range(op.parallel_rank, len(op.sizes)))
-    epilogue_maps = [attribute.data for attribute in op.epilogue_maps]
     new = tile.ContractOp(
         op.lhs,
         op.rhs,
@@ -59,7 +58,7 @@ def with_permuted_results(op: tile.ContractOp, order: AxisOrder) -> tile.Contrac
         op.epilogue.clone(),
         [element(value) for value in op.outputs],
         op.epilogue_inputs,
-        renumbered(epilogue_maps, order),
+        renumbered(op.epilogue_input_maps, order),
     )
     new.location = op.location
     return new

@@ -26,7 +26,7 @@ def split_epilogue(op: tile.ContractOp) -> tile.ContractOp:
     sums = tile.ContractOp(op.lhs, op.rhs, op.input_maps, op.sizes, rank, Region(epilogue), [kind])
     map_ = tile.MapOp(
         [*sums.outputs, *op.epilogue_inputs],
-        [AffineMap.identity(rank), *(map_.data for map_ in op.epilogue_maps)],
+        [AffineMap.identity(rank), *op.epilogue_input_maps],
         op.sizes[:rank],
         op.epilogue.clone(),
         [element(value) for value in op.outputs],

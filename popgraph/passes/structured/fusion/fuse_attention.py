@@ -200,12 +200,8 @@ def _block(op: tile.ContractOp) -> int:
 
 def _even(op: tile.ContractOp, dims: range | AxisOrder) -> bool:
     """Whether parts along these loops are evenly apart in every operand."""
-    epilogue_maps = [attribute.data for attribute in op.epilogue_maps]
-    values = [op.lhs, op.rhs, *op.epilogue_inputs]
-    forms = [
-        offset(tensor(value), map_, op.sizes)
-        for value, map_ in zip(values, [*op.input_maps, *epilogue_maps], strict=True)
-    ]
+    read = op.mapped[: len(op.operands)]
+    forms = [offset(tensor(value), map_, op.sizes) for value, map_ in read]
     return all(form.stride(dim) is not None for form in forms for dim in dims)
 
 

@@ -225,9 +225,8 @@ class _Rewriting:
         maps = self._maps(op, inputs, op.input_maps, places)
         op.properties["maps"] = maps_attribute(maps)
         if "epilogue_maps" in op.properties:
-            old = [attribute.data for attribute in op.properties["epilogue_maps"].data]  # type: ignore[attr-defined]
             op.properties["epilogue_maps"] = maps_attribute(
-                self._maps(op, epilogue_inputs, old, places[: op.parallel_rank])
+                self._maps(op, epilogue_inputs, op.epilogue_input_maps, places[: op.parallel_rank])
             )
         self._restore(op, tables)
         for inner in op.walk():

@@ -245,7 +245,7 @@ class WinogradCandidate:
             op.detach_region(op.epilogue),
             tensor(op.outputs[0]),
             list(op.epilogue_inputs),
-            [map_.data for map_ in op.epilogue_maps],
+            op.epilogue_input_maps,
         )
 
 

@@ -139,7 +139,7 @@ class WinogradGradientCandidate:
             op.detach_region(op.epilogue),
             [tensor(output).element_type for output in op.outputs],
             list(op.epilogue_inputs),
-            [map_.data for map_ in op.epilogue_maps],
+            op.epilogue_input_maps,
         )
         for old, result in zip(op.outputs, new.outputs, strict=True):
             set_type_in_place(result, tensor(old))

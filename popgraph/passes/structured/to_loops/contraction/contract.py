@@ -144,7 +144,7 @@ class ContractLoops:
 
     def _inplace(self) -> list[tuple[int, int]]:
         op = self.op
-        read = zip(op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True)
+        read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
         operands = [op.lhs, op.rhs, *op.epilogue_inputs]
         return in_place(operands, read, op.outputs, op.sizes[: op.parallel_rank])
 

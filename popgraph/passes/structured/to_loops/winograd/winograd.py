@@ -115,7 +115,7 @@ class WinogradLoops:
     def kernel(self) -> tile.KernelOp:
         op = self.op
         operands = [op.x, op.u, *op.epilogue_inputs]
-        read = zip(op.epilogue_inputs, (map_.data for map_ in op.epilogue_maps), strict=True)
+        read = zip(op.epilogue_inputs, op.epilogue_input_maps, strict=True)
         kernel = tile.KernelOp(
             operands,
             [tensor(op.output)],
@@ -213,7 +213,7 @@ class WinogradLoops:
     def _finishing(self, memories: Sequence[SSAValue]) -> None:
         """One vector of results of one pixel at a time."""
         op, last = self.op, len(self.op.sizes) - 1
-        maps = [*(map_.data for map_ in op.epilogue_maps), AffineMap.identity(last + 1)]
+        maps = [*op.epilogue_input_maps, AffineMap.identity(last + 1)]
         sizes = split_sizes(op.sizes, last, self.width)
         self.results = Place(self.writer, sizes)
         values = [*op.epilogue_inputs, op.output]
