@@ -86,17 +86,17 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
     shapes = shapes_of(path)
     took = {module: memory(path, shapes, module) for module in RUNS if STATUS.exists()}
-    from popgraph.cli.bench import Bench
     from popgraph.compiler import load
     from popgraph.measure import timing
+    from popgraph.measure.comparison import Comparison
 
     timing.pin(arguments.threads)
     module, compilation = load(path)
-    bench = Bench(name, module, compilation, arguments.threads)
+    comparison = Comparison(name, module, compilation, arguments.threads)
     for peer in ("onnxruntime", "openvino"):
-        bench.invite(peer)
-    bench.race(arguments.seconds, arguments.rounds)
-    found = asdict(bench.result(arguments.accuracy))
+        comparison.invite(peer)
+    comparison.race(arguments.seconds, arguments.rounds)
+    found = asdict(comparison.result(arguments.accuracy))
     return found | {"cold_s": cold, "warm_s": warm, "memory_mb": took}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from popgraph.cli.options import Folders, ScheduleFile, Switch, Threads, Tuned, Winograd, options
-from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
-
-    from popgraph.dialects.tile import ProgramOp
-    from popgraph.measure.timing import Contestant
-    from popgraph.passes.base import Compilation
-    from popgraph.passes.options import Options
-    from popgraph.support.arrays import Array
-
-OURS, PEAK = "popgraph", "peak"
+    from popgraph.measure.comparison import Result, Row
 
 
 class Format(StrEnum):
@@ -32,42 +23,6 @@ class Format(StrEnum):
     TABLE = "table"
     JSON = "json"
     MARKDOWN = "markdown"
-
-
-@dataclass(frozen=True)
-class Row:
-    """What one runtime took for one run of the model."""
-
-    name: str
-    best_ms: float = 0.0
-    median_ms: float = 0.0
-    ratio: float | None = None
-    """Its time divided by ours: above 1, we are faster."""
-    gflops: float = 0.0
-    """By the sums of products that the model writes down, whatever the runtime saves of them."""
-    share_of_peak: float | None = None
-    error: float | None = None
-    """The largest difference to double precision, relative to the largest output."""
-    refusal: str = ""
-    """Why it did not run."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """A finished comparison."""
-
-    model: str
-    threads: int
-    gflop: float
-    """Of one run."""
-    bytes_moved: int
-    """What our kernels read and write, each operand and result once."""
-    arena: int
-    """The bytes of our intermediate values."""
-    largest_live_set: int
-    """The bytes of them that are needed at once; no arena could be smaller."""
-    peak_gflops: float
-    rows: list[Row]
 
 
 def command(
@@ -103,6 +58,7 @@ def command(
     model adds up; the peak is a loop of multiply-adds that is timed in the same rounds.
     """
     from popgraph.cli import models
+    from popgraph.measure.comparison import Comparison
     from popgraph.measure.peers import PEERS
     from popgraph.measure.timing import pin
 
@@ -113,140 +69,11 @@ def command(
     pin(threads)
     module, compilation, _ = models.opened(model, dim)
     made = options(winograd, schedule, tuned)
-    bench = Bench(str(model), module, compilation, threads, made)
+    comparison = Comparison(str(model), module, compilation, threads, made)
     for name in names:
-        bench.invite(name)
-    bench.race(seconds, repeats)
-    typer.echo(WRITERS[form](bench.result(accuracy)))
-
-
-class Bench:
-    """One model, compiled, and everyone it is to be compared with."""
-
-    def __init__(
-        self,
-        name: str,
-        module: ModuleOp,
-        compilation: Compilation,
-        threads: int,
-        options: Options | None = None,
-    ) -> None:
-        from popgraph import compiler
-        from popgraph.backends.reference import signature
-        from popgraph.builder.onnx.write import export_model
-        from popgraph.dialects import element_types
-        from popgraph.dialects.levels import level_of
-        from popgraph.measure.peak import peak
-        from popgraph.measure.timing import Contestant, random_model_inputs
-        from popgraph.passes.options import Options
-
-        self._name, self._threads = name, threads
-        self._options = compiler.for_this_machine(options or Options(), threads)
-        self._module, self._compilation = module, compilation
-        self._proto: Any = None
-        self._run: Callable[[Mapping[str, Array]], dict[str, Array]]
-        if level_of(module) == "onnx":
-            self._proto = export_model(module, compilation.weights)
-            self._run = compiler.compile(self._proto, threads=threads, options=self._options)
-        else:
-            self._run = compiler.build(
-                module.clone(), compilation, self._options, threads=threads
-            ).run
-        self._inputs = random_model_inputs(
-            {
-                name: (element_types.from_ir(type_.element_type), type_.get_shape())
-                for name, type_ in signature(module).items()
-            }
-        )
-        self._outputs: dict[str, Callable[[], Mapping[str, Array]]] = {OURS: self.ours}
-        self._refusals: dict[str, str] = {}
-        call, self._peak_work = peak(threads)
-        self._contestants = [Contestant(PEAK, call), Contestant(OURS, self.ours)]
-
-    def ours(self) -> dict[str, Array]:
-        """What a user would call."""
-        return self._run(self._inputs)
-
-    def invite(self, name: str) -> None:
-        """Adds a peer; what it refuses is kept for the table."""
-        from popgraph.measure.peers import PEERS, ready
-        from popgraph.measure.timing import Contestant
-
-        if self._proto is None:
-            raise UnsupportedError("peers read ONNX only", self._name, "leave out --against")
-        known = PEERS[name]
-        try:
-            run = ready(known, self._proto, self._inputs, self._threads)
-            run()
-        except UnsupportedError as error:
-            self._refusals[name] = error.what
-            return
-        self._outputs[name] = run
-        self._contestants.append(Contestant(name, run, many=known.many))
-
-    def race(self, seconds: float, rounds: int) -> None:
-        from popgraph.measure.timing import race
-
-        race(self._contestants, threads=self._threads, seconds=seconds, rounds=rounds)
-
-    def result(self, accuracy: bool) -> Result:
-        from popgraph.dialects.tile.program.lifetimes import bytes_touched, calls
-
-        flops, program = self._lowered()
-        peak, *others = self._contestants
-        fastest = self._peak_work / peak.best / 1e9
-        errors = self._errors() if accuracy else {}
-        ours = others[0].best
-        rows = [_row(each, flops, fastest, ours, errors.get(each.name)) for each in others]
-        rows += [Row(name, refusal=why) for name, why in self._refusals.items()]
-        return Result(
-            model=self._name,
-            threads=self._threads,
-            gflop=flops / 1e9,
-            bytes_moved=sum(
-                bytes_touched([value.owner for value in op.arguments]) for op in calls(program)
-            ),
-            arena=program.arena.value.data,
-            largest_live_set=program.lower_bound.value.data,
-            peak_gflops=fastest,
-            rows=rows,
-        )
-
-    def _lowered(self) -> tuple[int, ProgramOp]:
-        """Floating-point operations as the model has them, and the program that it becomes."""
-        from popgraph import compiler
-        from popgraph.backends.c.print.module import find_program
-        from popgraph.dialects.levels import level_of
-        from popgraph.dialects.tile.program.work import contraction_flops
-        from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
-
-        module = self._module.clone()
-        if level_of(module) in ("onnx", "graphcore"):
-            compiler.lower(
-                module, self._compilation, self._options, until=GraphcoreToStructured.name
-            )
-        flops = contraction_flops(module)
-        compiler.lower(module, self._compilation, self._options)
-        return flops, find_program(module, "main")
-
-    def _errors(self) -> dict[str, float]:
-        from popgraph.measure.accuracy import error, exact
-
-        expected = exact(self._module, self._compilation, self._inputs)
-        return {name: error(run(), expected) for name, run in self._outputs.items()}
-
-
-def _row(each: Contestant, flops: int, peak: float, ours: float, error: float | None) -> Row:
-    rate = flops / each.best / 1e9
-    return Row(
-        name=each.name,
-        best_ms=each.best * 1e3,
-        median_ms=each.median * 1e3,
-        ratio=None if each.name == OURS else each.best / ours,
-        gflops=rate,
-        share_of_peak=rate / peak,
-        error=error,
-    )
+        comparison.invite(name)
+    comparison.race(seconds, repeats)
+    typer.echo(WRITERS[form](comparison.result(accuracy)))
 
 
 HEADINGS = ("", "min ms", "median ms", "ratio", "GFLOP/s", "of peak", "error")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,9 +49,7 @@ class Contestant:
 
     def settle(self) -> None:
         """Runs alone for a while, at least once."""
-        end = time.perf_counter() + SETTLED
-        self.call()
-        while time.perf_counter() < end:
+        for _ in at_least(1, SETTLED):
             self.call()
 
     def prepare(self, clock: Callable[[], float]) -> None:
@@ -59,6 +57,14 @@ class Contestant:
         self.sample(clock)
         while self.repeats < 4096 and self.sample(clock) * self.repeats < SHORTEST:
             self.repeats *= 2
+
+
+def at_least(rounds: int, seconds: float) -> Iterator[int]:
+    """The numbers of `rounds`, and of more of them until `seconds` are over."""
+    end, done = time.perf_counter() + seconds, 0
+    while done < rounds or time.perf_counter() < end:
+        yield done
+        done += 1
 
 
 def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rounds: int) -> None:
@@ -73,13 +79,11 @@ def race(contestants: Sequence[Contestant], *, threads: int, seconds: float, rou
     clocks = [clock_of(each, threads) for each in contestants]
     for each, clock in zip(contestants, clocks, strict=True):
         each.prepare(clock)
-    end, done = time.perf_counter() + seconds, 0
-    while done < rounds or time.perf_counter() < end:
+    for _ in at_least(rounds, seconds):
         for each, clock in zip(contestants, clocks, strict=True):
             if threads > 1:
                 each.settle()
             each.samples.append(each.sample(clock))
-        done += 1
 
 
 def clock_of(contestant: Contestant, threads: int) -> Callable[[], float]:

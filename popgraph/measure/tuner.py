@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.measure.profile import source
-from popgraph.measure.timing import random_model_inputs
+from popgraph.measure.timing import at_least, random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
@@ -154,11 +153,9 @@ class Tuner:
 
 def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = True) -> None:
     inputs = random_model_inputs(programs[0].executable.inputs)
-    end, rounds = time.perf_counter() + seconds, 0
-    while rounds < ROUNDS or time.perf_counter() < end:
+    for _ in at_least(ROUNDS, seconds):
         for program in programs:
             program.measure(inputs, 1, call_by_call=call_by_call)
-        rounds += 1
 
 
 def _times(program: Profile) -> Iterator[tuple[int, int]]:
