@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from popgraph.support.caches import is_sealed, read_sealed, write_sealed, write_whole
+from popgraph.support.cache_files import is_sealed, read_sealed, write_sealed, write_whole
 from tests.damages import DAMAGES
 
 

@@ -25,10 +25,10 @@ ELEMENTS = 1 << 29
 FUNCTION_NODES = 100_000
 """Nodes that the calls of a model may unfold into, as functions call others again and again."""
 
-NODE, TURN, PART, LEAF = 100, 20, 2, 10
+NODE, ITERATION, PART, LEAF = 100, 20, 2, 10
 """
-The steps of a node; of a call, a statement or a turn of a loop; of a part of an expression that is
-computed or put in place; of an element of a literal that becomes a tensor.
+The steps of a node; of a call, a statement or an iteration of a loop; of a part of an expression
+that is computed or put in place; of an element of a literal that becomes a tensor.
 """
 
 Line = tuple[str, int]

@@ -192,7 +192,9 @@ def _progress(steps: int) -> Iterator[Callable[[str], None]]:
     )
     # Lines go above the bar if they are on the same screen, and into the pipe if there is one.
     screen = Console(stderr=True)
-    shared = sys.stdout.isatty()
-    with Progress(*columns, console=screen, transient=True, redirect_stdout=shared) as progress:
+    same_screen = sys.stdout.isatty()
+    with Progress(
+        *columns, console=screen, transient=True, redirect_stdout=same_screen
+    ) as progress:
         task = progress.add_task("", total=steps)
         yield lambda text: progress.update(task, advance=1, description=text)

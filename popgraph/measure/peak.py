@@ -11,18 +11,18 @@ from popgraph.backends.c.build.target import host_target
 from popgraph.backends.c.build_program import build
 from popgraph.passes.base import Compilation
 
-TURNS = 50_000
+ITERATIONS = 50_000
 
 KERNEL = """
 func.func private @multiply_add(%chunk: index, %factors: {factors}, %sums: {sums}) {{
   %zero = arith.constant 0 : index
   %one = arith.constant 1 : index
-  %turns = arith.constant {turns} : index
+  %iterations = arith.constant {iterations} : index
   %lanes = arith.constant {lanes} : index
   %factor = vector.load %factors[%zero] : {factors}, {vector}
   %addend = vector.load %factors[%lanes] : {factors}, {vector}
   {starts}
-  {results} = scf.for %turn = %zero to %turns step %one iter_args({carried}) -> ({types}) {{
+  {results} = scf.for %counter = %zero to %iterations step %one iter_args({carried}) -> ({types}) {{
     {multiply_adds}
     scf.yield {following} : {types}
   }}
@@ -55,7 +55,7 @@ def peak(threads: int) -> tuple[Callable[[], object], int]:
     module = compiler.parse_ir(program(lanes, sums, threads), compilation, "peak")
     executable = build(module, compilation.weights, threads=threads)
     factors = np.full(2 * lanes, 0.5, np.float32)
-    return lambda: executable.run({"factors": factors}), 2 * lanes * sums * TURNS * threads
+    return lambda: executable.run({"factors": factors}), 2 * lanes * sums * ITERATIONS * threads
 
 
 def program(lanes: int, sums: int, chunks: int) -> str:
@@ -75,7 +75,7 @@ def program(lanes: int, sums: int, chunks: int) -> str:
         factors=f"memref<{2 * lanes}xf32>",
         sums=f"memref<{chunks * lanes}xf32>",
         vector=vector,
-        turns=TURNS,
+        iterations=ITERATIONS,
         lanes=lanes,
         chunks=chunks,
         starts=starts,

@@ -13,7 +13,7 @@ def products(draw: DrawFn, dtype: str = "f32") -> Network:
     """
     One product of a matrix with a weight, with more rows and terms than registers hold.
 
-    Each factor stands as it is read or turned; a bias and an activation follow, or nothing.
+    Each factor stands as it is read or transposed; a bias and an activation follow, or nothing.
     """
     rows, terms, columns = (draw(st.integers(1, 40)) for _ in range(3))
     nodes: list[Node] = []
@@ -21,8 +21,8 @@ def products(draw: DrawFn, dtype: str = "f32") -> Network:
     def add(op: str, *constants: Constant, **attributes: object) -> None:
         nodes.append(Node(op, (len(nodes), *constants), tuple(attributes.items())))
 
-    turned, across = draw(st.booleans()), draw(st.booleans())
-    if turned:
+    transposed, across = draw(st.booleans()), draw(st.booleans())
+    if transposed:
         add("Transpose", perm=[1, 0])
     if draw(st.booleans()):
         add("Relu")
@@ -32,5 +32,5 @@ def products(draw: DrawFn, dtype: str = "f32") -> Network:
         add("Add", Constant((columns,), dtype, seed=draw(st.integers(0, 3))))
     if draw(st.booleans()):
         add("Tanh")
-    start = (terms, rows) if turned else (rows, terms)
+    start = (terms, rows) if transposed else (rows, terms)
     return Network((start,), tuple(nodes), dtype, (len(nodes),))

@@ -475,8 +475,8 @@ def products(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> Contract
 def channelwise(draw: st.DrawFn, kinds: st.SearchStrategy[str] = kinds) -> ContractSpec:
     """`y[m, n, c] = sum x[m + i, n + j, c] * w[i, j, c]`: windows that slide along vectors."""
     lines, rows, channels, height, width = (draw(size) for _ in range(5))
-    step, apart = draw(st.integers(1, 3)), draw(st.integers(1, 2))
-    image = [(step, 0, 0, 1, 0, 0), (0, step, 0, 0, apart, 0), (0, 0, 1, 0, 0, 0)]
+    step, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    image = [(step, 0, 0, 1, 0, 0), (0, step, 0, 0, dilation, 0), (0, 0, 1, 0, 0, 0)]
     weights = [(0, 0, 0, 1, 0, 0), (0, 0, 0, 0, 1, 0), (0, 0, 1, 0, 0, 0)]
     return ContractSpec(
         draw(kinds),

@@ -40,8 +40,8 @@ class HostScalars:
         """
         own = {one.weight for one in self.compiled.specific}
         floats = {name: dtype for name, dtype in self.variables.items() if dtype.is_float}
-        shared = {dtype: name for name, dtype in floats.items() if name not in own}
-        kept = own | set(shared.values())
+        representatives = {dtype: name for name, dtype in floats.items() if name not in own}
+        kept = own | set(representatives.values())
         return {name: dtype for name, dtype in floats.items() if name in kept}
 
 

@@ -19,7 +19,7 @@ import popgraph
 from popgraph.backends.c.build import toolchain
 from popgraph.backends.c.cache import folder as cache_folder
 from popgraph.backends.c.cache import install_fingerprint, program_cache, program_key
-from popgraph.support import caches, trust, writing
+from popgraph.support import cache_files, trust, writing
 from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
 
@@ -172,8 +172,8 @@ def test_nothing_is_read_that_others_may_write(cache: Path, kind: str, what: str
     trust.forget()
     for path in (cache / kind).rglob("*"):
         if path.is_file():
-            assert told(lambda path=path: caches.is_sealed(path))  # type: ignore[misc]
-            assert not caches.is_sealed(path)
+            assert told(lambda path=path: cache_files.is_sealed(path))  # type: ignore[misc]
+            assert not cache_files.is_sealed(path)
     compute()
 
 

@@ -33,7 +33,7 @@ from popgraph.passes.pipeline import Step
 from popgraph.passes.tuning import Tuning
 from popgraph.support import files
 from popgraph.support.arrays import Array
-from popgraph.support.caches import trim
+from popgraph.support.cache_files import trim
 from popgraph.support.machine import PRESETS
 from tests.damages import DAMAGES
 

@@ -106,7 +106,7 @@ def test_made_up_names_are_new() -> None:
             "MatMul-13 does not take inputs (f32[4, 5], f32[4, 5]): "
             "5 and 4 are added up together\n  at: node 'm' (MatMul)\n"
             "  try: a weight is [inputs, outputs], here [5, 4]; "
-            "`Transpose(w, perm=[1, 0])` turns it",
+            "`Transpose(w, perm=[1, 0])` transposes it",
         ),
         (
             lambda w: w.add_node("Softmax", ["x"], {"axis": 1.5}, name="s"),

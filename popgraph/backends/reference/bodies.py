@@ -10,22 +10,22 @@ from xdsl.ir import Block, Operation
 from popgraph.backends.reference.scalars import function_of
 
 Frame: TypeAlias = list[Any]
-"""The values of a running body, each at its place."""
+"""The values of a running body, each in its slot."""
 Step: TypeAlias = Callable[[Frame], None]
 """One operation, ready to run: reads places of the frame and writes others."""
 
 
 class Scope:
-    """Gives every value of a body its place in the frame."""
+    """Gives every value of a body its slot in the frame."""
 
     def __init__(self) -> None:
-        self._places: dict[Hashable, int] = {}
+        self._slots: dict[Hashable, int] = {}
 
-    def place(self, value: Hashable) -> int:
-        return self._places.setdefault(value, len(self._places))
+    def slot(self, value: Hashable) -> int:
+        return self._slots.setdefault(value, len(self._slots))
 
     def frame(self) -> Frame:
-        return [None] * len(self._places)
+        return [None] * len(self._slots)
 
 
 Maker: TypeAlias = Callable[[Any, Scope], Step]
@@ -37,8 +37,8 @@ Vocabulary: TypeAlias = Mapping[type[Operation], Maker]
 def scalar_step(op: Operation, scope: Scope) -> Step:
     """The step of an operation whose meaning is in the scalar table."""
     function = function_of(op)
-    result = scope.place(op.results[0])
-    operands = [scope.place(operand) for operand in op.operands]
+    result = scope.slot(op.results[0])
+    operands = [scope.slot(operand) for operand in op.operands]
     match operands:
         case []:
 
@@ -75,4 +75,4 @@ def is_end(op: Operation) -> bool:
 def yielded(block: Block, scope: Scope) -> list[int]:
     """The places of the values that a block ends with."""
     last = block.last_op
-    return [scope.place(value) for value in last.operands] if last and is_end(last) else []
+    return [scope.slot(value) for value in last.operands] if last and is_end(last) else []

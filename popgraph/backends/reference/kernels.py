@@ -29,7 +29,7 @@ class Kernel:
 
     def __init__(self, block: Block) -> None:
         self._scope = Scope()
-        self._arguments = [self._scope.place(argument) for argument in block.args]
+        self._arguments = [self._scope.slot(argument) for argument in block.args]
         self._shapes = [_shape(argument.type) for argument in block.args[1:]]
         self._steps = steps_of(block, self._scope, KERNEL)
 
@@ -38,8 +38,8 @@ class Kernel:
         assert [memory.shape for memory in memories] == self._shapes
         for chunk in range(chunks):
             frame = self._scope.frame()
-            for place, value in zip(self._arguments, (chunk, *memories), strict=True):
-                frame[place] = value
+            for slot, value in zip(self._arguments, (chunk, *memories), strict=True):
+                frame[slot] = value
             for step in self._steps:
                 step(frame)
 
@@ -55,59 +55,59 @@ def _out_of_bounds(op: Operation, position: Sequence[int], shape: Shape) -> NoRe
 
 
 def for_step(op: scf.ForOp, scope: Scope) -> Step:
-    lower, upper, stride = (scope.place(value) for value in (op.lb, op.ub, op.step))
+    lower, upper, stride = (scope.slot(value) for value in (op.lb, op.ub, op.step))
     assert isinstance(op.lb.type, IndexType), "loops count in index"
     block = op.body.block
-    index, *carried = (scope.place(argument) for argument in block.args)
-    initial = [scope.place(value) for value in op.iter_args]
+    index, *carried = (scope.slot(argument) for argument in block.args)
+    initial = [scope.slot(value) for value in op.iter_args]
     steps = steps_of(block, scope, KERNEL)
     following = yielded(block, scope)
-    results = [scope.place(result) for result in op.results]
+    results = [scope.slot(result) for result in op.results]
 
     def step(frame: Frame) -> None:
         assert frame[stride] > 0, f"the step of a loop is positive: {op}"
-        values = [frame[place] for place in initial]
+        values = [frame[slot] for slot in initial]
         for number in range(frame[lower], frame[upper], frame[stride]):
             frame[index] = number
-            for place, value in zip(carried, values, strict=True):
-                frame[place] = value
+            for slot, value in zip(carried, values, strict=True):
+                frame[slot] = value
             for inner in steps:
                 inner(frame)
-            values = [frame[place] for place in following]
-        for place, value in zip(results, values, strict=True):
-            frame[place] = value
+            values = [frame[slot] for slot in following]
+        for slot, value in zip(results, values, strict=True):
+            frame[slot] = value
 
     return step
 
 
 def if_step(op: scf.IfOp, scope: Scope) -> Step:
-    condition = scope.place(op.cond)
-    results = [scope.place(result) for result in op.results]
+    condition = scope.slot(op.cond)
+    results = [scope.slot(result) for result in op.results]
     branches = []
     for region in (op.false_region, op.true_region):
         steps = [step for block in region.blocks for step in steps_of(block, scope, KERNEL)]
-        values = [place for block in region.blocks for place in yielded(block, scope)]
+        values = [slot for block in region.blocks for slot in yielded(block, scope)]
         branches.append((steps, values))
 
     def step(frame: Frame) -> None:
         steps, values = branches[bool(frame[condition])]
         for inner in steps:
             inner(frame)
-        for place, value in zip(results, values, strict=True):
-            frame[place] = frame[value]
+        for slot, value in zip(results, values, strict=True):
+            frame[slot] = frame[value]
 
     return step
 
 
 def load_step(op: memref.LoadOp, scope: Scope) -> Step:
-    memory, result = scope.place(op.memref), scope.place(op.res)
-    indices = [scope.place(index) for index in op.indices]
+    memory, result = scope.slot(op.memref), scope.slot(op.res)
+    indices = [scope.slot(index) for index in op.indices]
     shape = _shape(op.memref.type)
 
     def step(frame: Frame) -> None:
         position = tuple([frame[index] for index in indices])
-        for place, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
-            if not 0 <= place < size:
+        for at, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
+            if not 0 <= at < size:
                 _out_of_bounds(op, position, shape)
         frame[result] = frame[memory][position]
 
@@ -115,14 +115,14 @@ def load_step(op: memref.LoadOp, scope: Scope) -> Step:
 
 
 def store_step(op: memref.StoreOp, scope: Scope) -> Step:
-    memory, value = scope.place(op.memref), scope.place(op.value)
-    indices = [scope.place(index) for index in op.indices]
+    memory, value = scope.slot(op.memref), scope.slot(op.value)
+    indices = [scope.slot(index) for index in op.indices]
     shape = _shape(op.memref.type)
 
     def step(frame: Frame) -> None:
         position = tuple([frame[index] for index in indices])
-        for place, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
-            if not 0 <= place < size:
+        for at, size in zip(position, shape):  # noqa: B905 (hot, and the verifier has counted)
+            if not 0 <= at < size:
                 _out_of_bounds(op, position, shape)
         frame[memory][position] = frame[value]
 
@@ -130,14 +130,14 @@ def store_step(op: memref.StoreOp, scope: Scope) -> Step:
 
 
 def alloca_step(op: memref.AllocaOp, scope: Scope) -> Step:
-    place, shape, dtype = (
-        scope.place(op.memref),
+    slot, shape, dtype = (
+        scope.slot(op.memref),
         _shape(op.memref.type),
         numpy_dtype(op.memref.type),
     )
 
     def step(frame: Frame) -> None:
-        frame[place] = unwritten(shape, dtype)
+        frame[slot] = unwritten(shape, dtype)
 
     return step
 
@@ -145,15 +145,15 @@ def alloca_step(op: memref.AllocaOp, scope: Scope) -> Step:
 def lanes(op: Operation, width: int, position: Sequence[int], shape: Shape) -> tuple[Any, ...]:
     """The place of a vector in memory: a run along the last dimension that stays in its row."""
     *outer, last = position
-    inside = all(0 <= place < size for place, size in zip(outer, shape[:-1], strict=True))
+    inside = all(0 <= at < size for at, size in zip(outer, shape[:-1], strict=True))
     if not inside or not 0 <= last <= shape[-1] - width:
         _out_of_bounds(op, [*outer, last + width - 1], shape)
     return (*outer, slice(last, last + width))
 
 
 def vector_load_step(op: vector.LoadOp, scope: Scope) -> Step:
-    memory, result = scope.place(op.base), scope.place(op.result)
-    indices = [scope.place(index) for index in op.indices]
+    memory, result = scope.slot(op.base), scope.slot(op.result)
+    indices = [scope.slot(index) for index in op.indices]
     shape, (width,) = _shape(op.base.type), _shape(op.result.type)
 
     def step(frame: Frame) -> None:
@@ -164,8 +164,8 @@ def vector_load_step(op: vector.LoadOp, scope: Scope) -> Step:
 
 
 def vector_store_step(op: vector.StoreOp, scope: Scope) -> Step:
-    memory, value = scope.place(op.base), scope.place(op.vector)
-    indices = [scope.place(index) for index in op.indices]
+    memory, value = scope.slot(op.base), scope.slot(op.vector)
+    indices = [scope.slot(index) for index in op.indices]
     shape, (width,) = _shape(op.base.type), _shape(op.vector.type)
 
     def step(frame: Frame) -> None:
@@ -176,7 +176,7 @@ def vector_store_step(op: vector.StoreOp, scope: Scope) -> Step:
 
 
 def broadcast_step(op: vector.BroadcastOp, scope: Scope) -> Step:
-    source, result = scope.place(op.source), scope.place(op.vector)
+    source, result = scope.slot(op.source), scope.slot(op.vector)
     shape, dtype = _shape(op.vector.type), numpy_dtype(op.vector.type)
 
     def step(frame: Frame) -> None:
@@ -186,46 +186,46 @@ def broadcast_step(op: vector.BroadcastOp, scope: Scope) -> Step:
 
 
 def lane_of(op: vector.ExtractOp | vector.InsertOp, scope: Scope) -> tuple[int, int | None]:
-    """The lane, and the place in the frame that it is counted from when it is not static."""
+    """The lane, and the slot of the frame that it is counted from when it is not static."""
     (lane,) = op.static_position.get_values()
     if lane == DYNAMIC_INDEX:
-        return 0, scope.place(op.dynamic_position[0])
+        return 0, scope.slot(op.dynamic_position[0])
     return int(lane), None
 
 
-def checked_lane(op: Operation, frame: Frame, lane: int, place: int | None, width: int) -> int:
-    lane = lane if place is None else frame[place]
+def checked_lane(op: Operation, frame: Frame, lane: int, slot: int | None, width: int) -> int:
+    lane = lane if slot is None else frame[slot]
     if not 0 <= lane < width:
         _out_of_bounds(op, [lane], (width,))
     return lane
 
 
 def extract_step(op: vector.ExtractOp, scope: Scope) -> Step:
-    source, result = scope.place(op.vector), scope.place(op.result)
-    lane, place = lane_of(op, scope)
+    source, result = scope.slot(op.vector), scope.slot(op.result)
+    lane, slot = lane_of(op, scope)
     (width,) = _shape(op.vector.type)
 
     def step(frame: Frame) -> None:
-        frame[result] = frame[source][checked_lane(op, frame, lane, place, width)]
+        frame[result] = frame[source][checked_lane(op, frame, lane, slot, width)]
 
     return step
 
 
 def insert_step(op: vector.InsertOp, scope: Scope) -> Step:
-    value, target, result = (scope.place(v) for v in (op.source, op.dest, op.result))
-    lane, place = lane_of(op, scope)
+    value, target, result = (scope.slot(v) for v in (op.source, op.dest, op.result))
+    lane, slot = lane_of(op, scope)
     (width,) = _shape(op.dest.type)
 
     def step(frame: Frame) -> None:
         made = frame[target].copy()
-        made[checked_lane(op, frame, lane, place, width)] = frame[value]
+        made[checked_lane(op, frame, lane, slot, width)] = frame[value]
         frame[result] = made
 
     return step
 
 
 def shuffle_step(op: vector.ShuffleOp, scope: Scope) -> Step:
-    first, second, result = (scope.place(value) for value in (op.v1, op.v2, op.result))
+    first, second, result = (scope.slot(value) for value in (op.v1, op.v2, op.result))
     mask = list(op.mask.get_values())
     assert min(mask) >= 0, f"every lane comes from somewhere: {op}"
 
@@ -236,7 +236,7 @@ def shuffle_step(op: vector.ShuffleOp, scope: Scope) -> Step:
 
 
 def prefetch_step(op: PrefetchOp, scope: Scope) -> Step:
-    index = scope.place(op.index)
+    index = scope.slot(op.index)
 
     def step(frame: Frame) -> None:
         assert frame[index] >= 0, f"memory begins at 0: {op}"

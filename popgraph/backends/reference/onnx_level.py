@@ -118,19 +118,19 @@ class _Run:
         return self.body(op.graphs()[name][0], [], values)
 
     def loop(self, op: OnnxOp, values: Values) -> list[Any]:
-        """Turns until there were enough or the condition fails; scan outputs are stacked."""
+        """Iterates up to the limit or until the condition fails; scan outputs are stacked."""
         limit, condition, *first = [
             None if value is None else values[value] for value in op.input_values()
         ]
         (graph,) = op.graphs()["body"]
-        states, going, turn = list(first), condition is None or bool(np.all(condition)), 0
+        states, going, iteration = list(first), condition is None or bool(np.all(condition)), 0
         rows: list[list[Any]] = []
-        while going and (limit is None or turn < int(np.reshape(limit, ()))):
-            arguments = [np.array(turn, np.int64), np.array(True), *states]
+        while going and (limit is None or iteration < int(np.reshape(limit, ()))):
+            arguments = [np.array(iteration, np.int64), np.array(True), *states]
             still, *after = self.body(graph, arguments, values)
             states, row = after[: len(states)], after[len(states) :]
             rows.append(row)
-            going, turn = bool(np.all(still)), turn + 1
+            going, iteration = bool(np.all(still)), iteration + 1
         scans = graph.yielded[1 + len(states) :]
         if rows:
             return states + [np.stack(column) for column in zip(*rows, strict=True)]
@@ -162,7 +162,7 @@ class _Run:
 
 
 def _no_rows(type_: Attribute) -> Array:
-    """What a loop without turns collects of values of this type."""
+    """What a loop without iterations collects of values of this type."""
     element = getattr(type_, "element_type", None)
     dtype = element_types.from_ir(element).numpy if element is not None else np.dtype(object)
     shape = [dim if isinstance(dim, int) else 0 for dim in dims(type_) or ()]

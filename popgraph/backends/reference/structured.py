@@ -32,27 +32,27 @@ class Body:
 
     def __init__(self, block: Block) -> None:
         scope = Scope()
-        self._arguments = [scope.place(argument) for argument in block.args]
+        self._arguments = [scope.slot(argument) for argument in block.args]
         self._steps = steps_of(block, scope, BODY)
         self._results = yielded(block, scope)
-        self._indices = scope.place(INDICES)
+        self._indices = scope.slot(INDICES)
         self._scope = scope
 
     def __call__(self, indices: Indices, arguments: Sequence[Any]) -> list[Any]:
         frame = self._scope.frame()
         frame[self._indices] = indices
-        for place, value in zip(self._arguments, arguments, strict=True):
-            frame[place] = value
+        for slot, value in zip(self._arguments, arguments, strict=True):
+            frame[slot] = value
         for step in self._steps:
             step(frame)
-        return [frame[place] for place in self._results]
+        return [frame[slot] for slot in self._results]
 
 
 INDICES = "the current indices"
 
 
 def index_step(op: tile.IndexOp, scope: Scope) -> Step:
-    indices, result, dim = scope.place(INDICES), scope.place(op.result), op.dim.value.data
+    indices, result, dim = scope.slot(INDICES), scope.slot(op.result), op.dim.value.data
 
     def step(frame: Frame) -> None:
         frame[result] = frame[indices][dim]
@@ -61,8 +61,8 @@ def index_step(op: tile.IndexOp, scope: Scope) -> Step:
 
 
 def element_step(op: tile.ElementOp, scope: Scope) -> Step:
-    table, result = scope.place(op.table), scope.place(op.result)
-    indices = [scope.place(index) for index in op.indices]
+    table, result = scope.slot(op.table), scope.slot(op.result)
+    indices = [scope.slot(index) for index in op.indices]
 
     def step(frame: Frame) -> None:
         frame[result] = take(op, frame[table], [frame[index] for index in indices])

@@ -63,7 +63,7 @@ class Loss(Composite):
                 return np.asarray(value.sum())
         return value
 
-    def shared(self, dloss: Operand, samples: Shape) -> Operand:
+    def distributed(self, dloss: Operand, samples: Shape) -> Operand:
         """The gradient of every sample's own loss, of which there is one per sample."""
         if self.reduction.data == "mean":
             dloss = DivOp(dloss, scalar(shapes.prod(samples), dloss))
@@ -90,7 +90,7 @@ class IdentityLossOp(Loss):
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
         shape = shape_of(self.x)
-        share = self.shared(dy, shape)
+        share = self.distributed(dy, shape)
         return (share if shape_of(share) == shape else BroadcastOp(share, shape=shape),)
 
     def expand(self) -> tuple[Operand, ...]:
@@ -118,7 +118,7 @@ class L1LossOp(Loss):
         return (precisely(lambda a: scale * self.reduced(np.abs(a)), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        share = self.shared(MulOp(dy, scalar(self.scale.value.data, dy)), shape_of(self.x))
+        share = self.distributed(MulOp(dy, scalar(self.scale.value.data, dy)), shape_of(self.x))
         return (MulOp(share, SignOp(self.x)),)
 
     def expand(self) -> tuple[Operand, ...]:

@@ -62,11 +62,11 @@ def threefry(key: Pair[Word], counter: Pair[Word], words: Words[Word]) -> Pair[W
     """
     schedule = (*key, words.xor(words.xor(key[0], key[1]), words.constant(PARITY)))
     left, right = words.add(counter[0], schedule[0]), words.add(counter[1], schedule[1])
-    for turn in range(ROUNDS):
+    for done in range(ROUNDS):
         left = words.add(left, right)
-        right = words.xor(words.rotate(right, ROTATIONS[turn % len(ROTATIONS)]), left)
-        if turn % 4 == 3:
-            number = turn // 4 + 1
+        right = words.xor(words.rotate(right, ROTATIONS[done % len(ROTATIONS)]), left)
+        if done % 4 == 3:
+            number = done // 4 + 1
             left = words.add(left, schedule[number % 3])
             right = words.add(right, schedule[(number + 1) % 3])
             right = words.add(right, words.constant(number))

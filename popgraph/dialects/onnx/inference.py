@@ -216,9 +216,9 @@ def _visit_if(
 
 def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
     """
-    The type of a state is the most exact one that it has before and after every turn.
+    The type of a state is the most exact one that it has before and after every iteration.
 
-    Found by trying the type that it has at first: where a turn changes a dimension, that
+    Found by trying the type that it has at first: where an iteration changes a dimension, that
     dimension is not known, and the body is inferred again.
     """
     _, _, *first = op.input_values()
@@ -242,7 +242,7 @@ def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValu
 
 
 def _stacked(type_: Attribute) -> Attribute:
-    """The type of a tensor's values of all turns; nobody knows how many there will be."""
+    """The type of a tensor's values of all iterations; nobody knows how many there will be."""
     shape = dims(type_)
     if shape is None or not isinstance(type_, TensorType):
         return erased(type_)

@@ -75,12 +75,12 @@ def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
 
     Those are types of later versions, shapes in 32 bits, and statistics of another precision.
     """
-    shared = parameter.is_homogeneous and not parameter.type_str.endswith(")")
-    shared = shared and schema.name != "BatchNormalization"
+    is_variable = parameter.is_homogeneous and not parameter.type_str.endswith(")")
+    is_variable = is_variable and schema.name != "BatchNormalization"
     types = frozenset(parameter.types) | _types_of_latest(schema, parameter.name)
     if types == {"tensor(int64)"}:
         types |= {"tensor(int32)"}
-    return _type_variable(parameter.type_str if shared else None, types)
+    return _type_variable(parameter.type_str if is_variable else None, types)
 
 
 def _types_of_latest(schema: OpSchema, name: str) -> frozenset[str]:

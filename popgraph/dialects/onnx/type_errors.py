@@ -135,7 +135,7 @@ def _matmul(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     if len(second) == 2 and second[1] == first[-1]:
         hint = (
             f"a weight is [inputs, outputs], here [{second[1]}, {second[0]}]; "
-            "`Transpose(w, perm=[1, 0])` turns it"
+            "`Transpose(w, perm=[1, 0])` transposes it"
         )
     return TypeConflict(f"{first[-1]} and {inner} are added up together", hint)
 
@@ -149,7 +149,7 @@ def _gemm(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     if not _differ(inner, other):
         return None
     flipped = second[0 if _number(op, "transB", 0) else 1] == inner
-    hint = "`transB` turns the second factor, `transA` the first"
+    hint = "`transB` transposes the second factor, `transA` the first"
     if flipped:
         hint = f"`transB={int(not _number(op, 'transB', 0))}` would fit"
     return TypeConflict(f"{inner} and {other} are added up together", hint)

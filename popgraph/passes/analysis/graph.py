@@ -39,7 +39,7 @@ def expanded(op: Composite) -> None:
     Rewriter.erase_op(op)
 
 
-def place(op: Operation) -> str:
+def origin(op: Operation) -> str:
     """Where an operation comes from, as messages say it."""
     location = op.location
     return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""

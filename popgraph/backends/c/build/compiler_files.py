@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from popgraph.support.caches import digest
+from popgraph.support.cache_files import digest
 
 WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 """Programs that run the next compiler on the path whose name they are called by."""

@@ -24,7 +24,7 @@ from popgraph.backends.c.build.toolchain import (
 )
 from popgraph.backends.c.cache.folder import give_up, readable_caches
 from popgraph.backends.c.print.unit import HERE, Unit
-from popgraph.support.caches import digest, write_sealed
+from popgraph.support.cache_files import digest, write_sealed
 from popgraph.support.errors import BackendError
 from popgraph.support.trust import make_private, open_trusted
 from popgraph.support.writing import put

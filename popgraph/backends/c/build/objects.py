@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from popgraph.backends.c.print.unit import Kernel, Unit, kernel_unit, split
-from popgraph.support.caches import digest, is_sealed, read_sealed, trim, write_sealed
+from popgraph.support.cache_files import digest, is_sealed, read_sealed, trim, write_sealed
 
 LIMIT = 256 << 20
 """Bytes of objects that are kept."""

@@ -11,7 +11,7 @@ from popgraph.backends.c.build.toolchain import candidates, probe
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, wanted_target
-from popgraph.support.caches import read_sealed, write_sealed
+from popgraph.support.cache_files import read_sealed, write_sealed
 
 
 @dataclass(frozen=True)

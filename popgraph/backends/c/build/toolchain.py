@@ -18,7 +18,7 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.machine.targets import NATIVE, TARGETS, wanted_target
 from popgraph.backends.c.print.unit import headers
-from popgraph.support.caches import digest, is_sealed
+from popgraph.support.cache_files import digest, is_sealed
 from popgraph.support.errors import BackendError
 
 FLAGS = (

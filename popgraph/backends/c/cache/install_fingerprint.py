@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
-from popgraph.support.caches import digest
+from popgraph.support.cache_files import digest
 from popgraph.support.files import SIZE, State, state_of
 
 PACKAGE = Path(__file__).parents[3]

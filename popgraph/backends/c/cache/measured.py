@@ -7,7 +7,7 @@ from pathlib import Path
 
 from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.machine.key import machine
-from popgraph.support.caches import read_sealed
+from popgraph.support.cache_files import read_sealed
 
 
 def place_in(cache: Path) -> Path:

@@ -16,7 +16,7 @@ from popgraph.backends.c.cache.folder import readable_caches
 from popgraph.backends.c.memory.table import Literal, Slot, Table
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array, ArrayStore
-from popgraph.support.caches import trim
+from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.trust import open_trusted

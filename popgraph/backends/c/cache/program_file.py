@@ -13,7 +13,7 @@ import numpy as np
 
 from popgraph.backends.c.memory.pages import ALIGNMENT, LARGE_PAGE, aligned
 from popgraph.support.arrays import Array
-from popgraph.support.caches import digest, write_whole
+from popgraph.support.cache_files import digest, write_whole
 
 MAGIC = "popgraph program 2"
 BLOCK = 1 << 16

@@ -17,7 +17,7 @@ from popgraph.backends.c.cache.install_fingerprint import PACKAGE, STANDS_ON, fi
 from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.cache.program_file import MAGIC
 from popgraph.backends.c.machine.key import machine
-from popgraph.support.caches import digest
+from popgraph.support.cache_files import digest
 
 
 def program_key(module: ModuleOp, passes: Sequence[object]) -> ProgramKey | None:

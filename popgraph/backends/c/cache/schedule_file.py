@@ -11,7 +11,7 @@ from typing import Any
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.cache.measured import measured_text, place_in
 from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Override, ScheduleSpec
-from popgraph.support.caches import write_sealed
+from popgraph.support.cache_files import write_sealed
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
 

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from popgraph.backends.c.machine.targets import wanted_target
-from popgraph.support.caches import digest
+from popgraph.support.cache_files import digest
 
 
 def machine() -> str:

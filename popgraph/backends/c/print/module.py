@@ -16,7 +16,7 @@ from popgraph.backends.c.print.unit import PREAMBLE, Kernel, Unit
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
-from popgraph.support.caches import digest
+from popgraph.support.cache_files import digest
 from popgraph.support.errors import BackendError, PopgraphError
 
 _NUMBER = re.compile(r"_\d+$")
@@ -33,17 +33,17 @@ class Layout:
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
         self._sizes = program.arena.value.data, program.persistent.value.data
         self._checks = program.index_checks
-        self._places: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
+        self._numbers: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
         bodies = (program.body.block, program.prepare.block)
         for prepared, block in zip((False, True), bodies, strict=True):
             for op in block.ops:
-                if isinstance(op, BufferOp) and _key(op) not in self._places:
-                    self._places[_key(op)] = len(self.slots)
+                if isinstance(op, BufferOp) and _key(op) not in self._numbers:
+                    self._numbers[_key(op)] = len(self.slots)
                     self.slots.append(_slot(op, prepared))
 
-    def place(self, op: BufferOp) -> int:
+    def slot_number(self, op: BufferOp) -> int:
         """The number of a buffer's slot."""
-        return self._places[_key(op)]
+        return self._numbers[_key(op)]
 
     @property
     def table(self) -> Table:
@@ -141,7 +141,7 @@ ENTRIES = {"prepare": "void *const *memory", "run": "void *const *memory", "stop
 MOST_CALLS = 1000
 """In one function: GCC's time grows faster than a function does."""
 
-APART = "static __attribute__((noinline)) "
+NOINLINE = "static __attribute__((noinline)) "
 """What GCC is not to make part of the function that calls it."""
 
 
@@ -170,7 +170,7 @@ def _bounded(name: str, lines: Sequence[str]) -> Iterator[str]:
         starts = range(0, len(lines), MOST_CALLS)
         parts = [f"{name}_part_{number}" for number in range(len(starts))]
         for part, start in zip(parts, starts, strict=True):
-            yield f"{APART}{_function(part, lines[start : start + MOST_CALLS])}"
+            yield f"{NOINLINE}{_function(part, lines[start : start + MOST_CALLS])}"
         lines = [f"{part}(memory);" for part in parts]
     yield _function(name, lines)
 
@@ -183,7 +183,7 @@ def _function(name: str, lines: Sequence[str]) -> str:
 def _address(op: BufferOp, layout: Layout) -> str:
     memory = op.memory.type
     assert isinstance(memory, MemRefType)
-    base, offset = f"memory[{layout.place(op)}]", op.offset.value.data
+    base, offset = f"memory[{layout.slot_number(op)}]", op.offset.value.data
     address = f"((char *){base} + {offset})" if offset else base
     return f"({types.pointer(memory)}){address}"
 

@@ -114,7 +114,7 @@ class Body:
             pointer = self._pointers.get((base, memory))
             if pointer is not None:
                 return f"{pointer}[{number}]"
-        return f"{self.name(memory)}[{place(self, memory, indices)}]"
+        return f"{self.name(memory)}[{row_major_offset(self, memory, indices)}]"
 
     def _is_in_places(self, index: SSAValue) -> bool:
         """Whether a sum stands in places behind pointers, and nowhere else."""
@@ -210,7 +210,7 @@ def _alloca(body: Body, op: Operation) -> None:
     body.line(f"{found.memory} {name}[{max(count, 1)}] __attribute__((aligned({ALIGNMENT})));")
 
 
-def place(body: Body, base: SSAValue, indices: Sequence[SSAValue]) -> str:
+def row_major_offset(body: Body, base: SSAValue, indices: Sequence[SSAValue]) -> str:
     """The offset of an element in row-major memory, as a sum without zero terms."""
     assert isinstance(base.type, MemRefType)
     stride, terms = 1, list[str]()

@@ -50,7 +50,7 @@ class Unit:
         return started[-1] if started else None
 
 
-SHARED = "__attribute__((weak)) "
+WEAK = "__attribute__((weak)) "
 """Several objects of a library may have the same kernel: one of them counts."""
 
 
@@ -83,7 +83,7 @@ def kernel_unit(kernels: Sequence[Kernel]) -> Unit:
     begins = []
     for kernel in distinct(kernels):
         begins.append((text.count("\n") + 1, kernel))
-        text += f"{SHARED}{kernel.text}\n"
+        text += f"{WEAK}{kernel.text}\n"
     return Unit(text, tuple(begins))
 
 

@@ -43,7 +43,7 @@ class CExecutable(Executable):
         `key` is that of the cache of programs, if this one is kept there.
         """
         self.key = key
-        self._turns = ExclusiveSection()
+        self._step_section = ExclusiveSection()
         self._written: set[str] = set()
         """Variables that got a value since a fork interrupted a step."""
         self.table = table
@@ -145,15 +145,15 @@ class CExecutable(Executable):
         }
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        turns = self._turns
-        with turns.lock:
-            if turns.busy or turns.interrupted:
+        section = self._step_section
+        with section.lock:
+            if section.busy or section.interrupted:
                 self._check_whole()
-            turns.busy = True
+            section.busy = True
             try:
                 made = self._run(inputs)
             finally:
-                turns.busy = False
+                section.busy = False
         raise_errors((check, made.pop(name)) for name, check in self._checks.items())
         return made
 
@@ -176,7 +176,7 @@ class CExecutable(Executable):
 
     def _check_whole(self) -> None:
         """RunError while a step of this program is unfinished."""
-        if self._turns.busy:
+        if self._step_section.busy:
             raise RunError(
                 "this program is running: it was called again before the call had ended",
                 "a signal handler, or an input that computes its array",
@@ -190,7 +190,7 @@ class CExecutable(Executable):
                 f"variable {', '.join(map(repr, sorted(left)[:3]))}",
                 "write all variables first (weightsFromHost does), or fork between steps",
             )
-        self._turns.interrupted = False
+        self._step_section.interrupted = False
 
     def _unusual(self, inputs: Mapping[str, Array], name: str) -> Array:
         """An error for what does not fit; what only looks unusual passes."""
@@ -199,8 +199,8 @@ class CExecutable(Executable):
         return arrays[name]
 
     def read(self, variable: str) -> Array:
-        with self._turns:
-            if self._turns.interrupted and variable not in self._written:
+        with self._step_section:
+            if self._step_section.interrupted and variable not in self._written:
                 self._check_whole()
             return self._variable(variable).copy()
 
@@ -212,9 +212,9 @@ class CExecutable(Executable):
                 f"variable {variable!r} is {view.dtype} of shape {text(view.shape)}, "
                 f"not {value.dtype} of shape {text(value.shape)}"
             )
-        with self._turns:
+        with self._step_section:
             view[...] = value
-            if self._turns.interrupted:
+            if self._step_section.interrupted:
                 self._written.add(variable)
 
     def _variable(self, name: str) -> Array:

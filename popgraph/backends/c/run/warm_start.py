@@ -17,7 +17,7 @@ from popgraph.backends.c.cache.program_cache import ProgramKey, is_watched
 from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support.arrays import ArrayStore
-from popgraph.support.caches import digest, read_sealed, trim, write_sealed
+from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, seen, state_of
 
 MAGIC = "popgraph shortcut 2"

@@ -70,7 +70,7 @@ class Notes:
     """The type that it has there, if that is another than its own."""
 
     @property
-    def shared(self) -> Notes:
+    def of_stretch(self) -> Notes:
         """What is said about every node of a stretch."""
         return Notes(self.attributes)
 

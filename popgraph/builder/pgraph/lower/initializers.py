@@ -79,8 +79,8 @@ def orthogonal(shape: Shape, gain: float = 1.0, *, seed: int) -> Array:
     rows, columns = (shape[0], prod(shape[1:])) if len(shape) > 1 else (1, prod(shape))
     drawn = np.random.default_rng(seed).normal(size=(max(rows, columns), min(rows, columns)))
     q, r = np.linalg.qr(drawn)
-    turned = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # which makes every rotation as likely
-    return np.asarray(gain * (turned if rows >= columns else turned.T).reshape(shape))
+    rotation = q * np.where(np.diag(r) < 0, -1.0, 1.0)  # which makes every rotation as likely
+    return np.asarray(gain * (rotation if rows >= columns else rotation.T).reshape(shape))
 
 
 def eye(shape: Shape, gain: float = 1.0) -> Array:

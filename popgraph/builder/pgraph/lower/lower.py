@@ -10,7 +10,7 @@ from itertools import count
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.budget import TURN
+from popgraph.builder.budget import ITERATION
 from popgraph.builder.pgraph.check.file_context import Definition, FileContext
 from popgraph.builder.pgraph.check.graph_notes import (
     GraphNotes,
@@ -62,7 +62,7 @@ class GraphLowering(StatementLowering):
         stem = label or (first.text if isinstance(first, Name) else "for")
         before, scope = self.prefix, self.scope
         try:
-            for number, meanings in self.turns(loop):
+            for number, meanings in self.iterations(loop):
                 self.scope = Scope(self.source, scope, carries=True)
                 self.prefix = f"{before}{stem}{number}/"
                 for target, meaning in zip(loop.targets, meanings, strict=True):
@@ -72,11 +72,11 @@ class GraphLowering(StatementLowering):
         finally:
             self.prefix, self.scope = before, scope
 
-    def turns(self, loop: Loop) -> Iterator[tuple[int, Sequence[Expression]]]:
-        """The number of every turn, and what the names of the loop mean in it."""
+    def iterations(self, loop: Loop) -> Iterator[tuple[int, Sequence[Expression]]]:
+        """The number of every iteration, and what the names of the loop mean in it."""
         if isinstance(loop.range, Range):
             first, last = self.whole(loop.range.first), self.whole(loop.range.last)
-            self.source.spend(loop.range.span, TURN * max(0, last - first))
+            self.source.spend(loop.range.span, ITERATION * max(0, last - first))
             for number in range(first, last):
                 yield number, self.spread(loop, Number(loop.range.span, number))
             return
@@ -86,7 +86,7 @@ class GraphLowering(StatementLowering):
                 loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
             )
             raise Failed
-        self.source.spend(loop.range.span, TURN * len(items.items))
+        self.source.spend(loop.range.span, ITERATION * len(items.items))
         for number, item in enumerate(items.items):
             yield number, self.spread(loop, item)
 
@@ -209,7 +209,7 @@ class GraphLowering(StatementLowering):
     ) -> list[SSAValue]:
         template = definition.template
         definition.context.called.add(template.name.text)
-        self.source.spend(call.path.span, TURN)
+        self.source.spend(call.path.span, ITERATION)
         if len(self.calls) >= MOST_CALLS:
             self.source.parse_error(call.path.span, *_too_many_calls(self.calls, definition))
             raise Failed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.builder.budget import TURN
+from popgraph.builder.budget import ITERATION
 from popgraph.builder.pgraph.check.annotations import Notes, ValueNotes, notes_of, value_notes
 from popgraph.builder.pgraph.check.declared_types import check_declared, declared_type, type_of
 from popgraph.builder.pgraph.check.file_context import FileContext
@@ -109,7 +109,7 @@ class StatementLowering(ExpressionLowering):
         self.scope.announce(statements)
         for statement in statements:
             try:
-                self.source.spend(statement.span, TURN)
+                self.source.spend(statement.span, ITERATION)
                 self.statement(statement)
             except Failed:
                 self.fail(statement)
@@ -128,7 +128,7 @@ class StatementLowering(ExpressionLowering):
     def statement(self, statement: Statement) -> None:
         before = self.notes
         notes = notes_of(self.source, statement.annotations, self.fold, before)
-        self.notes = notes.shared
+        self.notes = notes.of_stretch
         try:
             match statement:
                 case Region():

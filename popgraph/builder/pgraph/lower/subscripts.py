@@ -25,7 +25,7 @@ END = (1 << 63) - 1
 """As ONNX says it: until the end of the axis."""
 
 Word: TypeAlias = Expression | Slice | Everything | Missing
-Place: TypeAlias = SSAValue | int
+PickedIndex: TypeAlias = SSAValue | int
 """What a word that picks means: a number, or a value of the graph."""
 
 
@@ -39,7 +39,7 @@ class Parts:
 
     slices: list[tuple[int, int, int, int]] = field(default_factory=list)
     """Axis, start, stop, step."""
-    picked: list[tuple[int, Place]] = field(default_factory=list)
+    picked: list[tuple[int, PickedIndex]] = field(default_factory=list)
     """Axes of which one place stays, or those that a list or a tensor names: Gather."""
     new_axes: list[int] = field(default_factory=list)
     """Where axes of one stand in the result."""
@@ -49,7 +49,7 @@ def take(caller: OperandLowering, index: Index, name: str | None) -> SSAValue:
     """The value of `x[...]`; the last node gives it the name."""
     value = caller.value(index.operand)
     parts = _Reader(caller, index, dims(value.type)).parts()
-    todo: list[tuple[str, list[Place | list[int]], dict[str, object]]] = []
+    todo: list[tuple[str, list[PickedIndex | list[int]], dict[str, object]]] = []
     if parts.slices:
         axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
         todo.append(_slice(caller, index, starts, stops, axes, steps))
@@ -77,7 +77,7 @@ def _slice(
     stops: list[int],
     axes: list[int],
     steps: list[int],
-) -> tuple[str, list[Place | list[int]], dict[str, object]]:
+) -> tuple[str, list[PickedIndex | list[int]], dict[str, object]]:
     """Slice; its older versions have attributes in the place of inputs, and no steps."""
     operator = caller.operator("Slice", index.span)
     if operator.takes("starts"):

@@ -151,7 +151,7 @@ class _Formatter:
                 file = quote(item.file.value, '"')
                 return f"import {file}{names}"
             case Graph():
-                annotations = self.annotated(item.annotations, 0, apart=True)
+                annotations = self.annotated(item.annotations, 0, own_lines=True)
                 return annotations + self.with_block(replace(item, annotations=()), 0)
             case Template():
                 head = f"def {name_text(item.name.text)}"
@@ -174,7 +174,7 @@ class _Formatter:
             formals += ["*", *map(self.formal, function.attributes)]
         head = f"function {path_text(function.path)}"
         text = self.headed(head, formals, function.outputs, function.body, 0, function.opsets)
-        return self.annotated(function.annotations, 0, apart=True) + text
+        return self.annotated(function.annotations, 0, own_lines=True) + text
 
     def train(self, train: Train) -> str:
         name = f" {name_text(train.graph.text)}" if train.graph else ""
@@ -275,18 +275,18 @@ class _Formatter:
         tuple_first = isinstance(statement, Assignment) and (
             len(statement.targets) > 1 or bool(statement.targets[0].annotations)
         )
-        annotations = self.annotated(statement.annotations, depth, apart=tuple_first)
+        annotations = self.annotated(statement.annotations, depth, own_lines=tuple_first)
         return annotations + self.bare(statement, depth)
 
     def annotated(
-        self, annotations: Sequence[Annotation], depth: int, *, apart: bool = False
+        self, annotations: Sequence[Annotation], depth: int, *, own_lines: bool = False
     ) -> str:
         """Annotations before what they are about; on lines of their own when they are long."""
         if not annotations:
             return ""
         texts = [self.texts.annotation(one, depth) for one in annotations]
         together = " ".join(texts)
-        if not apart and len(together) <= WIDTH // 2 and "\n" not in together:
+        if not own_lines and len(together) <= WIDTH // 2 and "\n" not in together:
             return f"{together} "
         lines: list[str] = []
         for text in texts:
@@ -326,10 +326,10 @@ class _Formatter:
     def loop_head(self, loop: Loop, depth: int) -> str:
         if isinstance(loop.range, Range):
             ends = (loop.range.first, loop.range.last)
-            turns = "..".join(self.texts.operand(end, SUM, 0, depth) for end in ends)
+            source = "..".join(self.texts.operand(end, SUM, 0, depth) for end in ends)
         else:
-            turns = self.texts.expression(loop.range, 0, depth)
-        return f"{self.targets(loop.targets)} in {turns}"
+            source = self.texts.expression(loop.range, 0, depth)
+        return f"{self.targets(loop.targets)} in {source}"
 
 
 def _names(names: Iterable[Name]) -> str:

@@ -180,13 +180,13 @@ def _token_place(token: Token, text: str) -> Span:
     return span
 
 
-Place = tuple[str, ...]
+StuckState = tuple[str, ...]
 """Where the parser is stuck: the word, its state, what is open there, how the line begins."""
 
 
-def _places(
+def _stuck_states(
     state: ParserState[int], token: Token, tokens: list[Token]
-) -> tuple[Place, Place, Place]:
+) -> tuple[StuckState, StuckState, StuckState]:
     """How to name a place, from the most to the least exact way."""
     line = [one for one in tokens if one.line == token.line and one.type != "_NEWLINE"]
     first = str(line[0]) if line and line[0] in _STATEMENTS else ""
@@ -216,16 +216,16 @@ _STATEMENTS = (
 
 def _advice(error: UnexpectedToken, tokens: list[Token], language: Lark) -> tuple[str, str] | None:
     known = _known(language)
-    for place in _places(error.state, error.token, tokens):
+    for place in _stuck_states(error.state, error.token, tokens):
         if place in known:
             return known[place].what, known[place].hint
     return None
 
 
 @cache
-def _known(language: Lark) -> dict[Place, Advice]:
+def _known(language: Lark) -> dict[StuckState, Advice]:
     """Where each example of the table gets stuck; the first that claims a place keeps it."""
-    found: dict[Place, Advice] = {}
+    found: dict[StuckState, Advice] = {}
     for advice in TABLE:
         for example in advice.examples:
             exact, close, rough = stuck(language, example)
@@ -238,12 +238,12 @@ def _known(language: Lark) -> dict[Place, Advice]:
     return found
 
 
-def stuck(language: Lark, example: str) -> tuple[Place, Place, Place]:
+def stuck(language: Lark, example: str) -> tuple[StuckState, StuckState, StuckState]:
     """The place at which the parser refuses an example."""
     try:
         language.parse_interactive(example, start="file").exhaust_lexer()
     except UnexpectedToken as error:
-        return _places(error.state, error.token, _tokens(language, example))
+        return _stuck_states(error.state, error.token, _tokens(language, example))
     raise AssertionError(f"nothing is wrong with {example!r}")
 
 

@@ -25,13 +25,13 @@ def rotary_embedding(node: Seen) -> Complaints:
     length, size = shape[-2], _head(node, shape)
     if len(shape) == 3:
         yield from _heads(shape[-1], node.integer("num_heads"), "num_heads")
-    turned: Dim = node.integer("rotary_embedding_dim") or size
-    if isinstance(turned, int) and (turned < 2 or turned % 2):
-        yield TypeConflict(f"{turned} numbers of a head are turned", "they are turned in pairs")
+    rotated: Dim = node.integer("rotary_embedding_dim") or size
+    if isinstance(rotated, int) and (rotated < 2 or rotated % 2):
+        yield TypeConflict(f"{rotated} numbers of a head are rotated", "they are rotated in pairs")
         return
-    if isinstance(turned, int) and isinstance(size, int) and turned > size:
-        yield TypeConflict(f"{turned} of the {size} numbers of a head are turned", "at most all")
-    half = turned // 2 if isinstance(turned, int) else None
+    if isinstance(rotated, int) and isinstance(size, int) and rotated > size:
+        yield TypeConflict(f"{rotated} of the {size} numbers of a head are rotated", "at most all")
+    half = rotated // 2 if isinstance(rotated, int) else None
     if node.has(3):
         yield from of_shape(node, 3, shape[0], length)
     for index in (1, 2):

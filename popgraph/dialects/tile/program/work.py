@@ -207,15 +207,15 @@ def _is_bit(value: SSAValue) -> bool:
 
 
 def _loop(op: scf.ForOp, body: _Body, numbers: Numbers) -> Work:
-    """A loop whose bounds nobody knows before the run counts as one turn."""
+    """A loop whose bounds nobody knows before the run counts as one iteration."""
     first, end, step = (numbers.get(value) for value in (op.lb, op.ub, op.step))
     if first is None or end is None or not step:
         return body.work(numbers)
-    turns = range(first, end, step)
+    iterations = range(first, end, step)
     index = op.body.block.args[0]
     if index not in body.steering:
-        return body.work(numbers) * len(turns) if turns else NOTHING
-    return sum((body.work(numbers | {index: turn}) for turn in turns), NOTHING)
+        return body.work(numbers) * len(iterations) if iterations else NOTHING
+    return sum((body.work(numbers | {index: step}) for step in iterations), NOTHING)
 
 
 def _branch(op: scf.IfOp, bodies: list[_Body], numbers: Numbers) -> Work:

@@ -39,7 +39,7 @@ def _sums(root: AddOp) -> list[AddOp]:
 
 
 @dataclass(frozen=True)
-class Places:
+class Intervals:
     """Where pieces stand along one axis, in numbers that add up."""
 
     first: int
@@ -50,13 +50,13 @@ class Places:
     """Whether all are the same."""
 
     @staticmethod
-    def of(low: int, size: int) -> Places:
-        return Places(low, low + size, (low + size) ** 3 - low**3)
+    def of(low: int, size: int) -> Intervals:
+        return Intervals(low, low + size, (low + size) ** 3 - low**3)
 
-    def __add__(self, other: Places) -> Places:
+    def __add__(self, other: Intervals) -> Intervals:
         first, end = min(self.first, other.first), max(self.end, other.end)
         same = self.same and other.same and (self.first, self.end) == (other.first, other.end)
-        return Places(first, end, self.cubes + other.cubes, same)
+        return Intervals(first, end, self.cubes + other.cubes, same)
 
     @property
     def may_meet(self) -> bool:
@@ -67,11 +67,11 @@ class Places:
 class Total:
     """What a sum of pieces covers, axis by axis."""
 
-    axes: tuple[Places, ...]
+    axes: tuple[Intervals, ...]
 
     @staticmethod
     def of(piece: PadOp) -> Total:
-        return Total(tuple(map(Places.of, piece.low, shape_of(piece.x))))
+        return Total(tuple(map(Intervals.of, piece.low, shape_of(piece.x))))
 
     def __add__(self, other: Total) -> Total:
         return Total(tuple(a + b for a, b in zip(self.axes, other.axes, strict=True)))
@@ -79,7 +79,7 @@ class Total:
     @property
     def axis(self) -> int | None:
         """The only axis along which pieces differ, if they may stand side by side there."""
-        differing = [axis for axis, places in enumerate(self.axes) if not places.same]
+        differing = [axis for axis, intervals in enumerate(self.axes) if not intervals.same]
         if len(differing) != 1 or not self.axes[differing[0]].may_meet:
             return None
         return differing[0]

@@ -28,9 +28,9 @@ class Shuffle:
     def of(value: SSAValue) -> Shuffle | None:
         """The shuffle that makes a value that is read once, if it is one."""
         joined = value.owner
-        turned = joined.x.owner if isinstance(joined, ReshapeOp) else None
-        split = turned.x.owner if isinstance(turned, TransposeOp) else None
-        if not isinstance(split, ReshapeOp) or not isinstance(turned, TransposeOp):
+        transposed = joined.x.owner if isinstance(joined, ReshapeOp) else None
+        split = transposed.x.owner if isinstance(transposed, TransposeOp) else None
+        if not isinstance(split, ReshapeOp) or not isinstance(transposed, TransposeOp):
             return None
         shape, pieces = shape_of(split.x), shape_of(split.result)
         halves = pieces[CHANNELS : CHANNELS + 2]
@@ -38,7 +38,7 @@ class Shuffle:
         whole = len(shape) > CHANNELS and shape == shape_of(value)
         if not whole or pieces != (shape[0], *halves, *shape[CHANNELS + 1 :]):
             return None
-        if list(turned.perm) != order or not value.has_one_use():
+        if list(transposed.perm) != order or not value.has_one_use():
             return None
         return Shuffle(split.x, *halves)
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
-from popgraph.passes.analysis.graph import place
+from popgraph.passes.analysis.graph import origin
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
@@ -99,6 +99,6 @@ def check_elements(op: GraphcoreOp) -> None:
     if any(isinstance(tensor_of(v).element_type, ComplexType) for v in (*op.operands, *op.results)):
         raise UnsupportedError(
             f"{op.title} of complex numbers cannot be compiled",
-            place(op),
+            origin(op),
             "the reference backend runs it; or keep real and imaginary parts apart",
         )

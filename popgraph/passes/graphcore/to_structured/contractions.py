@@ -101,8 +101,8 @@ def lower_conv_input_grad(op: ConvInputGradOp) -> SSAValue:
     grouped = [groups] if groups > 1 else []
     parallel = [result[0], *grouped, weight[1], *space]
     n, g, c, i, m, k = dimensions(1, len(grouped), 1, len(space), 1, len(space))
-    apart, shifts = spread(op.dy, geometry, space)
-    dy, w = split(apart, 1, groups), split(op.w, 0, groups)
+    dilated, shifts = spread(op.dy, geometry, space)
+    dy, w = split(dilated, 1, groups), split(op.w, 0, groups)
     places = (
         [*n, *g, *m, *collect_at(i, k, geometry, shifts)],
         [*g, *m, *c, *reversed_places(k, weight[2:])],

@@ -162,11 +162,11 @@ def lower_average_pool_grad(op: AveragePoolGradOp) -> SSAValue:
             shares.inner,
             lambda value, *factors: shares.product(entered(value, source), *factors),
         )
-    apart, shifts = spread(dy, op.geometry, shape[2:])
+    dilated, shifts = spread(dy, op.geometry, shape[2:])
     nc, i, k = dimensions(2, len(shape) - 2, len(op.kernel))
     domain = (*shape, *op.kernel)
     map_ = AffineMap(len(domain), 0, (*nc, *collect_at(i, k, op.geometry, shifts)))
-    return reduce(apart, map_, domain, len(shape), "add", shares.scaled, result=source)
+    return reduce(dilated, map_, domain, len(shape), "add", shares.scaled, result=source)
 
 
 def lower_max_pool_grad(op: MaxPoolGradOp) -> SSAValue:

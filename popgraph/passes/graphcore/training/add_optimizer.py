@@ -87,25 +87,25 @@ class AddOptimizer(Pass):
         set_outputs(graph, outputs)
 
     def _train(self, graph: GraphOp, spec: OptimizerSpec, variables: Variables) -> None:
-        places = {}
+        contexts = {}
         for op in list(graph.variables()):
             gradient = graph.outputs.get(PREFIX + op.variable.text)
             if gradient is not None:
-                places[op.variable.text] = WeightPlace(spec, variables, op, gradient)
-        variables.trained = set(places)
+                contexts[op.variable.text] = WeightContext(spec, variables, op, gradient)
+        variables.trained = set(contexts)
         if spec.accumulation > 1:
             last = _count(variables, spec.accumulation)
-            for place in places.values():
-                place.accumulate(last)
-        rules = {name: rule_for(place.spec, place) for name, place in places.items()}
+            for context in contexts.values():
+                context.accumulate(last)
+        rules = {name: rule_for(context.spec, context) for name, context in contexts.items()}
         entered = {name: rule.enter() for name, rule in rules.items()}
         for name, term in _clipped(spec, entered).items():
-            _finish(places[name], rules[name], term)
+            _finish(contexts[name], rules[name], term)
 
 
-def _finish(place: WeightPlace, rule: UpdateRule, entered: Term) -> None:
+def _finish(context: WeightContext, rule: UpdateRule, entered: Term) -> None:
     weight = rule.finish(entered)
-    place.variables.set(place.name, place.at_end(weight, place.weight).cast(place.dtype))
+    context.variables.set(context.name, context.at_end(weight, context.weight).cast(context.dtype))
 
 
 def _count(variables: Variables, micro_batches: int) -> SSAValue:
@@ -175,7 +175,7 @@ class Variables:
         return found
 
 
-class WeightPlace:
+class WeightContext:
     """One weight that is trained: its value, gradient, scalars and state, all in one type."""
 
     def __init__(

@@ -14,7 +14,7 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from popgraph.dialects.graphcore import AddOp, Composite, GraphcoreOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
-from popgraph.passes.analysis.graph import expanded, only_graph, place, set_outputs
+from popgraph.passes.analysis.graph import expanded, only_graph, origin, set_outputs
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
@@ -165,7 +165,7 @@ class ReverseMode:
         if not op.is_differentiable():
             raise DifferentiationError(
                 f"{op.title} has no gradient, but the loss depends on a weight through it",
-                place(op),
+                origin(op),
                 "detach what goes into it, or do without it in training",
             )
         with made_for(op, InsertPoint.before(graph.return_op)) as made:

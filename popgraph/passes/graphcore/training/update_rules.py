@@ -9,8 +9,8 @@ from popgraph.passes.graphcore.training.terms import Term
 from popgraph.passes.optimizer_spec import SGD, Adam, Adaptive, OptimizerSpec
 
 
-class Place(Protocol):
-    """Where a rule works: one weight, its gradient, its scalars and its state."""
+class RuleContext(Protocol):
+    """What a rule works on: one weight, its gradient, its scalars and its state."""
 
     weight: Term
     gradient: Term
@@ -38,8 +38,8 @@ class UpdateRule(ABC):
     Symbols as in PopART's headers: g gradient, w weight, v, m moments, s scaled gradient.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, context: RuleContext) -> None:
+        self.context = context
 
     @abstractmethod
     def enter(self) -> Term:
@@ -54,11 +54,11 @@ class PlainSGD(UpdateRule):
     """w <- w * wdsf0 - slr0 * g."""
 
     def enter(self) -> Term:
-        return self.place.gradient
+        return self.context.gradient
 
     def finish(self, entered: Term) -> Term:
-        decayed = self.place.weight * self.place.scalar("weightDecayScaleFactor0")
-        return decayed - entered * self.place.scalar("scaledLearningRate0")
+        decayed = self.context.weight * self.context.scalar("weightDecayScaleFactor0")
+        return decayed - entered * self.context.scalar("scaledLearningRate0")
 
 
 class CombinedSGD(UpdateRule):
@@ -69,50 +69,50 @@ class CombinedSGD(UpdateRule):
     added to it one by one.
     """
 
-    def __init__(self, place: Place, spec: SGD) -> None:
-        super().__init__(place)
+    def __init__(self, context: RuleContext, spec: SGD) -> None:
+        super().__init__(context)
         self.nesterov = spec.nesterov
 
     def enter(self) -> Term:
-        decay = self.place.first("scaledWeightDecay1")
-        velocity = self.place.state("Accl___", decay, of_weight=True)
-        return velocity + self.place.gradient * self.place.scalar("dampeningScaleFactor1")
+        decay = self.context.first("scaledWeightDecay1")
+        velocity = self.context.state("Accl___", decay, of_weight=True)
+        return velocity + self.context.gradient * self.context.scalar("dampeningScaleFactor1")
 
     def finish(self, entered: Term) -> Term:
-        place = self.place
-        step = nesterov_step(place, 1, place.gradient, entered) if self.nesterov else entered
-        weight = place.weight - step * place.scalar("scaledLearningRate1")
-        velocity = entered * place.scalar("scaledMomentum1")
-        place.keep("Accl___", velocity + weight * place.scalar("scaledWeightDecay1"))
+        context = self.context
+        step = nesterov_step(context, 1, context.gradient, entered) if self.nesterov else entered
+        weight = context.weight - step * context.scalar("scaledLearningRate1")
+        velocity = entered * context.scalar("scaledMomentum1")
+        context.keep("Accl___", velocity + weight * context.scalar("scaledWeightDecay1"))
         return weight
 
 
 class SeparateSGD(UpdateRule):
     """v <- smm2 * v + dpsf2 * g + swd1 * w;  w <- w - slr2 * v."""
 
-    def __init__(self, place: Place, spec: SGD) -> None:
-        super().__init__(place)
+    def __init__(self, context: RuleContext, spec: SGD) -> None:
+        super().__init__(context)
         self.nesterov = spec.nesterov
 
     def enter(self) -> Term:
-        return self.place.gradient
+        return self.context.gradient
 
     def finish(self, entered: Term) -> Term:
-        place = self.place
-        velocity = place.state("Accl1___") * place.scalar("scaledMomentum2")
-        velocity += entered * place.scalar("dampeningScaleFactor2")
-        velocity += place.weight * place.scalar("scaledWeightDecay1")
-        place.keep("Accl1___", velocity)
-        step = nesterov_step(place, 2, entered, velocity) if self.nesterov else velocity
-        return place.weight - step * place.scalar("scaledLearningRate2")
+        context = self.context
+        velocity = context.state("Accl1___") * context.scalar("scaledMomentum2")
+        velocity += entered * context.scalar("dampeningScaleFactor2")
+        velocity += context.weight * context.scalar("scaledWeightDecay1")
+        context.keep("Accl1___", velocity)
+        step = nesterov_step(context, 2, entered, velocity) if self.nesterov else velocity
+        return context.weight - step * context.scalar("scaledLearningRate2")
 
 
-def nesterov_step(place: Place, number: int, gradient: Term, velocity: Term) -> Term:
+def nesterov_step(context: RuleContext, number: int, gradient: Term, velocity: Term) -> Term:
     """ngsf * (ndsf * g + wd * w) + mm * v."""
-    slope = gradient * place.scalar(f"nesterovDampeningScaleFactor{number}")
-    slope += place.weight * place.scalar("sgdWeightDecay")
-    scaled = slope * place.scalar(f"nesterovGradScaleFactor{number}")
-    return scaled + velocity * place.scalar("sgdMomentum")
+    slope = gradient * context.scalar(f"nesterovDampeningScaleFactor{number}")
+    slope += context.weight * context.scalar("sgdWeightDecay")
+    scaled = slope * context.scalar(f"nesterovGradScaleFactor{number}")
+    return scaled + velocity * context.scalar("sgdMomentum")
 
 
 class AdamRule(UpdateRule):
@@ -123,49 +123,49 @@ class AdamRule(UpdateRule):
     norm over the step's.
     """
 
-    def __init__(self, place: Place, spec: Adam) -> None:
-        super().__init__(place)
+    def __init__(self, context: RuleContext, spec: Adam) -> None:
+        super().__init__(context)
         self.spec = spec
 
     def enter(self) -> Term:
-        scaled = self.place.gradient * self.place.scalar("adamGradientScaling")
+        scaled = self.context.gradient * self.context.scalar("adamGradientScaling")
         if self.spec.decay:
             return scaled
-        return scaled + self.place.weight * self.place.scalar("weightDecay")
+        return scaled + self.context.weight * self.context.scalar("weightDecay")
 
     def finish(self, entered: Term) -> Term:
-        place = self.place
+        context = self.context
         step = self._step(entered)
         if self.spec.decay:
-            step += place.weight * place.scalar("weightDecay")
+            step += context.weight * context.scalar("weightDecay")
         if self.spec.is_lamb:
             step = step * self._trust(step)
-        return place.weight - step * place.scalar("learningRate")
+        return context.weight - step * context.scalar("learningRate")
 
     def _step(self, s: Term) -> Term:
-        place = self.place
-        beta1, beta2 = place.scalar("adamBeta1"), place.scalar("adamBeta2")
-        moment = place.state("Accl1___") * beta1 + s * (1.0 - beta1)
-        place.keep("Accl1___", moment)
+        context = self.context
+        beta1, beta2 = context.scalar("adamBeta1"), context.scalar("adamBeta2")
+        moment = context.state("Accl1___") * beta1 + s * (1.0 - beta1)
+        context.keep("Accl1___", moment)
         if self.spec.mode == "ada_max":
-            second = (place.state("Accl2___") * beta2).maximum(s.abs())
+            second = (context.state("Accl2___") * beta2).maximum(s.abs())
         else:
-            second = place.state("Accl2___") * beta2 + s * s * (1.0 - beta2)
-        place.keep("Accl2___", second)
+            second = context.state("Accl2___") * beta2 + s * s * (1.0 - beta2)
+        context.keep("Accl2___", second)
         if self.spec.corrects_bias:
-            count = place.step()
+            count = context.step()
             moment = moment / (1.0 - beta1**count)
             if self.spec.mode != "ada_max":
                 second = second / (1.0 - beta2**count)
         root = second if self.spec.mode == "ada_max" else second.sqrt()
-        return moment / (root + place.scalar("adamEps"))
+        return moment / (root + context.scalar("adamEps"))
 
     def _trust(self, step: Term) -> Term:
         """min(||w||, maximum) / ||x||; 1 where any of them is 0."""
-        maximum = self.place.scalar("maxWeightNorm")
+        maximum = self.context.scalar("maxWeightNorm")
         if maximum.value == 0.0:
             return maximum.known(1.0)
-        weight, length = norm(self.place.weight), norm(step)
+        weight, length = norm(self.context.weight), norm(step)
         ratio = weight.minimum(maximum) / length
         for zero in (weight, length, maximum):
             if not isinstance(zero.value, float):
@@ -189,47 +189,47 @@ class AdaptiveRule(UpdateRule):
     AdaDelta: x = s * sqrt(v2 + eps) / sqrt(v1 + eps), v2 <- a * v2 + (1 - a) * x^2.
     """
 
-    def __init__(self, place: Place, spec: Adaptive) -> None:
-        super().__init__(place)
+    def __init__(self, context: RuleContext, spec: Adaptive) -> None:
+        super().__init__(context)
         self.spec = spec
 
     def enter(self) -> Term:
-        scaled = self.place.gradient * self.place.scalar("adaptiveGradientScaling")
+        scaled = self.context.gradient * self.context.scalar("adaptiveGradientScaling")
         if self.spec.decay:
             return scaled
-        return scaled + self.place.weight * self.place.scalar("weightDecay")
+        return scaled + self.context.weight * self.context.scalar("weightDecay")
 
     def finish(self, entered: Term) -> Term:
-        place, rate = self.place, self.place.scalar("learningRate")
+        context, rate = self.context, self.context.scalar("learningRate")
         step = self._step(entered)
-        decay = place.weight * place.scalar("weightDecay") if self.spec.decay else None
+        decay = context.weight * context.scalar("weightDecay") if self.spec.decay else None
         if self.spec.has_velocity:
             if self.spec.tf_variant:
                 step = step * rate
-            step = place.state("Accl3___") * place.scalar("adaptiveMomentum") + step
-            place.keep("Accl3___", step)
+            step = context.state("Accl3___") * context.scalar("adaptiveMomentum") + step
+            context.keep("Accl3___", step)
         if decay is not None:
             step += decay
         if not (self.spec.has_velocity and self.spec.tf_variant):
             step = step * rate
-        return place.weight - step
+        return context.weight - step
 
     def _step(self, s: Term) -> Term:
-        place, epsilon = self.place, self.place.scalar("adaptiveEps")
+        context, epsilon = self.context, self.context.scalar("adaptiveEps")
         if self.spec.mode == "ada_grad":
-            square = place.state("Accl1___") + s * s
-            place.keep("Accl1___", square)
+            square = context.state("Accl1___") + s * s
+            context.keep("Accl1___", square)
             return s / (square.sqrt() + epsilon)
-        alpha = place.scalar("adaptiveAlpha")
+        alpha = context.scalar("adaptiveAlpha")
 
         def average(prefix: str, new: Term, first: float = 0.0) -> Term:
-            value = place.state(prefix, first) * alpha + new * (1.0 - alpha)
-            place.keep(prefix, value)
+            value = context.state(prefix, first) * alpha + new * (1.0 - alpha)
+            context.keep(prefix, value)
             return value
 
         square = average("Accl1___", s * s, 1.0 if self.spec.tf_variant else 0.0)
         if self.spec.mode == "ada_delta":
-            before = place.state("Accl2___")
+            before = context.state("Accl2___")
             step = s * (before + epsilon).sqrt() / (square + epsilon).sqrt()
             average("Accl2___", step * step)
             return step
@@ -241,15 +241,15 @@ class AdaptiveRule(UpdateRule):
         return s / (square.sqrt() + epsilon)
 
 
-def rule_for(spec: OptimizerSpec, place: Place) -> UpdateRule:
+def rule_for(spec: OptimizerSpec, context: RuleContext) -> UpdateRule:
     """The rule of an optimizer with the numbers of one weight."""
     match spec:
         case SGD() if not spec.has_velocity:
-            return PlainSGD(place)
+            return PlainSGD(context)
         case SGD():
-            return CombinedSGD(place, spec) if spec.combined else SeparateSGD(place, spec)
+            return CombinedSGD(context, spec) if spec.combined else SeparateSGD(context, spec)
         case Adam():
-            return AdamRule(place, spec)
+            return AdamRule(context, spec)
         case Adaptive():
-            return AdaptiveRule(place, spec)
+            return AdaptiveRule(context, spec)
     raise AssertionError(f"no update rule for {spec}")

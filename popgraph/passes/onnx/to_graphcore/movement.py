@@ -215,10 +215,10 @@ def tile(node: Node) -> Lowered:
         (repeats[node.axis(axis)],) = node.numbers(1, "the number of tiles")
     else:
         repeats = list(node.numbers(1, "the number of repeats"))
-    apart = [size for pair in node.shape for size in (1, pair)]
+    split = [size for pair in node.shape for size in (1, pair)]
     spread = [size for pair in zip(repeats, node.shape, strict=True) for size in pair]
     joined = [count * size for count, size in zip(repeats, node.shape, strict=True)]
-    wide = gc.BroadcastOp(gc.ReshapeOp(node[0], shape=apart), shape=spread)
+    wide = gc.BroadcastOp(gc.ReshapeOp(node[0], shape=split), shape=spread)
     return gc.ReshapeOp(wide, shape=joined)
 
 
@@ -247,10 +247,10 @@ def depth_to_space(node: Node) -> Lowered:
     if depth % block**2:
         raise TypeMismatchError(f"{depth} channels do not fall into blocks of {block**2}")
     if node.text("mode", "DCR") == "CRD":
-        apart, perm = (count, left, block, block, height, width), (0, 1, 4, 2, 5, 3)
+        split, perm = (count, left, block, block, height, width), (0, 1, 4, 2, 5, 3)
     else:
-        apart, perm = (count, block, block, left, height, width), (0, 3, 4, 1, 5, 2)
-    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=apart), perm=perm)
+        split, perm = (count, block, block, left, height, width), (0, 3, 4, 1, 5, 2)
+    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=split), perm=perm)
     return gc.ReshapeOp(moved, shape=(count, left, height * block, width * block))
 
 
@@ -258,10 +258,10 @@ def depth_to_space(node: Node) -> Lowered:
 def space_to_depth(node: Node) -> Lowered:
     block = _block(node)
     count, depth, height, width = node.shape
-    apart = (count, depth, height // block, block, width // block, block)
+    split = (count, depth, height // block, block, width // block, block)
     channels_first = node.text("mode", "DCR") == "CRD"
     perm = (0, 1, 3, 5, 2, 4) if channels_first else (0, 3, 5, 1, 2, 4)
-    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=apart), perm=perm)
+    moved = gc.TransposeOp(gc.ReshapeOp(node[0], shape=split), perm=perm)
     return gc.ReshapeOp(moved, shape=(count, depth * block**2, height // block, width // block))
 
 

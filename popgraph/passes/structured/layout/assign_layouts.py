@@ -97,7 +97,7 @@ def wishes(op: tile.ContractOp, tuning: Tuning) -> Iterator[tuple[SSAValue, Axis
 
 
 def _is_weight(value: SSAValue) -> bool:
-    """Whether a value is a literal or a variable, perhaps under another shape or turned."""
+    """Whether a value is a literal or a variable, perhaps under another shape or reordered."""
     owner = value.owner
     if isinstance(owner, ConstantOp | VariableOp):
         return True
@@ -199,7 +199,7 @@ class _Rewriting:
                 case tile.MapOp() | tile.ReduceOp() | tile.ContractOp() | tile.ScatterOp():
                     self._structured(op)
                     if isinstance(op, tile.ContractOp) and op.outputs[0] in self.orders:
-                        self._turn_weights(op)
+                        self._move_vector_axis_last(op)
                 case tile.AssembleOp():
                     self._assemble(op)
                 case tile.ViewOp():
@@ -207,9 +207,9 @@ class _Rewriting:
                 case _:
                     self._restore(op, range(len(op.operands)))
             for result in op.results:
-                self._turn(result)
+                self._reorder(result)
 
-    def _turn(self, value: SSAValue) -> None:
+    def _reorder(self, value: SSAValue) -> None:
         """Gives a value the type that belongs to its order."""
         if value in self.orders:
             type_ = tensor(value)
@@ -234,7 +234,7 @@ class _Rewriting:
                 dim = sequence.index(inner.dim.value.data)
                 inner.properties["dim"] = whole(dim)
 
-    def _turn_weights(self, op: tile.ContractOp) -> None:
+    def _move_vector_axis_last(self, op: tile.ContractOp) -> None:
         """
         The axis of weights that results have innermost comes last when activations have it, too.
 
@@ -274,12 +274,12 @@ class _Rewriting:
         maps: Sequence[AffineMap],
         places: Sequence[AffineExpr],
     ) -> list[AffineMap]:
-        turned = []
+        reordered = []
         for number, map_ in zip(operands, maps, strict=True):
             results = with_dims(map_, places, len(places)).results
             order = self.orders.get(op.operands[number], range(len(results)))
-            turned.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
-        return turned
+            reordered.append(AffineMap(len(places), 0, tuple(results[axis] for axis in order)))
+        return reordered
 
     def _assemble(self, op: tile.AssembleOp) -> None:
         order = self.orders.get(op.output)
