@@ -286,7 +286,12 @@ class BuildRequest:
 
 
 class OpenModel:
-    """A model with unknown dimensions: a program per combination of shapes, some are kept."""
+    """
+    A model with unknown dimensions: a program per combination of shapes, some are kept.
+
+    Not a `functools.lru_cache`: with that, two threads that meet the same new shapes would both
+    compile, and behind a lock around it, who has a program would wait for one to be compiled.
+    """
 
     def __init__(self, request: BuildRequest) -> None:
         self._request = request

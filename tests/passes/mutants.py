@@ -878,7 +878,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "assign-halos",
         "a maximum is never negative, whatever its epilogue makes of it",
-        f"{PASSES}.structured.layout.assign_halos:_leaves",
+        f"{PASSES}.structured.layout.assign_halos:is_identity",
         always,
         needs=frozenset({"Relu", "MaxPool"}),
     ),

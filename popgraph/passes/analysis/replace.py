@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from xdsl.builder import Builder, ImplicitBuilder
@@ -55,6 +55,13 @@ def locate_made(origin: Operation, before: Operation | None, point: InsertPoint)
         made.append(op)
         op = op.next_op
     return made
+
+
+def erase_dead(ops: Sequence[Operation]) -> None:
+    """Erases, last first, those of these operations whose results nobody reads."""
+    for op in reversed(ops):
+        if op.results and all(result.first_use is None for result in op.results):
+            Rewriter.erase_op(op)
 
 
 def located(new: Operation, *sources: Operation) -> None:

@@ -28,7 +28,7 @@ from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import NamedNumbers
 from popgraph.dialects.tile.structured.nest import readings
-from popgraph.dialects.tile.structured.ops import ContractOp, YieldOp
+from popgraph.dialects.tile.structured.ops import ContractOp, YieldOp, yielded
 from popgraph.support.shapes import Shape
 
 
@@ -119,9 +119,7 @@ class ChainOp(IRDLOperation):
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
         """The value in the body that is the result."""
-        end = self.body.block.last_op
-        assert isinstance(end, YieldOp)
-        return tuple(end.values)
+        return yielded(self.body.block)
 
     @property
     def geometry(self) -> LineBufferGeometry | None:

@@ -23,7 +23,7 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.dialects.tile.affine import linear
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured.ops import ContractOp, MapOp, ReduceOp, YieldOp
+from popgraph.dialects.tile.structured.ops import ContractOp, MapOp, ReduceOp, YieldOp, yielded
 from popgraph.support.shapes import Shape
 
 Nested = MapOp | ReduceOp | ContractOp
@@ -81,9 +81,7 @@ class NestOp(IRDLOperation):
     @property
     def yielded(self) -> tuple[SSAValue, ...]:
         """The values in the body that are the results."""
-        end = self.body.block.last_op
-        assert isinstance(end, YieldOp)
-        return tuple(end.values)
+        return yielded(self.body.block)
 
     def verify_(self) -> None:
         block = self.body.block

@@ -66,6 +66,19 @@ class YieldOp(IRDLOperation):
         Operation.__init__(self, operands=[SSAValue.get(value) for value in values])
 
 
+def yielded(body: Block) -> tuple[SSAValue, ...]:
+    """The values that a body ends with."""
+    end = body.last_op
+    assert isinstance(end, YieldOp), "a body ends with tile.yield"
+    return tuple(end.values)
+
+
+def is_identity(body: Block) -> bool:
+    """Whether a body yields its arguments, and does nothing else."""
+    end = body.first_op
+    return isinstance(end, YieldOp) and list(end.values) == list(body.args)
+
+
 @irdl_op_definition
 class IndexOp(IRDLOperation):
     """In a body: the current index along one dimension of the domain."""

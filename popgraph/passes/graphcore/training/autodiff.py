@@ -9,13 +9,13 @@ import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects.graphcore import AddOp, Composite, GraphcoreOp, ReshapeOp
 from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
 from popgraph.passes.analysis.graph import expanded, only_graph, origin, set_outputs
-from popgraph.passes.analysis.replace import made_for
+from popgraph.passes.analysis.replace import erase_dead, made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.passes.options import Options
@@ -184,9 +184,7 @@ class ReverseMode:
 
     def erase_unused(self) -> None:
         """Gradients that nobody wanted, such as those of the first layer's input."""
-        for op in reversed(self.made):
-            if not any(result.uses for result in op.results):
-                Rewriter.erase_op(op)
+        erase_dead(self.made)
 
 
 def _dependent(graph: GraphOp, targets: Iterable[SSAValue]) -> set[SSAValue]:

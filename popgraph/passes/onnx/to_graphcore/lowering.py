@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, ReshapeOp
@@ -24,7 +24,7 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
 )
-from popgraph.passes.analysis.replace import made_for
+from popgraph.passes.analysis.replace import erase_dead, made_for
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -67,7 +67,7 @@ class Lowering(LoweringContext):
         self._walk(source, graph.block)
         with ImplicitBuilder(graph.block):
             self._end(source, extra_outputs)
-        _drop_unused(graph.block)
+        erase_dead(list(graph.block.ops))  # Weights and literals that were only looked at.
         return graph
 
     def _walk(self, source: Graph, block: Block) -> None:
@@ -244,10 +244,3 @@ def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
         return error
     label = op.node_name or next(iter(filter(None, op.output_names)), "")
     return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
-
-
-def _drop_unused(block: Block) -> None:
-    """Weights and literals that were only looked at, and what only fed those."""
-    for op in reversed(list(block.ops)):
-        if op.results and not any(result.uses for result in op.results):
-            Rewriter.erase_op(op)

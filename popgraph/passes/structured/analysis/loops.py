@@ -18,6 +18,7 @@ from xdsl.ir.affine import (
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
+from popgraph.dialects.tile.structured.ops import is_identity
 from popgraph.passes.structured.analysis.panels import (
     split_map,
     split_sizes,
@@ -99,8 +100,7 @@ def indexed_dims(block: Block) -> frozenset[int]:
 
 def has_identity_epilogue(op: tile.ContractOp) -> bool:
     """Whether the epilogue of a contraction does nothing."""
-    block = op.epilogue.block
-    return isinstance(end := block.first_op, tile.YieldOp) and list(end.values) == list(block.args)
+    return is_identity(op.epilogue.block)
 
 
 def part_stride(

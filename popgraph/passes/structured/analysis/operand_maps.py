@@ -14,7 +14,7 @@ from popgraph.dialects import tile
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import composed, linear, row_major, simplified
 from popgraph.dialects.tile.attributes import layout_of
-from popgraph.dialects.tile.structured.ops import element
+from popgraph.dialects.tile.structured.ops import element, is_identity
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.shapes import Shape
 
@@ -158,13 +158,7 @@ def is_selection(map_: AffineMap) -> bool:
 
 def is_movement(op: tile.MapOp) -> bool:
     """Whether a map only reads from elsewhere: its body yields its one argument."""
-    block = op.body.block
-    end = block.first_op
-    return (
-        len(op.operands) == len(op.maps) == 1
-        and isinstance(end, tile.YieldOp)
-        and list(end.values) == list(block.args)
-    )
+    return len(op.operands) == len(op.maps) == 1 and is_identity(op.body.block)
 
 
 def movement(value: SSAValue, map_: AffineMap, shape: Sequence[int]) -> tile.MapOp:

@@ -17,7 +17,7 @@ from popgraph.dialects.program import graphs_of
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import linear, simplified
 from popgraph.dialects.tile.attributes import Halo, LayoutAttr, halo_of, layout_of
-from popgraph.dialects.tile.structured.ops import maps_attribute
+from popgraph.dialects.tile.structured.ops import is_identity, maps_attribute, yielded
 from popgraph.passes.analysis.induction import holds
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.structured.analysis.inplace_concat import (
@@ -192,7 +192,7 @@ def _moved_from(value: SSAValue) -> list[SSAValue]:
     match owner:
         case tile.MapOp() if is_movement(owner):
             return [owner.inputs[0]]
-        case tile.ReduceOp() if _is_maximum(owner) and _leaves(owner.epilogue.block):
+        case tile.ReduceOp() if _is_maximum(owner) and is_identity(owner.epilogue.block):
             return [owner.inputs[0]]
         case tile.AssembleOp():
             return list(owner.pieces)
@@ -202,17 +202,10 @@ def _moved_from(value: SSAValue) -> list[SSAValue]:
             return []
 
 
-def _leaves(epilogue: Block) -> bool:
-    """Whether an epilogue does nothing to its one accumulator."""
-    end = epilogue.first_op
-    return isinstance(end, tile.YieldOp) and list(end.values) == list(epilogue.args)
-
-
 def _is_rectified(block: Block, result: SSAValue) -> bool:
     """Whether a body makes a result of its operation as the larger of something and zero."""
-    end = block.last_op
-    assert isinstance(end, tile.YieldOp) and isinstance(result, OpResult)
-    last = end.values[result.index].owner
+    assert isinstance(result, OpResult)
+    last = yielded(block)[result.index].owner
     if not isinstance(last, arith.MaximumfOp):
         return False
     constants = [value.owner for value in last.operands]
