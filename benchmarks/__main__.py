@@ -21,6 +21,8 @@ from typing import Any
 
 from models import CNNS, FROM_TORCH
 
+from popgraph.support.tables import markdown_row, markdown_table
+
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/performance.md"
 TRAINED = ("mlp", "lenet", "resnet18", "alexnet", "transformer")
@@ -94,13 +96,9 @@ def training_row(found: dict[str, Any]) -> list[str]:
 
 def row(kind: str, found: dict[str, Any]) -> str:
     if "failed" in found:
-        return markdown([found["model"], f"not compiled: {found['failed']}"])
+        return markdown_row([found["model"], f"not compiled: {found['failed']}"])
     cells = inference_row(found) if kind == "inference" else training_row(found)
-    return markdown([found["model"], *cells])
-
-
-def markdown(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return markdown_row([found["model"], *cells])
 
 
 def tables(arguments: argparse.Namespace) -> Iterator[str]:
@@ -110,7 +108,7 @@ def tables(arguments: argparse.Namespace) -> Iterator[str]:
             heading = INFERENCE if kind == "inference" else TRAINING
             unit = "thread" if threads == 1 else "threads"
             yield from (f"### {kind.capitalize()}, {threads} {unit}", "")
-            yield from (markdown(heading), markdown(["---"] + ["---:"] * (len(heading) - 1)))
+            yield markdown_table(heading, [], " " + "r" * (len(heading) - 1))
             options = ["--threads", str(threads), "--seconds", str(arguments.seconds)]
             options += ["--rounds", str(arguments.rounds)]
             if kind == "inference" and arguments.accuracy and threads == 1:

@@ -102,10 +102,10 @@ def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, A
 
 def profile(arguments: argparse.Namespace, path: Path) -> str:
     """Where our program spends its time."""
-    from popgraph.cli.profile import text
     from popgraph.compiler import load
     from popgraph.measure import timing
     from popgraph.measure.profile import report
+    from popgraph.measure.profile_report import text
 
     timing.pin(arguments.threads)
     given = (arguments.name, *load(path), arguments.threads, arguments.rounds)

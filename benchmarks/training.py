@@ -22,10 +22,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.builder.pgraph import add_loss
-from popgraph.cli.profile import text
 from popgraph.compiler import build, load
 from popgraph.dialects.onnx.types import tensor_type
 from popgraph.measure.profile import report
+from popgraph.measure.profile_report import text
 from popgraph.measure.timing import Contestant, pin, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import SGD, Scalar

@@ -26,7 +26,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "training": "support dialects builder passes backends compiler",
         "session": "support dialects builder passes backends compiler training",
         "compat": "support dialects builder compiler session",
-        "measure": "support dialects passes backends compiler",
+        "measure": "support dialects builder passes backends compiler",
         "cli": "support dialects builder passes backends compiler training session testing measure",
     },
     "dialects": {
@@ -119,7 +119,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "cache": "machine memory",
         "build": "machine print cache",
         "run": "machine memory print cache build",
-        "emit": "memory print",
+        "emit": "machine memory print build",
         "schedule_file": "cache",
         "build_program": "print cache build run",
     },

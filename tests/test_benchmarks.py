@@ -79,7 +79,7 @@ def test_what_does_not_compile_has_its_row(
     monkeypatch.setattr(page, "HERE", tmp_path)
     failed = page.measured("inference", "net", [])
     assert page.row("inference", failed) == (
-        "| net | not compiled: ValueError: no / such operator |"
+        "| net | not compiled: ValueError: no \\| such operator |"
     )
 
 

@@ -108,7 +108,7 @@ def _about(result: Result) -> str:
 
 
 def as_table(result: Result) -> str:
-    from popgraph.cli.report import table
+    from popgraph.support.tables import table
 
     first, *rows = [HEADINGS, *map(cells, result.rows)]
     widths = [max(len(row[i]) for row in (first, *rows)) for i in range(1, 6)]
@@ -120,9 +120,10 @@ def as_table(result: Result) -> str:
 
 
 def as_markdown(result: Result) -> str:
-    rows = [HEADINGS, ("---", *["---:"] * 6), *map(cells, result.rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([_about(result), "", *lines])
+    from popgraph.support.tables import markdown_table
+
+    rows = list(map(cells, result.rows))
+    return "\n".join([_about(result), "", markdown_table(HEADINGS, rows, " rrrrrr")])
 
 
 def as_json(result: Result) -> str:

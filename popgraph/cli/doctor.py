@@ -23,7 +23,7 @@ def command() -> None:
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe
     from popgraph.backends.c.cache.folder import cache_directory
-    from popgraph.cli.report import table
+    from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = []
     tried, working = [], []

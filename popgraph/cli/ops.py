@@ -56,7 +56,8 @@ def command(
 
         typer.echo(page(OWN[dialect]()), nl=False)
         return
-    from popgraph.cli.report import markdown_page, table
+    from popgraph.cli.report import markdown_page
+    from popgraph.support.tables import table
 
     rows = _onnx() if level == Level.ONNX else _own(level)
     found = [row for row in rows if pattern.lower() in row[0].lower()]

@@ -20,8 +20,9 @@ def command(
     Each works at one level (or takes the model to the next one). Those with a star make programs
     faster or smaller; the others make them possible. `popgraph opt -p PASS` runs one.
     """
-    from popgraph.cli.report import markdown_page, table
+    from popgraph.cli.report import markdown_page
     from popgraph.passes.pipeline import PIPELINE
+    from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = []
     for step in PIPELINE:

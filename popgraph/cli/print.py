@@ -67,8 +67,8 @@ def command(
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     """
     from popgraph import compiler
+    from popgraph.backends.c.emit import sources
     from popgraph.cli import models
-    from popgraph.cli.emit import c_files
     from popgraph.passes.observer import Observer
     from popgraph.support.debug import Settings
 
@@ -85,6 +85,6 @@ def command(
             module, compilation, made, level=deepest.value, until=stop_after, observer=observer
         )
     if at == Level.C and not stop_after:
-        typer.echo("\n".join(c_files(module).values()))
+        typer.echo("\n".join(sources(module).values()))
     else:
         typer.echo(str(module))

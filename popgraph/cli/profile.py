@@ -19,7 +19,7 @@ from popgraph.cli.options import (
     Winograd,
     options,
 )
-from popgraph.measure.profile_report import COLUMNS, ROUNDS, Report, cells, memory_summary, summary
+from popgraph.measure.profile_report import ROUNDS, text
 from popgraph.support.writing import write_text
 
 
@@ -74,23 +74,3 @@ def command(
         from popgraph.cli.profile_page import page
 
         write_text(html_file, page(found))
-
-
-def text(found: Report, rows: int) -> str:
-    """The longest calls, then the memory, for a terminal."""
-    from popgraph.cli.report import table
-
-    shown = found.longest()[:rows]
-    lines = [COLUMNS, *map(cells, shown)]
-    narrow = [tuple(cell.rjust(8) for cell in line[:4]) + line[4:] for line in lines]
-    rest = len(found.calls) - len(shown)
-    return "\n".join(
-        [
-            f"{found.model}: {summary(found)}",
-            "",
-            table(narrow),
-            *([f"... and {rest} more calls"] if rest else []),
-            "",
-            memory_summary(found),
-        ]
-    )

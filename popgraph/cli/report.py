@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from popgraph.support.errors import ErrorGroup, PopgraphError
+from popgraph.support.tables import markdown_table
 
 
 def show_error(error: PopgraphError) -> None:
@@ -46,21 +47,8 @@ def is_terminal() -> bool:
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns under each other; the last one is as long as it likes."""
-    if not rows:
-        return ""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
-    return "\n".join(
-        "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[-1]])
-        for row in rows
-    )
-
-
 def markdown_page(
     title: str, about: str, columns: Sequence[str], rows: Sequence[tuple[str, ...]]
 ) -> str:
     """A generated page of the documentation: a heading, a paragraph, a table."""
-    lines = [columns, tuple("---" for _ in columns), *rows]
-    cells = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
-    return "\n".join([f"# {title}", "", about.strip(), "", *cells])
+    return "\n".join([f"# {title}", "", about.strip(), "", markdown_table(columns, rows)])

@@ -70,7 +70,7 @@ def command(
 
 def text(model: str, tuning: Tuner) -> str:
     """The contractions, those that take longest first, and the whole model."""
-    from popgraph.cli.report import table
+    from popgraph.support.tables import table
 
     rows: list[tuple[str, ...]] = [("before us", "after us", "before / after", "which", "now")]
     for each in sorted(tuning.contenders, key=lambda each: -each.before):

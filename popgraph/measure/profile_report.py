@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-ROUNDS = 20
+from popgraph.support.tables import table
 
+ROUNDS = 20
 
 COLUMNS = ("us", "share", "GFLOP/s", "GB/s", "kernel", "from")
 
@@ -78,3 +79,21 @@ def memory_summary(found: Report) -> str:
 
 def megabytes(count: int) -> str:
     return f"{count / 1e6:.2f} MB" if count >= 10_000 else f"{count} B"
+
+
+def text(found: Report, rows: int) -> str:
+    """The longest calls, then the memory, for a terminal or a log."""
+    shown = found.longest()[:rows]
+    lines = [COLUMNS, *map(cells, shown)]
+    narrow = [tuple(cell.rjust(8) for cell in line[:4]) + line[4:] for line in lines]
+    rest = len(found.calls) - len(shown)
+    return "\n".join(
+        [
+            f"{found.model}: {summary(found)}",
+            "",
+            table(narrow),
+            *([f"... and {rest} more calls"] if rest else []),
+            "",
+            memory_summary(found),
+        ]
+    )

@@ -14,9 +14,6 @@ from xdsl.dialects.builtin import (
     IntegerAttr,
     MemRefType,
     ModuleOp,
-    NameLoc,
-    StringAttr,
-    UnknownLoc,
     f32,
     i64,
 )
@@ -24,7 +21,7 @@ from xdsl.ir import SSAValue
 
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build_program import build
-from popgraph.backends.c.emit import emit
+from popgraph.backends.c.emit import emit, header, sources
 from popgraph.backends.c.print import module as printer
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
@@ -34,7 +31,7 @@ MEMORY = MemRefType(f32, [4])
 WEIGHTS = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
 
 
-def module() -> ModuleOp:
+def module(result: str = "y") -> ModuleOp:
     """prepare: twice = w + w; run: y = x + twice, in chunks, and seen += x."""
 
     def add(chunk: SSAValue, a: SSAValue, b: SSAValue, y: SSAValue) -> None:
@@ -42,7 +39,6 @@ def module() -> ModuleOp:
         memref.StoreOp.get(found, y, [chunk])
 
     op = kernels.function("add", [MEMORY] * 3, add)
-    op.location = NameLoc(StringAttr("sum */ of two"), UnknownLoc())
     program = ProgramOp("main", 0, 64, 0)
     chunks = IntegerAttr(4, i64)
     with ImplicitBuilder(program.prepare.block):
@@ -50,7 +46,7 @@ def module() -> ModuleOp:
         CallOp("add", [weights, weights, BufferOp("persistent", MEMORY).memory], chunks)
     with ImplicitBuilder(program.body.block):
         x = BufferOp("input", MEMORY, label="image/x").memory
-        y = BufferOp("output", MEMORY, label="y").memory
+        y = BufferOp("output", MEMORY, label=result).memory
         first = DataAttr.of(np.zeros(4, np.float32))
         seen = BufferOp("variable", MEMORY, label="seen", literal=first).memory
         CallOp("add", [x, BufferOp("persistent", MEMORY).memory, y], chunks)
@@ -80,16 +76,19 @@ int main(void) {
 
 
 def test_a_c_program_uses_it(tmp_path: Path) -> None:
-    files = emit(module())
+    files = emit(module(), WeightStore())
     headers = ["conversions.h", "derived.h", "functions.h", "main.h", "runtime.h"]
-    assert sorted(files) == sorted(["main.c", *headers])
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    found = re.search(r"(MAIN_CONSTANT_\d+) = .*f32 4, 16 bytes, read by prepare", files["main.h"])
+    others = ["kernels.c", "program.c", "program.json", "memory_5.bin", "memory_6.bin"]
+    assert sorted(files) == sorted([*headers, *others])
+    for name, parts in files.items():
+        (tmp_path / name).write_bytes(b"".join(parts))
+    assert (tmp_path / "memory_6.bin").read_bytes() == WEIGHTS.tobytes()
+    described = (tmp_path / "main.h").read_text()
+    found = re.search(r"(MAIN_CONSTANT_\d+) = .*f32 4, 16 bytes, read by prepare", described)
     assert found is not None
     (tmp_path / "user.c").write_text(USER.replace("CONSTANT]", f"{found[1]}]"))
-    command = ["cc", "-std=c11", "-Wall", "-Werror", "-pthread", "user.c", "main.c", "-lm"]
-    subprocess.run([*command, "-o", "user"], cwd=tmp_path, check=True)
+    command = ["cc", "-std=c11", "-Wall", "-Werror", "-pthread", "user.c", "program.c"]
+    subprocess.run([*command, "kernels.c", "-lm", "-o", "user"], cwd=tmp_path, check=True)
     done = subprocess.run(["./user"], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert done.stdout == "12 20\n24 40\n36 60\n48 80\n"
 
@@ -106,22 +105,22 @@ def test_it_computes_what_the_executable_computes(
 
 
 def test_a_step_of_many_calls_is_several_functions(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = emit(module())["main.c"]
+    whole = sources(module())["program.c"]
     monkeypatch.setattr(printer, "MOST_CALLS", 2)
-    assert emit(module())["main.c"] == whole, "as many as one function may have"
+    assert sources(module())["program.c"] == whole, "as many as one function may have"
     monkeypatch.setattr(printer, "MOST_CALLS", 1)
-    source = emit(module())["main.c"]
+    source = sources(module())["program.c"]
     _, step = source.split("void main_run(void *const *memory) {")
     calls = [line.strip() for line in step.split("}")[0].splitlines() if line]
     assert calls == ["main_run_part_0(memory);", "main_run_part_1(memory);"]
     assert "main_prepare_part" not in source
 
 
-def test_origins_stand_above_kernels_and_cannot_break_out_of_comments() -> None:
-    source = emit(module())["main.c"]
-    assert re.search(r"/\* from .*sum \* / of two.* \*/\nstatic void kernel_add", source)
+def test_labels_cannot_break_out_of_comments() -> None:
+    assert '/* "y */ of two": f32 4' not in (text := header(module("y */ of two")))
+    assert '/* "y * / of two": f32 4' in text
 
 
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(BackendError, match=r"no tile\.program 'train'"):
-        emit(module(), "train")
+        sources(module(), "train")

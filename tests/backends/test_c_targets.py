@@ -365,8 +365,8 @@ def driver(path: Path, folder: Path) -> dict[str, tuple[Path, np.dtype[np.generi
     module, compilation = compiler.load(path)
     options = Options(machine=MACHINES["neon"])
     compiler.lower(module, compilation, options)
-    for name, text in emit(module).items():
-        (folder / name).write_text(text)
+    for name, parts in emit(module, compilation.weights).items():
+        (folder / name).write_bytes(b"".join(parts))
     table = Layout(find_program(module, "main"))
     sizes = {"arena": "MAIN_ARENA_BYTES", "persistent": "MAIN_PERSISTENT_BYTES"}
     lines, saved, outputs = list[str](), list[str](), {}
@@ -412,7 +412,8 @@ def test_neon_code_computes_the_same_where_it_can_be_run(
     if shutil.which(compiler[0]) is None:
         pytest.skip(f"{compiler[0]} is not installed")
     outputs = driver(few_graphs, tmp_path)
-    command = [*compiler, *FLAGS, "-static", "user.c", "main.c", "-lm", "-o", "user"]
+    sources = ["user.c", "program.c", "kernels.c"]
+    command = [*compiler, *FLAGS, "-static", *sources, "-lm", "-o", "user"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     emulator = shutil.which(f"qemu-{machine}")
     if platform.machine() != machine and emulator is None:

@@ -1,52 +1,90 @@
-"""Emits a program as C source and header, to be built into other software."""
+"""Emits a program as C sources, headers and data files, to be built into other software."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
+from popgraph.backends.c.build.toolchain import FLAGS
+from popgraph.backends.c.machine.targets import TARGETS, wanted_target
 from popgraph.backends.c.memory.table import Slot
 from popgraph.backends.c.print.module import (
+    ENTRIES,
     Layout,
     find_program,
     print_kernels,
-    print_program,
+    program_unit,
 )
-from popgraph.backends.c.print.unit import RUNTIME, distinct, headers, vector_typedefs
+from popgraph.backends.c.print.unit import headers, kernel_unit
+from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp
+from popgraph.support.array_bytes import memory_of
 from popgraph.support.shapes import prod, text
 
+Files = dict[str, list[memoryview]]
+"""Contents by name, in parts."""
 
-def emit(module: ModuleOp, name: str = "main") -> dict[str, str]:
-    """
-    The files `NAME.c`, `NAME.h` and the headers that they stand on.
 
-    Weights are not in them: the caller fills the table of memory that the header describes.
-    """
-    program = find_program(module, name)
-    layout = Layout(program)
+def sources(module: ModuleOp, name: str = "main") -> dict[str, str]:
+    """The C of a module that has gone through all passes, and the headers that it includes."""
+    program, kernels = find_program(module, name), print_kernels(module)
     return {
-        f"{name}.c": _source(module, program, layout),
-        f"{name}.h": _header(program, layout),
         **headers(),
+        "kernels.c": kernel_unit(kernels).text,
+        "program.c": program_unit(program, Layout(program), kernels).text,
     }
 
 
-def _source(module: ModuleOp, program: ProgramOp, layout: Layout) -> str:
-    kernels = print_kernels(module)
-    name = program.sym_name.data
-    parts = [
-        "#define _GNU_SOURCE\n#define POPGRAPH_POOL\n",
-        f'#include "{RUNTIME}"\n#include "{name}.h"\n\n',
-        vector_typedefs("".join(kernel.text for kernel in kernels)),
-    ]
-    for kernel in distinct(kernels):
-        origin = f"/* from {_comment(kernel.location)} */\n" if kernel.location else ""
-        parts.append(f"\n{origin}static {kernel.text}")
-    return "".join([*parts, "\n", print_program(program, layout, kernels)])
+def header(module: ModuleOp, name: str = "main") -> str:
+    """What software that the program is built into includes."""
+    program = find_program(module, name)
+    return _header(program, Layout(program))
+
+
+def emit(module: ModuleOp, weights: WeightStore, name: str = "main") -> Files:
+    """Everything: sources, `NAME.h`, what constants and variables begin with, `program.json`."""
+    program = find_program(module, name)
+    described, files = _description(program, weights)
+    texts = sources(module, name)
+    texts |= {
+        f"{name}.h": header(module, name),
+        "program.json": json.dumps(described, indent=2) + "\n",
+    }
+    return files | {file: [memoryview(text.encode())] for file, text in texts.items()}
+
+
+def _description(program: ProgramOp, weights: WeightStore) -> tuple[dict[str, Any], Files]:
+    """The table of pointers in words, and the files that constants and variables begin with."""
+    slots, files = Layout(program).slots, Files()
+    _, (spelling, *_) = TARGETS[wanted_target()]
+    flags = " ".join(filter(None, (spelling, *FLAGS)))
+    described = {
+        "build": f"cc {flags} -shared program.c kernels.c -lm -o model.so",
+        "functions": [f"{program.sym_name.data}_{ending}" for ending in ENTRIES],
+        "arena": program.arena.value.data,
+        "persistent": program.persistent.value.data,
+        "checks": [asdict(check) for check in program.index_checks],
+        "byte order": "little",
+        "memory": [_entry(number, slot, weights, files) for number, slot in enumerate(slots)],
+    }
+    return described, files
+
+
+def _entry(number: int, slot: Slot, weights: WeightStore, files: Files) -> dict[str, Any]:
+    entry: dict[str, Any] = {"space": slot.space}
+    if slot.label:
+        entry["name"] = slot.label
+    if slot.dtype is not None:
+        entry |= {"dtype": slot.dtype.name, "shape": list(slot.shape)}
+    if slot.literal is not None:
+        entry["file"] = f"memory_{number}.bin"
+        files[entry["file"]] = [memory_of(slot.literal.array(weights))]
+    return entry
 
 
 def _header(program: ProgramOp, layout: Layout) -> str:
@@ -60,7 +98,7 @@ def _header(program: ProgramOp, layout: Layout) -> str:
  * begins at a multiple of 64 bytes and belongs to the caller. Two runs at once need two tables.
  * {name}_stop ends the threads that were started: to be called before a library is unloaded.
  *
- *     cc -O2 -march=native -ffp-contract=fast -pthread {name}.c ... -lm
+ *     cc -O2 -march=native -ffp-contract=fast -pthread program.c kernels.c ... -lm
  */
 #ifndef {prefix}_H
 #define {prefix}_H
