@@ -132,10 +132,10 @@ def old_weight_decays(original: Any) -> Any:
     """The velocity takes in the decay of the weight as it was, not as it is now."""
 
     def finish(self: Any, entered: Any) -> Any:
-        place = self.place
-        weight = place.weight - entered * place.scalar("scaledLearningRate1")
-        velocity = entered * place.scalar("scaledMomentum1")
-        place.keep("Accl___", velocity + place.weight * place.scalar("scaledWeightDecay1"))
+        context = self.context
+        weight = context.weight - entered * context.scalar("scaledLearningRate1")
+        velocity = entered * context.scalar("scaledMomentum1")
+        context.keep("Accl___", velocity + context.weight * context.scalar("scaledWeightDecay1"))
         return weight
 
     return finish

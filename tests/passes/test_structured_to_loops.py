@@ -148,8 +148,8 @@ def asked_lines(
     asked: list[int] = []
 
     def recorded(op: PrefetchOp, scope: Scope) -> Step:
-        place = scope.place(op.index)
-        return lambda frame: asked.append(frame[place] // 16)
+        slot = scope.slot(op.index)
+        return lambda frame: asked.append(frame[slot] // 16)
 
     monkeypatch.setitem(KERNEL, PrefetchOp, recorded)
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
