@@ -11,6 +11,7 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import ContractionCandidates, contraction_candidates
+from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 
@@ -25,7 +26,12 @@ def before_scheduling(module: ModuleOp, compilation: Compilation, options: Optio
 
 def contraction_candidates_of(module: ModuleOp, options: Options) -> list[ContractionCandidates]:
     """The contractions of a module before scheduling; the first way of each is taken."""
-    found = contraction_candidates(module.clone(), options.target, winograd=options.winograd)
+    found = contraction_candidates(
+        module.clone(),
+        options.target,
+        winograd=options.winograd,
+        settle=SettleLoops.name not in options.disabled,
+    )
     measured = {one.which: one.way for one in map(Override.of, options.measured or ())}
     for each in found:
         costs = dict(each.ways)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any
 
@@ -443,6 +444,21 @@ def first_twin(original: Any) -> Any:
 def nothing_around_nothing(original: Any) -> Any:
     """What has no elements has no halo to be cleared."""
     return lambda type_: () if 0 in type_.get_shape() else original(type_)
+
+
+def in_any_order(original: Any) -> Any:
+    """An operand's two indices may be exchanged."""
+
+    def pair(self: Any, dim: int, sizes: Any) -> int | None:
+        found: int | None = original(self, dim, sizes)
+        if found is None and not self.is_laid_out:
+            swapped = [AffineExpr.dimension(dim + 1), AffineExpr.dimension(dim)]
+            for at, both in enumerate(pairwise(self.results)):
+                if list(both) == swapped:
+                    return at
+        return found
+
+    return pair
 
 
 def the_first_stream(original: Any) -> Any:
@@ -911,7 +927,13 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"Conv"}),
     ),
     Mutant(
-        "schedule-contractions",
+        "settle-loops",
+        "loops are joined that a transposed operand walks in another order",
+        f"{PASSES}.structured.schedule.collapse_loops:Operand.pair",
+        in_any_order,
+    ),
+    Mutant(
+        "settle-loops",
         "all streams take the addends of the first",
         f"{PASSES}.structured.schedule.split_gemv:_split",
         the_first_stream,

@@ -9,18 +9,15 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
-from popgraph.passes.structured.schedule.schedule_contractions import (
-    Constants,
-    candidates,
-    plain_cycles,
-)
+from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.schedule.schedule_text import (
     diverse,
     spec_of,
     with_loops_interchanged,
 )
-from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
+from popgraph.passes.structured.schedule.settle_loops import settle_loops
 from popgraph.passes.structured.winograd.use_winograd import BestScheduleCosts, UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -41,12 +38,13 @@ class ContractionCandidates:
 
 
 def contraction_candidates(
-    module: ModuleOp, target: Target, *, winograd: bool = True
+    module: ModuleOp, target: Target, *, winograd: bool = True, settle: bool = True
 ) -> list[ContractionCandidates]:
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
-    Changes the module: contractions get the loops that they are scheduled with.
+    Changes the module: contractions get the loops that they are scheduled with, if they are to be
+    settled.
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
@@ -55,12 +53,13 @@ def contraction_candidates(
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
             place += 1
-            fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+            fixed = constants.factors(op)
             pass_ = UseWinograd(target)
             tiles = pass_.choices(op, fixed) if winograd else []
             transforms = [(choice.way, choice.cycles) for choice in tiles]
             faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
-            collapse_and_split(op, fixed, target)
+            if settle:
+                settle_loops(op, fixed, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
                 others = list(_sums(op, fixed, target))
@@ -70,8 +69,7 @@ def contraction_candidates(
                 found[text].places.append(place)
                 if name_of(op) and name_of(op) not in found[text].names:
                     found[text].names.append(name_of(op))
-        for result in op.results:
-            constants.holds(result)
+        constants.note(op)
     return list(found.values())
 
 

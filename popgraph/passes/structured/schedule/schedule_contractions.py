@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import ConstantOp, IntsAttr
+from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
@@ -19,6 +19,7 @@ from popgraph.dialects.tile.structured.ops import maps_attribute
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
@@ -26,7 +27,6 @@ from popgraph.passes.structured.schedule.cost import Candidate, Estimate
 from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.reduction_order import Order, orders
 from popgraph.passes.structured.schedule.schedule_text import diverse, matching_candidate, spec_of
-from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -39,9 +39,8 @@ class ScheduleContractions(Pass):
     """
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
-    Before that, loops that are one in disguise are joined, and one is split where memory is better
-    read as several streams (see `collapse_and_split`). `schedules` are the user's decisions,
-    `measured` those that were found by measuring (see `Overrides`).
+    `schedules` are the user's decisions, `measured` those that were found by measuring (see
+    `Overrides`). Their texts number the loops that `settle-loops` gave the contractions.
     """
 
     name = "schedule-contractions"
@@ -63,14 +62,11 @@ class ScheduleContractions(Pass):
         structures = StructuralHasher()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                collapse_and_split(op, fixed, self.target)
-                key = structures.of(op), fixed
+                key = structures.of(op), constants.factors(op)
                 choice = self._decided(op, key, decisions, possible, chosen)
                 if choice is not None:
                     _apply(op, choice, packed)
-            for result in op.results:
-                constants.holds(result)
+            constants.note(op)
         decisions.check(winograd=False)
 
     def _decided(
@@ -265,30 +261,6 @@ def _digits(
         if inner is not None and outer is not None and order.sizes[outer] * block == size:
             return [(outer, index // block, size // block), (inner, index % block, block)]
     return [(max(used, default=-1), index, size)]
-
-
-class Constants:
-    """
-    Which values are known when the program is loaded?
-
-    To be asked in the order of the program: answers are remembered, and lead to the next ones.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[SSAValue, bool] = {}
-
-    def holds(self, value: SSAValue) -> bool:
-        if value not in self._known:
-            self._known[value] = self._find(value.owner)
-        return self._known[value]
-
-    def _find(self, owner: Operation | Block) -> bool:
-        if isinstance(owner, Block):
-            return False
-        if isinstance(owner, ConstantOp):
-            return True
-        operands = owner.operands
-        return owner.name.startswith("tile.") and bool(operands) and all(map(self.holds, operands))
 
 
 def _apply(

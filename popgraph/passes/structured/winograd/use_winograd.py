@@ -13,9 +13,10 @@ from popgraph.dialects.tile.structured.decisions import Override
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.schedule.overrides import Overrides
-from popgraph.passes.structured.schedule.schedule_contractions import Constants, candidates
+from popgraph.passes.structured.schedule.schedule_contractions import candidates
 from popgraph.passes.structured.winograd.convolutions import WinogradCandidate, winograd_candidates
 from popgraph.passes.structured.winograd.weight_gradients import (
     WinogradGradientCandidate,
@@ -86,12 +87,11 @@ class UseWinograd(Pass):
         sums = BestScheduleCosts(self.target)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
-                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+                fixed = constants.factors(op)
                 choice = self._choice(op, fixed, decisions, sums)
                 if choice is not None:
                     choice.replace(compilation)
-            for result in op.results:
-                constants.holds(result)
+            constants.note(op)
         decisions.check(winograd=True)
 
     def _choice(
