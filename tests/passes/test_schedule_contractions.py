@@ -97,7 +97,7 @@ def check_any(
     scheduling._apply(op, replace(choice, numbers=fields), {})
     tuning = Tuning(
         partial_sums=data.draw(st.sampled_from([2, 32])),
-        swept_totals_l2=data.draw(st.sampled_from([0, 0.5])),
+        k_outer_totals_l2=data.draw(st.sampled_from([0, 0.5])),
     )
     check_kernels(before, module, sharing_all(grain, vector_bytes, tuning))
 
@@ -117,17 +117,17 @@ def test_rows_apart_take_in_a_packed_factor(
 
 @pytest.mark.parametrize("terms", [3, 9, 24, 61])
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_sweeps_of_any_length(terms: int, share: float) -> None:
+def test_k_outermost_chunks_of_any_length(terms: int, share: float) -> None:
     """Sums of chunks beside the results where they fit, else in each tile."""
-    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1, swept_totals=share)
+    check_packed((2, 5, 20, terms), (3, 4), 64, k_outer=1, totals_l2=share)
 
 
 def check_packed(
     sizes: tuple[int, ...],
     steps: tuple[int, int],
     grain: int,
-    sweep: int = 0,
-    swept_totals: float = 0.5,
+    k_outer: int = 0,
+    totals_l2: float = 0.5,
 ) -> None:
     """One factor is in panels; chunks of two are one of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
@@ -140,9 +140,9 @@ def check_packed(
     block, chunk = steps
     op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
     op.properties["schedule"] = ScheduleAttr.of(
-        n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=sweep
+        n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=k_outer
     )
-    tuning = Tuning(partial_sums=2, swept_totals_l2=swept_totals)
+    tuning = Tuning(partial_sums=2, k_outer_totals_l2=totals_l2)
     check_kernels(before, after, sharing_all(grain, 16, tuning))
 
 

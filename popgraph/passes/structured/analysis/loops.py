@@ -55,12 +55,16 @@ class Group:
 
 
 def group_loops(
-    dims: Iterable[int], sizes: Shape, forms: Sequence[Linear], apart: frozenset[int] = frozenset()
+    dims: Iterable[int],
+    sizes: Shape,
+    forms: Sequence[Linear],
+    separate: frozenset[int] = frozenset(),
 ) -> list[Group]:
     """
     The loops over `dims`, outermost first; those of size 1 vanish.
 
-    Neighbours are joined where every form steps over them evenly, unless one of them is `apart`.
+    Neighbours are joined where every form steps over them evenly, unless one of them is to stay
+    `separate`.
     """
     groups: list[Group] = []
     for dim in dims:
@@ -68,7 +72,7 @@ def group_loops(
             continue
         if (
             groups
-            and not {dim, groups[-1].last} & apart
+            and not {dim, groups[-1].last} & separate
             and _even(groups[-1].last, dim, sizes, forms)
         ):
             groups[-1] = Group((*groups[-1].dims, dim), groups[-1].extent * sizes[dim])

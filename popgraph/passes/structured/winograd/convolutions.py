@@ -181,7 +181,7 @@ class WinogradCandidate:
             panels, lanes = 1, results
         p, c, r, s, k = (AffineExpr.dimension(dim) for dim in range(5))
         digits = AffineMap(5, 0, (r, s, c, p * lanes + k))
-        turned = tile.MapOp(
+        permuted = tile.MapOp(
             [found.weights],
             [found.weights_map.compose(digits)],
             (panels, found.channels, TAPS, TAPS, lanes),
@@ -193,14 +193,14 @@ class WinogradCandidate:
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.ContractOp(
             constant.result,
-            turned.outputs[0],
+            permuted.outputs[0],
             [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],
             (panels, len(both), found.channels, lanes, TAPS, TAPS),
             4,
             _body([kind], lambda block: _converted(block, found.kind)),
             [found.kind],
         )
-        made: list[Operation] = [turned, constant, product]
+        made: list[Operation] = [permuted, constant, product]
         return [*made, *self._padded(product.outputs[0])] if rest else made
 
     def _padded(self, transformed: SSAValue) -> list[Operation]:

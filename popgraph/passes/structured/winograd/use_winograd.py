@@ -59,8 +59,8 @@ class UseWinograd(Pass):
     Only when the window moves by one, channels stand last, and the transforms cost less than they
     save: also those of the weights, if they are not known when the program is loaded. The gradient
     of such a convolution's images is such a convolution; that of its weights has the same
-    transforms, turned, and sums over tiles. `schedules` are the user's decisions, `measured` those
-    that were found by measuring (see `Overrides`). How many tiles a block has depends on how
+    transforms, transposed, and sums over tiles. `schedules` are the user's overrides, `measured`
+    those that were found by measuring (see `Overrides`). How many tiles a block has depends on how
     many `threads` are to share them, what is computed does not.
     """
 

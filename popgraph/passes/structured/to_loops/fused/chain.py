@@ -24,8 +24,8 @@ from popgraph.passes.structured.analysis.loops import (
 )
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.contraction.sliding_windows import LineBufferLoops, Rows
-from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
+from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, digits, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -95,14 +95,14 @@ class ChainLoops:
         }
         self.homes = {value: self._home(type_) for value, type_ in self.types.items()}
         group = Group((0,), self.panels * self.splits)
-        place = Place(self.writer, (group.extent,))
+        point = IterationPoint(self.writer, (group.extent,))
         (part,) = spans(self.writer, [group], self.cut, chunk)
 
         def iteration(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._iteration(place.where[0])
+            self._iteration(point.indices[0])
             return carried
 
-        run(place, [Run(group, part)], iteration)
+        run(point, [Run(group, part)], iteration)
         return kernel
 
     def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
