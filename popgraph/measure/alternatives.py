@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
 from popgraph.dialects.levels import level_of
-from popgraph.dialects.tile.structured.decisions import Override
+from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
@@ -32,11 +32,11 @@ def contraction_candidates_of(module: ModuleOp, options: Options) -> list[Contra
         winograd=options.winograd,
         settle=SettleLoops.name not in options.disabled,
     )
-    measured = {one.which: one.way for one in map(Override.of, options.measured or ())}
+    measured = {one.which: one.spec for one in map(Override.of, options.measured or ())}
     for each in found:
-        costs = dict(each.ways)
-        way = measured.get(each.text)
-        if way in costs:
-            each.ways.remove((way, costs[way]))
-            each.ways.insert(0, (way, costs[way]))
+        costs = dict(each.specs)
+        spec = measured.get(each.text)
+        if spec in costs:
+            each.specs.remove((spec, costs[spec]))
+            each.specs.insert(0, (spec, costs[spec]))
     return found

@@ -13,7 +13,7 @@ from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -93,16 +93,18 @@ def test_every_way_gives_the_same(text: str) -> None:
     """Whatever the cost model thinks of it."""
     before, compilation = model(text)
     (found,) = contraction_candidates_of(before, OPTIONS)
-    assert len(found.ways) > 10
-    kinds = {(way.word, way.size, way.factor, way.packed, way.order) for way, _ in found.ways}
+    assert len(found.specs) > 10
+    kinds = {
+        (spec.word, spec.size, spec.factor, spec.packed, spec.order) for spec, _ in found.specs
+    }
     assert len(kinds) > 3
-    for way, _ in found.ways:
-        decision = str(Override(found.text, way))
-        assert Override.of(decision) == Override(found.text, way)
+    for spec, _ in found.specs:
+        override = str(Override(found.text, spec))
+        assert Override.of(override) == Override(found.text, spec)
         after = before.clone()
-        for each in deciding(OPTIONS.target, decision):
+        for each in deciding(OPTIONS.target, override):
             each.run(compilation, after)
-        wanted = way.schedule or ("tile.winograd" if way.size else "")
+        wanted = spec.schedule or ("tile.winograd" if spec.size else "")
         assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
         StructuredToLoops(OPTIONS.target).run(compilation, after)
         check_ir(after)
@@ -111,10 +113,10 @@ def test_every_way_gives_the_same(text: str) -> None:
 
 def test_plain_loops_and_sums_can_be_wanted() -> None:
     assert "tile.winograd" in str(decided(CONVOLUTION, "op c -> winograd 2"))
-    for way in ("plain", "estimate"):
-        module = decided(CONVOLUTION, f"op c -> {way}")
+    for spec in ("plain", "estimate"):
+        module = decided(CONVOLUTION, f"op c -> {spec}")
         assert "tile.winograd" not in str(module)
-        assert bool(schedule_of(module)) == (way == "estimate")
+        assert bool(schedule_of(module)) == (spec == "estimate")
 
 
 def test_what_is_no_matter_of_layout_is_free() -> None:
@@ -205,7 +207,9 @@ def test_texts_are_about_the_loops_that_are_scheduled(settled: bool) -> None:
     (found,) = contraction_candidates_of(model(POINTWISE)[0], options)
     assert ("d1: 35" in found.text) == settled
     module, compilation = model(POINTWISE)
-    lower(module, compilation, replace(options, schedules=(f"{found.text} -> {found.ways[1][0]}",)))
+    lower(
+        module, compilation, replace(options, schedules=(f"{found.text} -> {found.specs[1][0]}",))
+    )
 
 
 def test_earlier_names_of_the_fields_are_understood() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
 from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
@@ -25,7 +25,7 @@ from popgraph.support.shapes import prod
 
 @dataclass
 class ContractionCandidates:
-    """The ways of all contractions of a model that are alike; the first is the cost model's."""
+    """The schedules of all contractions that are alike; the first is the cost model's."""
 
     text: str
     """What they are, see `contraction_text`."""
@@ -33,7 +33,7 @@ class ContractionCandidates:
     """What the user calls them."""
     places: list[int] = field(default_factory=list)
     """Which of all contractions they are, in the order of the module."""
-    ways: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
+    specs: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
     """With the cycles that they are thought to take."""
 
 
@@ -48,23 +48,23 @@ def contraction_candidates(
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
-    sums = BestScheduleCosts(target)
+    best = BestScheduleCosts(target)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
             place += 1
             fixed = constants.factors(op)
             pass_ = UseWinograd(target)
-            tiles = pass_.choices(op, fixed) if winograd else []
-            transforms = [(choice.way, choice.cycles) for choice in tiles]
-            faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
+            tiles = pass_.candidates(op, fixed) if winograd else []
+            transforms = [(candidate.spec, candidate.cycles) for candidate in tiles]
+            faster = bool(tiles) and best.slower_than(tiles[0], op, fixed)
             if settle:
                 settle_loops(op, fixed, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
-                others = list(_sums(op, fixed, target))
-                ways = transforms + others if faster else others + transforms
-                found[text] = ContractionCandidates(text, ways=ways)
+                others = list(_schedules(op, fixed, target))
+                specs = transforms + others if faster else others + transforms
+                found[text] = ContractionCandidates(text, specs=specs)
             if text in found:
                 found[text].places.append(place)
                 if name_of(op) and name_of(op) not in found[text].names:
@@ -73,7 +73,7 @@ def contraction_candidates(
     return list(found.values())
 
 
-def _sums(
+def _schedules(
     op: tile.ContractOp, fixed: tuple[bool, bool], target: Target
 ) -> Iterator[tuple[ScheduleSpec, float]]:
     """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
@@ -83,10 +83,10 @@ def _sums(
         if chosen
         else [(ScheduleSpec("plain"), 0.0)]
     )
-    ways = [(spec_of(op, choice, target), choice.cycles) for choice in chosen]
-    ways[1:1] = [
-        (spec_of(op, with_loops_interchanged(choice), target), choice.cycles)
-        for choice in chosen[:1]
+    specs = [(spec_of(op, candidate, target), candidate.cycles) for candidate in chosen]
+    specs[1:1] = [
+        (spec_of(op, with_loops_interchanged(candidate), target), candidate.cycles)
+        for candidate in chosen[:1]
     ]
     small = prod(op.sizes) < target.tuning.least_products
-    yield from plain + ways if small or not ways or ways[0][1] > plain[0][1] else ways + plain
+    yield from plain + specs if small or not specs or specs[0][1] > plain[0][1] else specs + plain

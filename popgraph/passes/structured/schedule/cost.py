@@ -31,7 +31,7 @@ class Candidate:
     An order, a schedule, which factor runs along vectors, the layout to pack it into, if any.
 
     The other factor is packed into the layout for `scalars`, if there is one. `numbers` are those
-    of the schedule: of many choices, only a few are written down.
+    of the schedule: of many candidates, only a few are written down.
     """
 
     order: Order
@@ -101,8 +101,8 @@ class Estimate:
         self.extent, self.terms = self.reads.sizes[dim], reads.terms
         self._line = width * reads.element_bytes  # The bytes of a vector.
 
-    def choices(self) -> Iterator[Candidate]:
-        """One choice per loop that can run along rows, and one without rows."""
+    def candidates(self) -> Iterator[Candidate]:
+        """One candidate per loop that can run along rows, and one without rows."""
         dims = [dim for dim in range(len(self.reads.parallel)) if dim != self.dim]
         form = self.reads.vectors.form
         forms = [self.reads.scalars.form, *self.reads.others]
@@ -111,20 +111,20 @@ class Estimate:
         groups = group_loops(dims, self.reads.sizes, forms)
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *groups]:
-            yield self._choice(group)
+            yield self._candidate(group)
             chain = self.tuning.chain_terms
             if self.terms > chain and self.l2_reload_cycles(group, self._block(group)):
-                yield self._choice(group, k_outer_terms=chain)
+                yield self._candidate(group, k_outer_terms=chain)
             if self.terms > chain and self._streams(group):
-                yield self._choice(group, k_outer_terms=self.machine.prefetch_streams)
+                yield self._candidate(group, k_outer_terms=self.machine.prefetch_streams)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for group in groups:
             window = self._window(group)
             if window is not None:
-                yield self._window_choice(group, window)
+                yield self._window_candidate(group, window)
         for outer, inner in pairwise(free):
             if 2 * inner.extent <= most_rows(self.registers, self.vectors):
-                yield self._choice(inner, outer)
+                yield self._candidate(inner, outer)
 
     def _streams(self, rows: Group | None) -> bool:
         """
@@ -151,7 +151,7 @@ class Estimate:
     def _block(self, rows: Group | None) -> int:
         return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1
 
-    def _choice(
+    def _candidate(
         self, rows: Group | None, lines: Group | None = None, *, k_outer_terms: int = 0
     ) -> Candidate:
         block = self._block(rows)
@@ -186,7 +186,7 @@ class Estimate:
             return None
         return Window.along(scalars, inner, self.order.sizes[inner], rows.last)
 
-    def _window_choice(self, rows: Group, window: Window) -> Candidate:
+    def _window_candidate(self, rows: Group, window: Window) -> Candidate:
         """A window written out, and as many panels at a time as stay in the first cache."""
         block = min(window.most_rows(self.registers), rows.extent)
         lines = self.terms // window.steps
@@ -289,7 +289,7 @@ class Estimate:
                 near = rows is not None and form.stride(rows.last) == 1
                 each = machine.strided_cycles if near else 2 * machine.strided_cycles
                 cycles += work * self.width * each
-        is_k_outer = terms < self.terms  # Then `_totals` counts the way of the results.
+        is_k_outer = terms < self.terms  # Then `_totals` counts the traffic of the results.
         if is_k_outer:
             return cycles
         return cycles + self._result_miss_cycles(rows, block, columns, self.terms * step)

@@ -18,7 +18,7 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
 from popgraph.passes.analysis.replace import replace_op
 from popgraph.passes.base import Compilation
@@ -46,12 +46,12 @@ class WinogradCandidate:
     target: Target
 
     @property
-    def way(self) -> ScheduleSpec:
-        """The choice in words."""
+    def spec(self) -> ScheduleSpec:
+        """The candidate in words."""
         return ScheduleSpec(size=self.size, tiles=self.tiles)
 
-    def fits(self, way: ScheduleSpec) -> bool:
-        return way.size == self.size and way.tiles in (0, self.tiles)
+    def fits(self, spec: ScheduleSpec) -> bool:
+        return spec.size == self.size and spec.tiles in (0, self.tiles)
 
     @property
     def scratch(self) -> int:
@@ -269,11 +269,11 @@ def winograd_candidates(
         for blocks in {-(-total // (rounds * rows)) for rounds in rounds_of_blocks}:
             tiles = -(-total // blocks)
             few = blocks < (tuning.least_shared_blocks if threads < 2 else threads)
-            choice = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
-            if choice.scratch <= target.l2(tuning.winograd_scratch_l2):
-                yield choice
+            candidate = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
+            if candidate.scratch <= target.l2(tuning.winograd_scratch_l2):
+                yield candidate
             elif blocks < tuning.most_panel_blocks:
-                yield replace(choice, at_once=True)
+                yield replace(candidate, at_once=True)
 
 
 @cache
