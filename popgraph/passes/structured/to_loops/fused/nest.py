@@ -133,7 +133,7 @@ class NestLoops:
             point.indices |= self.point.indices
             for value, form in zip(loops.values, loops.forms, strict=True):
                 if value in inner.results and value not in self.memories:
-                    made[value] = self._home(value, form, point, width)
+                    made[value] = self._local(value, form, point, width)
             sources = [
                 self._source(value, form, made)
                 for value, form in zip(loops.values, loops.forms, strict=True)
@@ -145,7 +145,7 @@ class NestLoops:
                 loops.write(point, sources)
         return carried
 
-    def _home(
+    def _local(
         self, value: SSAValue, form: Linear, point: IterationPoint, width: int
     ) -> tuple[SSAValue, Index] | Register:
         """Where an inner value lives during one iteration: in a register or in local memory."""
