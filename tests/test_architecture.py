@@ -94,7 +94,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "schedule": "analysis",
         "winograd": "analysis schedule",
         "fusion": "analysis",
-        "alternatives": "schedule winograd",
+        "alternatives": "analysis schedule winograd",
         "hoist_constants": "",
         "move_updates": "",
     },

@@ -59,11 +59,11 @@ def command(
 
 def row(found: ContractionCandidates, few: int) -> dict[str, Any]:
     """A contraction in a file of schedules."""
-    (way, cycles), *others = found.ways
+    (spec, cycles), *others = found.specs
     return {
         "contraction": found.text,
         "ops": found.names,
-        "schedule": str(way),
+        "schedule": str(spec),
         "cycles": round(cycles),
         "others": [{"schedule": str(other), "cycles": round(cost)} for other, cost in others[:few]],
     }

@@ -76,7 +76,7 @@ def text(model: str, tuning: Tuner) -> str:
     for each in sorted(tuning.contenders, key=lambda each: -each.before):
         name = ", ".join(each.found.names[:3]) or each.found.text.split(";")[0]
         more = " ..." * (len(each.found.names) > 3)
-        now = str(each.way) if each.best else "as it was"
+        now = str(each.spec) if each.best else "as it was"
         ratio = each.before / each.after if each.after else 1.0
         times = (f"{each.before / 1e3:9.1f}", f"{each.after / 1e3:8.1f}", f"{ratio:14.2f}")
         rows.append((*times, name + more, now))

@@ -6,11 +6,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
 from popgraph.dialects.levels import level_of
-from popgraph.dialects.tile.structured.decisions import Override
+from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import earlier
 from popgraph.passes.structured.alternatives import ContractionCandidates, contraction_candidates
+from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 
 
@@ -25,12 +26,17 @@ def before_scheduling(module: ModuleOp, compilation: Compilation, options: Optio
 
 def contraction_candidates_of(module: ModuleOp, options: Options) -> list[ContractionCandidates]:
     """The contractions of a module before scheduling; the first way of each is taken."""
-    found = contraction_candidates(module.clone(), options.target, winograd=options.winograd)
-    measured = {one.which: one.way for one in map(Override.of, options.measured or ())}
+    found = contraction_candidates(
+        module.clone(),
+        options.target,
+        winograd=options.winograd,
+        settle=SettleLoops.name not in options.disabled,
+    )
+    measured = {one.which: one.spec for one in map(Override.of, options.measured or ())}
     for each in found:
-        costs = dict(each.ways)
-        way = measured.get(each.text)
-        if way in costs:
-            each.ways.remove((way, costs[way]))
-            each.ways.insert(0, (way, costs[way]))
+        costs = dict(each.specs)
+        spec = measured.get(each.text)
+        if spec in costs:
+            each.specs.remove((spec, costs[spec]))
+            each.specs.insert(0, (spec, costs[spec]))
     return found

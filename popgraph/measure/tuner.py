@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 from popgraph import compiler
 from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
 from popgraph.measure.profile import source
 from popgraph.measure.timing import at_least, random_model_inputs
@@ -36,14 +36,14 @@ class Contender:
     """The contractions of a model that are alike, and the ways that are tried."""
 
     found: ContractionCandidates
-    ways: list[ScheduleSpec]
+    specs: list[ScheduleSpec]
     times: list[int]
     """The fastest of each way, of all these contractions together, in nanoseconds."""
     best: int = 0
 
     @property
-    def way(self) -> ScheduleSpec:
-        return self.ways[self.best]
+    def spec(self) -> ScheduleSpec:
+        return self.specs[self.best]
 
     @property
     def before(self) -> int:
@@ -55,23 +55,23 @@ class Contender:
 
     def row(self) -> dict[str, Any]:
         """In a file of schedules."""
-        times = {str(way): ns / 1e3 for way, ns in zip(self.ways, self.times, strict=True)}
+        times = {str(spec): ns / 1e3 for spec, ns in zip(self.specs, self.times, strict=True)}
         return {
             "contraction": self.found.text,
             "ops": self.found.names,
-            "schedule": str(self.way),
+            "schedule": str(self.spec),
             "microseconds": times,
         }
 
 
 def shortlist(found: ContractionCandidates, few: int) -> list[ScheduleSpec]:
     """The way that is taken now, Winograd's tiles of each size, and the best sums."""
-    costs = dict(found.ways)
+    costs = dict(found.specs)
     limit = HOPELESS * min(costs.values())
     first, *others = costs
-    others = [way for way in sorted(others, key=costs.__getitem__) if costs[way] <= limit]
-    tiles = {way.size: way for way in reversed(others) if way.size not in (0, first.size)}
-    rest = [way for way in others if way not in tiles.values()]
+    others = [spec for spec in sorted(others, key=costs.__getitem__) if costs[spec] <= limit]
+    tiles = {spec.size: spec for spec in reversed(others) if spec.size not in (0, first.size)}
+    rest = [spec for spec in others if spec not in tiles.values()]
     return [first, *tiles.values(), *rest][:few]
 
 
@@ -92,10 +92,10 @@ class Tuner:
         self._options = replace(options, disabled=options.disabled | done)
         self.contenders: list[Contender] = []
         for found in contraction_candidates_of(self._module, options):
-            ways = shortlist(found, few)
-            self.contenders.append(Contender(found, ways, [UNKNOWN] * len(ways)))
+            specs = shortlist(found, few)
+            self.contenders.append(Contender(found, specs, [UNKNOWN] * len(specs)))
         self._mark()
-        most = max((len(each.ways) for each in self.contenders), default=1)
+        most = max((len(each.specs) for each in self.contenders), default=1)
         self._programs = [self._program(self.contenders, rank) for rank in range(most)]
         self.before = self.after = 0
         self.in_vain = False
@@ -112,15 +112,15 @@ class Tuner:
 
     @staticmethod
     def _rank(each: Contender, rank: int) -> int:
-        return rank if rank < len(each.ways) else 0
+        return rank if rank < len(each.specs) else 0
 
     def _program(self, contenders: Sequence[Contender], rank: int | None = None) -> Profile:
         """The model with ways of one rank, else with the best."""
         ranks = [each.best if rank is None else self._rank(each, rank) for each in contenders]
         pairs = zip(contenders, ranks, strict=True)
-        decisions = tuple(str(Override(one.found.text, one.ways[way])) for one, way in pairs)
+        overrides = tuple(str(Override(one.found.text, one.specs[rank])) for one, rank in pairs)
         module = self._module.clone()
-        compiler.lower(module, self._compilation, replace(self._options, schedules=decisions))
+        compiler.lower(module, self._compilation, replace(self._options, schedules=overrides))
         return Profile(module, self._compilation.weights, self._threads)
 
     def measure(self, seconds: float) -> None:
@@ -140,7 +140,7 @@ class Tuner:
         """
         self.contenders = [each for each in self.contenders if UNKNOWN not in each.times]
         for each in self.contenders:
-            fastest = min(range(len(each.ways)), key=each.times.__getitem__)
+            fastest = min(range(len(each.specs)), key=each.times.__getitem__)
             each.best = fastest if each.times[fastest] * GAIN < each.before else 0
         programs = [self._program(self.contenders, 0), self._program(self.contenders)]
         _race(programs, seconds, call_by_call=False)

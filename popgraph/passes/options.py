@@ -43,7 +43,7 @@ class Options:
     winograd: bool = True
     """3x3 convolutions may be computed with fewer multiplications, which rounds differently."""
     schedules: tuple[str, ...] = ()
-    """How contractions run: `WHICH -> WAY`, as in `dialects/tile/structured/decisions.py`."""
+    """How contractions run: `WHICH -> WAY`, see `dialects/tile/structured/schedule_override.py`."""
     measured: tuple[str, ...] | None = None
     """The same, followed where it fits; None: what `popgraph tune` found on this machine."""
     disabled: frozenset[str] = frozenset()

@@ -81,7 +81,7 @@ class Tuning:
     """Elements of a panel that are worth prefetching."""
     chunk_sums_l2: float = 1 / 16
     """Sums that stay in L2 beside a chunk of a panel and what it meets."""
-    swept_totals_l2: float = 0.5
+    k_outer_totals_l2: float = 0.5
     """Totals beside the results: what a factor leaves of L2."""
 
     # Winograd's transforms

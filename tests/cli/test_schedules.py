@@ -101,7 +101,7 @@ def test_every_command_takes_the_file(model: str, tmp_path: Path) -> None:
         ("bench", model, "--seconds", "0", *DIM),
         ("profile", model, *DIM),
         ("emit", model, "-o", str(tmp_path / "c"), *DIM),
-        ("opt", str(tile), "-p", "schedule-contractions"),
+        ("opt", str(tile), "-p", "settle-loops,schedule-contractions"),
     ]
     for command in commands:
         result = CliRunner().invoke(app, [*command, "--schedule", str(file)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any
 
@@ -445,6 +446,21 @@ def nothing_around_nothing(original: Any) -> Any:
     return lambda type_: () if 0 in type_.get_shape() else original(type_)
 
 
+def in_any_order(original: Any) -> Any:
+    """An operand's two indices may be exchanged."""
+
+    def pair(self: Any, dim: int, sizes: Any) -> int | None:
+        found: int | None = original(self, dim, sizes)
+        if found is None and not self.is_laid_out:
+            swapped = [AffineExpr.dimension(dim + 1), AffineExpr.dimension(dim)]
+            for at, both in enumerate(pairwise(self.results)):
+                if list(both) == swapped:
+                    return at
+        return found
+
+    return pair
+
+
 def the_first_stream(original: Any) -> Any:
     """What is added to results is that of the first stream everywhere."""
 
@@ -485,9 +501,9 @@ def chunk_for_total(original: Any) -> Any:
 
 
 def from_anything(original: Any) -> Any:
-    """Sweeps add to what memory holds, whatever it is."""
+    """Totals add to what memory holds, whatever it is."""
 
-    def sweeps(self: Any, chunk: Any) -> None:
+    def k_outer_loops(self: Any, chunk: Any) -> None:
         write, begun = self.nest.write, []
 
         def all_but_first(chunk: Any, emit: Any) -> None:
@@ -498,7 +514,7 @@ def from_anything(original: Any) -> Any:
         self.nest.write = all_but_first
         original(self, chunk)
 
-    return sweeps
+    return k_outer_loops
 
 
 def the_first_rows(original: Any) -> Any:
@@ -511,7 +527,7 @@ def newest_twice(original: Any) -> Any:
     return lambda kind, old, new: original(kind, new, new)
 
 
-def pairs_unturned(original: Any) -> Any:
+def pairs_not_transposed(original: Any) -> Any:
     """In the smallest squares, of two by two, nothing changes places."""
     return lambda lane, half, lanes: original(lane, half, lanes) if half > 1 else lane
 
@@ -911,7 +927,13 @@ MUTANTS: tuple[Mutant, ...] = (
         needs=frozenset({"Conv"}),
     ),
     Mutant(
-        "schedule-contractions",
+        "settle-loops",
+        "loops are joined that a transposed operand walks in another order",
+        f"{PASSES}.structured.schedule.collapse_loops:Operand.pair",
+        in_any_order,
+    ),
+    Mutant(
+        "settle-loops",
         "all streams take the addends of the first",
         f"{PASSES}.structured.schedule.split_gemv:_split",
         the_first_stream,
@@ -959,21 +981,21 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "line buffers do not keep the rows that steps share",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._shift_overlap",
+        f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._shift_overlap",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
-        "a part of the turns begins with the rows of another",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._refill",
+        "a split of a line buffer begins with the rows of another",
+        f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._refill",
         nothing,
         shows_in=separable_convolutions,
     ),
     Mutant(
         "structured-to-loops",
         "line buffers hold old rows where the image has ended",
-        f"{PASSES}.structured.to_loops.contraction.sliding_windows:LineBufferLoops._clear",
+        f"{PASSES}.structured.to_loops.contraction.line_buffer:LineBufferLoops._clear",
         nothing,
         shows_in=separable_convolutions,
     ),
@@ -985,13 +1007,13 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant(
         "structured-to-loops",
-        "sweeps keep the last chunk only",
-        f"{PASSES}.structured.to_loops.contraction.sweeps:sum_of_two",
+        "totals with K outermost keep the last chunk only",
+        f"{PASSES}.structured.to_loops.contraction.k_outer:sum_of_two",
         chunk_for_total,
     ),
     Mutant(
         "structured-to-loops",
-        "sweeps add to what is there",
+        "totals with K outermost add to what is there",
         f"{PASSES}.structured.to_loops.contraction.contract:ContractLoops._k_outer_loops",
         from_anything,
     ),
@@ -1010,14 +1032,14 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "blocks of rows that take in a panel together share the sums of the first",
-        f"{PASSES}.structured.to_loops.contraction.chunk_by_chunk:StoredSums",
+        f"{PASSES}.structured.to_loops.contraction.panel_by_chunks:StoredSums",
         the_first_rows,
     ),
     Mutant(
         "structured-to-loops",
-        "squares of two by two are not turned",
+        "squares of two by two are not transposed",
         f"{PASSES}.structured.to_loops.copy.transpose_in_registers:_from",
-        pairs_unturned,
+        pairs_not_transposed,
         needs=frozenset({"Gemm"}),
     ),
     Mutant(

@@ -103,7 +103,7 @@ SMALL = Tuning(
     chain_terms=8,
     chain_terms_f64=8,
     partial_sums=2,
-    swept_totals_l2=512 / L2,
+    k_outer_totals_l2=512 / L2,
     least_channels=2,
     winograd_gain=0,
     least_shared_blocks=3,
@@ -127,12 +127,12 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two_parts(_: object, geometry: LineBufferGeometry, panels: int) -> int:
-    """Turns fall into two parts wherever they can."""
+    """The steps of a line buffer fall into two splits wherever they can."""
     return 2 - geometry.steps % 2
 
 
 def late(estimate: Estimate, *_: object) -> float:
-    """So many cycles that long sums sweep, if their number of terms is odd."""
+    """So many cycles that long sums have K outermost, if their number of terms is odd."""
     return 1e6 * (estimate.terms % 2) * (estimate.terms > estimate.tuning.chain_terms)
 
 

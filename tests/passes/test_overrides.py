@@ -13,12 +13,13 @@ from popgraph.compiler import lower
 from popgraph.dialects import tile
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.decisions import Override, ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
-from popgraph.passes.base import Compilation
+from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import planned
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.structured.to_loops import StructuredToLoops
 from popgraph.passes.structured.winograd.use_winograd import UseWinograd
 from popgraph.passes.tuning import Target
@@ -41,6 +42,13 @@ graph net(x: f32[6, 10]) -> (y: f32[6, 9]) {
     y = Relu(p)
 }
 """
+POINTWISE = """
+opset 21
+graph net(x: f32[1, 16, 5, 7]) -> (y: f32[1, 24, 5, 7]) {
+    weight w: f32[24, 16, 1, 1] = he_normal(seed=1)
+    y = Conv(x, w)
+}
+"""
 OPTIONS = Options(machine=TARGETS["sse2"], measured=())
 SCHEDULE = "#tile.schedule<n_dim 1, n_vectors 2, m_dim 0, mr 3, kc 256, lanes 4>"
 
@@ -55,9 +63,18 @@ def model(text: str) -> tuple[ModuleOp, Compilation]:
 def decided(text: str, *schedules: str, measured: tuple[str, ...] = ()) -> ModuleOp:
     """The model after the passes that decide."""
     module, compilation = model(text)
-    for each in (UseWinograd, ScheduleContractions):
-        each(Target.of(16, 16), schedules, measured).run(compilation, module)
+    for each in deciding(Target.of(16, 16), *schedules, measured=measured):
+        each.run(compilation, module)
     return module
+
+
+def deciding(target: Target, *schedules: str, measured: tuple[str, ...] = ()) -> list[Pass]:
+    """The passes that decide about contractions."""
+    return [
+        UseWinograd(target, schedules, measured),
+        SettleLoops(target),
+        ScheduleContractions(target, schedules, measured),
+    ]
 
 
 def schedule_of(module: ModuleOp) -> str:
@@ -76,16 +93,18 @@ def test_every_way_gives_the_same(text: str) -> None:
     """Whatever the cost model thinks of it."""
     before, compilation = model(text)
     (found,) = contraction_candidates_of(before, OPTIONS)
-    assert len(found.ways) > 10
-    kinds = {(way.word, way.size, way.factor, way.packed, way.order) for way, _ in found.ways}
+    assert len(found.specs) > 10
+    kinds = {
+        (spec.word, spec.size, spec.factor, spec.packed, spec.order) for spec, _ in found.specs
+    }
     assert len(kinds) > 3
-    for way, _ in found.ways:
-        decision = str(Override(found.text, way))
-        assert Override.of(decision) == Override(found.text, way)
+    for spec, _ in found.specs:
+        override = str(Override(found.text, spec))
+        assert Override.of(override) == Override(found.text, spec)
         after = before.clone()
-        for each in (UseWinograd, ScheduleContractions):
-            each(OPTIONS.target, (decision,)).run(compilation, after)
-        wanted = way.schedule or ("tile.winograd" if way.size else "")
+        for each in deciding(OPTIONS.target, override):
+            each.run(compilation, after)
+        wanted = spec.schedule or ("tile.winograd" if spec.size else "")
         assert wanted in str(after) or wanted.removeprefix("#tile.schedule") in str(after)
         StructuredToLoops(OPTIONS.target).run(compilation, after)
         check_ir(after)
@@ -94,10 +113,10 @@ def test_every_way_gives_the_same(text: str) -> None:
 
 def test_plain_loops_and_sums_can_be_wanted() -> None:
     assert "tile.winograd" in str(decided(CONVOLUTION, "op c -> winograd 2"))
-    for way in ("plain", "estimate"):
-        module = decided(CONVOLUTION, f"op c -> {way}")
+    for spec in ("plain", "estimate"):
+        module = decided(CONVOLUTION, f"op c -> {spec}")
         assert "tile.winograd" not in str(module)
-        assert bool(schedule_of(module)) == (way == "estimate")
+        assert bool(schedule_of(module)) == (spec == "estimate")
 
 
 def test_what_is_no_matter_of_layout_is_free() -> None:
@@ -178,6 +197,19 @@ def test_decisions_go_all_the_way_down() -> None:
     lower(module, compilation, options, until=ScheduleContractions.name)
     assert schedule_of(module) == SCHEDULE
     assert ScheduleAttr.of_text(SCHEDULE).numbers["mr"] == 3
+
+
+@pytest.mark.parametrize("settled", [True, False])
+def test_texts_are_about_the_loops_that_are_scheduled(settled: bool) -> None:
+    """Whatever `popgraph schedules` prints is found again, be loops collapsed or not."""
+    disabled = frozenset() if settled else frozenset({SettleLoops.name})
+    options = replace(OPTIONS, disabled=disabled)
+    (found,) = contraction_candidates_of(model(POINTWISE)[0], options)
+    assert ("d1: 35" in found.text) == settled
+    module, compilation = model(POINTWISE)
+    lower(
+        module, compilation, replace(options, schedules=(f"{found.text} -> {found.specs[1][0]}",))
+    )
 
 
 def test_earlier_names_of_the_fields_are_understood() -> None:

@@ -52,27 +52,29 @@ def test_every_schedule(
     spec: ContractSpec, vector_bytes: int, grain: int, data: st.DataObject
 ) -> None:
     """Not only the one that is thought best: any that is possible."""
-    check_any(spec, choices(spec, vector_bytes), vector_bytes, grain, data)
+    check_any(spec, all_candidates(spec, vector_bytes), vector_bytes, grain, data)
 
 
 @given(channelwise(kinds), st.sampled_from([8, 64, 16384]), st.data())
 def test_every_window(spec: ContractSpec, grain: int, data: st.DataObject) -> None:
     """Whatever it moves by, and however many panels go along."""
-    found = [choice for choice in choices(spec, 16) if choice.numbers["window_panels"]]
+    found = [
+        candidate for candidate in all_candidates(spec, 16) if candidate.numbers["window_panels"]
+    ]
     check_any(spec, found, 16, grain, data)
 
 
-def choices(spec: ContractSpec, vector_bytes: int) -> list[Candidate]:
+def all_candidates(spec: ContractSpec, vector_bytes: int) -> list[Candidate]:
     """All schedules that are possible."""
     op = contraction(spec.module())
     width = vector_bytes // (4 if spec.kind == "f32" else 8)
     target = Target.of(vector_bytes, 16, Tuning(chain_terms=24))
     return [
-        choice
+        candidate
         for reads in scheduling.operand_layouts(op, target)
         for dim in range(spec.parallel)
         for layout in scheduling._layouts(reads, dim, width)
-        for choice in Estimate(reads, False, dim, layout, width).choices()
+        for candidate in Estimate(reads, False, dim, layout, width).candidates()
     ]
 
 
@@ -88,16 +90,16 @@ def check_any(
     before = spec.module()
     module = before.clone()
     op = contraction(module)
-    choice = data.draw(st.sampled_from(found))
+    candidate = data.draw(st.sampled_from(found))
     chunk = data.draw(st.sampled_from([0, 1, 3, 256]))
-    fields = {**choice.numbers, "kc": chunk, "n_inner": data.draw(st.integers(0, 1))}
+    fields = {**candidate.numbers, "kc": chunk, "n_inner": data.draw(st.integers(0, 1))}
     fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk else 0
     if fields["window_panels"]:
         fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
-    scheduling._apply(op, replace(choice, numbers=fields), {})
+    scheduling._apply(op, replace(candidate, numbers=fields), {})
     tuning = Tuning(
         partial_sums=data.draw(st.sampled_from([2, 32])),
-        swept_totals_l2=data.draw(st.sampled_from([0, 0.5])),
+        k_outer_totals_l2=data.draw(st.sampled_from([0, 0.5])),
     )
     check_kernels(before, module, sharing_all(grain, vector_bytes, tuning))
 
@@ -117,17 +119,17 @@ def test_rows_apart_take_in_a_packed_factor(
 
 @pytest.mark.parametrize("terms", [3, 9, 24, 61])
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_sweeps_of_any_length(terms: int, share: float) -> None:
+def test_k_outermost_chunks_of_any_length(terms: int, share: float) -> None:
     """Sums of chunks beside the results where they fit, else in each tile."""
-    check_packed((2, 5, 20, terms), (3, 4), 64, sweep=1, swept_totals=share)
+    check_packed((2, 5, 20, terms), (3, 4), 64, k_outer=1, totals_l2=share)
 
 
 def check_packed(
     sizes: tuple[int, ...],
     steps: tuple[int, int],
     grain: int,
-    sweep: int = 0,
-    swept_totals: float = 0.5,
+    k_outer: int = 0,
+    totals_l2: float = 0.5,
 ) -> None:
     """One factor is in panels; chunks of two are one of the next level."""
     lhs = Operand(((2, 0, 0, 0, 0), (0, 1, 0, 0, 0), (0, 0, 0, 1, 0)))
@@ -140,9 +142,9 @@ def check_packed(
     block, chunk = steps
     op.operands[1] = scheduling._pack(op, op.rhs, layout, {})
     op.properties["schedule"] = ScheduleAttr.of(
-        n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=sweep
+        n_dim=2, n_vectors=2, m_dim=1, mr=block, kc=chunk, lanes=4, k_outer=k_outer
     )
-    tuning = Tuning(partial_sums=2, swept_totals_l2=swept_totals)
+    tuning = Tuning(partial_sums=2, k_outer_totals_l2=totals_l2)
     check_kernels(before, after, sharing_all(grain, 16, tuning))
 
 

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.schedule.overrides import contraction_text, name_of
-from popgraph.passes.structured.schedule.schedule_contractions import (
-    Constants,
-    candidates,
-    plain_cycles,
-)
+from popgraph.passes.structured.schedule.schedule_contractions import candidates, plain_cycles
 from popgraph.passes.structured.schedule.schedule_text import (
     diverse,
     spec_of,
     with_loops_interchanged,
 )
-from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
+from popgraph.passes.structured.schedule.settle_loops import settle_loops
 from popgraph.passes.structured.winograd.use_winograd import BestScheduleCosts, UseWinograd
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
@@ -28,7 +25,7 @@ from popgraph.support.shapes import prod
 
 @dataclass
 class ContractionCandidates:
-    """The ways of all contractions of a model that are alike; the first is the cost model's."""
+    """The schedules of all contractions that are alike; the first is the cost model's."""
 
     text: str
     """What they are, see `contraction_text`."""
@@ -36,46 +33,47 @@ class ContractionCandidates:
     """What the user calls them."""
     places: list[int] = field(default_factory=list)
     """Which of all contractions they are, in the order of the module."""
-    ways: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
+    specs: list[tuple[ScheduleSpec, float]] = field(default_factory=list)
     """With the cycles that they are thought to take."""
 
 
 def contraction_candidates(
-    module: ModuleOp, target: Target, *, winograd: bool = True
+    module: ModuleOp, target: Target, *, winograd: bool = True, settle: bool = True
 ) -> list[ContractionCandidates]:
     """
     The contractions of a module that is ready for `use-winograd`, but those of constants alone.
 
-    Changes the module: contractions get the loops that they are scheduled with.
+    Changes the module: contractions get the loops that they are scheduled with, if they are to be
+    settled.
     """
     found: dict[str, ContractionCandidates] = {}
     constants = Constants()
-    sums = BestScheduleCosts(target)
+    best = BestScheduleCosts(target)
     place = -1
     for op in list(module.walk()):
         if isinstance(op, tile.ContractOp):
             place += 1
-            fixed = constants.holds(op.lhs), constants.holds(op.rhs)
+            fixed = constants.factors(op)
             pass_ = UseWinograd(target)
-            tiles = pass_.choices(op, fixed) if winograd else []
-            transforms = [(choice.way, choice.cycles) for choice in tiles]
-            faster = bool(tiles) and sums.slower_than(tiles[0], op, fixed)
-            collapse_and_split(op, fixed, target)
+            tiles = pass_.candidates(op, fixed) if winograd else []
+            transforms = [(candidate.spec, candidate.cycles) for candidate in tiles]
+            faster = bool(tiles) and best.slower_than(tiles[0], op, fixed)
+            if settle:
+                settle_loops(op, fixed, target)
             text = contraction_text(op, fixed)
             if text not in found and not all(fixed):
-                others = list(_sums(op, fixed, target))
-                ways = transforms + others if faster else others + transforms
-                found[text] = ContractionCandidates(text, ways=ways)
+                others = list(_schedules(op, fixed, target))
+                specs = transforms + others if faster else others + transforms
+                found[text] = ContractionCandidates(text, specs=specs)
             if text in found:
                 found[text].places.append(place)
                 if name_of(op) and name_of(op) not in found[text].names:
                     found[text].names.append(name_of(op))
-        for result in op.results:
-            constants.holds(result)
+        constants.note(op)
     return list(found.values())
 
 
-def _sums(
+def _schedules(
     op: tile.ContractOp, fixed: tuple[bool, bool], target: Target
 ) -> Iterator[tuple[ScheduleSpec, float]]:
     """Schedules and the plain loop, the one that `schedule-contractions` takes first."""
@@ -85,10 +83,10 @@ def _sums(
         if chosen
         else [(ScheduleSpec("plain"), 0.0)]
     )
-    ways = [(spec_of(op, choice, target), choice.cycles) for choice in chosen]
-    ways[1:1] = [
-        (spec_of(op, with_loops_interchanged(choice), target), choice.cycles)
-        for choice in chosen[:1]
+    specs = [(spec_of(op, candidate, target), candidate.cycles) for candidate in chosen]
+    specs[1:1] = [
+        (spec_of(op, with_loops_interchanged(candidate), target), candidate.cycles)
+        for candidate in chosen[:1]
     ]
     small = prod(op.sizes) < target.tuning.least_products
-    yield from plain + ways if small or not ways or ways[0][1] > plain[0][1] else ways + plain
+    yield from plain + specs if small or not specs or specs[0][1] > plain[0][1] else specs + plain

@@ -10,7 +10,12 @@ from typing import Any
 
 from popgraph.backends.c.cache.folder import cache_directory
 from popgraph.backends.c.cache.measured import measured_text, place_in
-from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Override, ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import (
+    BY_NAME,
+    FORMS,
+    Override,
+    ScheduleSpec,
+)
 from popgraph.support.cache_files import write_sealed
 from popgraph.support.errors import ParseError
 from popgraph.support.texts import read_text
@@ -19,11 +24,11 @@ ROWS = "schedules"
 CONTRACTION, OP, WAY = "contraction", "op", "schedule"
 
 Row = dict[str, Any]
-"""One decision in a file: what `Override` needs, and whatever else a reader wants to know."""
+"""One override in a file: what `Override` needs, and whatever else a reader wants to know."""
 
 
 def read(path: Path) -> tuple[str, ...]:
-    """The decisions of a file, as options want them; ParseError when it is none."""
+    """The overrides of a file, as options want them; ParseError when it is none."""
     return _decisions(read_text(path), str(path))
 
 
@@ -50,13 +55,13 @@ def _decisions(text: str, where: str) -> tuple[str, ...]:
 
 def _decision(row: Row, where: str) -> Override:
     which = [row.get(name) for name in (CONTRACTION, OP)]
-    way = row.get(WAY)
-    if [isinstance(one, str) for one in which].count(True) != 1 or not isinstance(way, str):
+    spec = row.get(WAY)
+    if [isinstance(one, str) for one in which].count(True) != 1 or not isinstance(spec, str):
         what = f"a schedule has {CONTRACTION!r} or {OP!r}, not both, and {WAY!r}, all texts"
         raise ParseError(what, where)
     name = which[0] if which[1] is None else f"{BY_NAME}{which[1]}"
     try:
-        return Override(str(name), ScheduleSpec.of(way))
+        return Override(str(name), ScheduleSpec.of(spec))
     except ValueError as error:
         raise ParseError(str(error), where, f"a way is {FORMS}") from error
 

@@ -44,7 +44,7 @@ class Transforms:
     The matrices of F(m, 3): `y = A^T [(G g) * (B^T d)]`, in two dimensions from both sides.
 
     `input` is B^T, `weights` is G, `output` is A^T. The gradient of the weights has the same
-    matrices, turned: `dg = G^T [(B^T d) * (A dy)]`.
+    matrices, transposed: `dg = G^T [(B^T d) * (A dy)]`.
     """
 
     input: Matrix

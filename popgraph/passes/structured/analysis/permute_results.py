@@ -33,7 +33,7 @@ def permute_results(
     reader: tile.MapOp, number: int, op: tile.ContractOp, order: AxisOrder
 ) -> tile.ContractOp:
     """
-    y = contract(...); z = map g(y[turned])  ->  y = contract(...) turned; z = map g(y)
+    y = contract(...); z = map g(y[permuted])  ->  y = contract(...) permuted; z = map g(y)
 
     Axis `order[i]` of the contraction, which only operand `number` of the reader reads, becomes
     axis i.

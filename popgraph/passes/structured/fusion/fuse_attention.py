@@ -166,9 +166,9 @@ def _order(mixed: tile.ContractOp, number: int, nest: tile.NestOp) -> AxisOrder 
     if not _is_whole(mixed) or mixed.schedule is None or mixed.schedule.n_dim.data in first:
         return None
     sequence = (*order, *range(len(order), len(mixed.sizes)))
-    (turned_map,) = renumbered([map_], sequence)
+    (permuted_map,) = renumbered([map_], sequence)
     sizes = tuple(mixed.sizes[dim] for dim in sequence)
-    return order if keeps_shared(turned_map, sizes, shared) else None
+    return order if keeps_shared(permuted_map, sizes, shared) else None
 
 
 def _is_whole(op: tile.ContractOp) -> bool:

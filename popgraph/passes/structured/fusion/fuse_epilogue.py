@@ -50,7 +50,7 @@ def fuse_into_epilogue(op: tile.MapOp) -> None:
 
     Only when y is used once and read whole, element by element; a view between them, or another
     shape, is carried over to the other operands and to the result. What reads a contraction with
-    its axes in another order turns it: its loops change places.
+    its axes in another order permutes its loops.
     """
     if op.tables or len(op.outputs) != 1 or _asks_for_index(op):
         return

@@ -15,16 +15,18 @@ from popgraph.passes.tuning import Target
 
 Parts = tuple[Part, ...]
 
-Homes = Mapping[SSAValue, int | None]
-"""Which values kernels before wrote: with the span of the loop that threads shared, if any."""
+WrittenSpans = Mapping[SSAValue, int | None]
+"""Which values earlier kernels wrote: with the span of the loop that threads split, if any."""
 
 
-def best_parts(what: ParallelLoops, homes: Homes, threads: int, target: Target) -> Parts:
+def best_parts(
+    what: ParallelLoops, written_spans: WrittenSpans, threads: int, target: Target
+) -> Parts:
     """The parts of loops that make chunks; none where one thread is not slower."""
     tuning = target.tuning
     if what.work < 2 * tuning.least_chunk_work:
         return ()
-    costs = _Costs(what, homes, threads, target)
+    costs = _Costs(what, written_spans, threads, target)
     most = min(tuning.chunks_per_thread * threads, what.work // tuning.least_chunk_work)
     single: list[Parts] = [
         (part,) for at, loop in enumerate(what.loops) for part in _parts(loop, at, most)
@@ -64,7 +66,7 @@ class _Costs:
     """
 
     what: ParallelLoops
-    homes: Homes
+    written_spans: WrittenSpans
     threads: int
     target: Target
 
@@ -140,9 +142,9 @@ class _Costs:
         near = 1 / machine.local_bpc
         if each.written:
             return far if strided else near
-        if each.value not in self.homes:
+        if each.value not in self.written_spans:
             return 1 / machine.remote_bpc
-        span = self.homes[each.value]
+        span = self.written_spans[each.value]
         if span is None:
             return near if number == 0 else far
         if parts and each.spans[outer] == span:
@@ -161,9 +163,9 @@ class _Costs:
     def _part_of(self, parts: Parts, chunks: Sequence[int], each: MemoryAccess) -> float:
         """How much of a value these chunks touch."""
         inside = [at for at, part in enumerate(parts) if part.loop in each.along]
-        places = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}
+        distinct = {tuple(_numbers(parts, chunk)[at] for at in inside) for chunk in chunks}
         some = tuple(parts[at] for at in inside)
-        return sum(self._volume(some, numbers) for numbers in places)
+        return sum(self._volume(some, numbers) for numbers in distinct)
 
     def _volume(self, parts: Parts, numbers: Sequence[int]) -> float:
         return prod(

@@ -40,26 +40,26 @@ class ParallelizeLoops(Pass):
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         if self.threads < 2:
             return
-        homes: dict[SSAValue, int | None] = {}
+        written_spans: dict[SSAValue, int | None] = {}
         structures = StructuralHasher(moved_to_start)
         known: dict[Hashable, tuple[Part, ...]] = {}
         for op in kernels_of(module):
             what = loops_of(op, self.target).parallel_loops()
             if what is None:
                 continue
-            key = structures.of(op), tuple(homes.get(value, 0) for value in op.operands)
+            key = structures.of(op), tuple(written_spans.get(value, 0) for value in op.operands)
             parts = known.get(key)
             if parts is None:
-                parts = known[key] = best_parts(what, homes, self.threads, self.target)
+                parts = known[key] = best_parts(what, written_spans, self.threads, self.target)
             if parts:
                 op.attributes[NAME] = CutAttr.of(parts)
-            _settle(what, parts, homes)
+            _note_written(what, parts, written_spans)
 
 
-def _settle(
-    what: ParallelLoops, parts: tuple[Part, ...], homes: dict[SSAValue, int | None]
+def _note_written(
+    what: ParallelLoops, parts: tuple[Part, ...], written_spans: dict[SSAValue, int | None]
 ) -> None:
     """Keeps which thread has what of the results in its cache."""
     for each in what.touched:
         if each.written:
-            homes[each.value] = each.spans[parts[0].loop] if parts else None
+            written_spans[each.value] = each.spans[parts[0].loop] if parts else None

@@ -31,7 +31,7 @@ class Candidate:
     An order, a schedule, which factor runs along vectors, the layout to pack it into, if any.
 
     The other factor is packed into the layout for `scalars`, if there is one. `numbers` are those
-    of the schedule: of many choices, only a few are written down.
+    of the schedule: of many candidates, only a few are written down.
     """
 
     order: Order
@@ -101,8 +101,8 @@ class Estimate:
         self.extent, self.terms = self.reads.sizes[dim], reads.terms
         self._line = width * reads.element_bytes  # The bytes of a vector.
 
-    def choices(self) -> Iterator[Candidate]:
-        """One choice per loop that can run along rows, and one without rows."""
+    def candidates(self) -> Iterator[Candidate]:
+        """One candidate per loop that can run along rows, and one without rows."""
         dims = [dim for dim in range(len(self.reads.parallel)) if dim != self.dim]
         form = self.reads.vectors.form
         forms = [self.reads.scalars.form, *self.reads.others]
@@ -111,20 +111,20 @@ class Estimate:
         groups = group_loops(dims, self.reads.sizes, forms)
         groups = [group for group in groups if self._joined(group, form)]
         for group in [None, *groups]:
-            yield self._choice(group)
+            yield self._candidate(group)
             chain = self.tuning.chain_terms
             if self.terms > chain and self.l2_reload_cycles(group, self._block(group)):
-                yield self._choice(group, sweep=chain)
+                yield self._candidate(group, k_outer_terms=chain)
             if self.terms > chain and self._streams(group):
-                yield self._choice(group, sweep=self.machine.prefetch_streams)
+                yield self._candidate(group, k_outer_terms=self.machine.prefetch_streams)
         free = [group for group in groups if not any(form.uses(dim) for dim in group.dims)]
         for group in groups:
             window = self._window(group)
             if window is not None:
-                yield self._window_choice(group, window)
+                yield self._window_candidate(group, window)
         for outer, inner in pairwise(free):
             if 2 * inner.extent <= most_rows(self.registers, self.vectors):
-                yield self._choice(inner, outer)
+                yield self._candidate(inner, outer)
 
     def _streams(self, rows: Group | None) -> bool:
         """
@@ -151,8 +151,8 @@ class Estimate:
     def _block(self, rows: Group | None) -> int:
         return min(most_rows(self.registers, self.vectors), rows.extent) if rows else 1
 
-    def _choice(
-        self, rows: Group | None, lines: Group | None = None, *, sweep: int = 0
+    def _candidate(
+        self, rows: Group | None, lines: Group | None = None, *, k_outer_terms: int = 0
     ) -> Candidate:
         block = self._block(rows)
         if rows and lines:
@@ -166,13 +166,13 @@ class Estimate:
             "n_vectors": self.vectors,
             "m_dim": rows.last if rows else -1,
             "mr": block,
-            "kc": sweep or chain,
+            "kc": k_outer_terms or chain,
             "lanes": self.width,
             "m_outer_dim": lines.last if lines else -1,
-            "n_inner": int(rows is not None and not sweep and self._streams_from_memory()),
-            "k_outer": int(sweep > 0),
+            "n_inner": int(rows is not None and not k_outer_terms and self._streams_from_memory()),
+            "k_outer": int(k_outer_terms > 0),
         }
-        cycles = self._cycles(rows, block, lines.extent if lines else 1, sweep)
+        cycles = self._cycles(rows, block, lines.extent if lines else 1, k_outer_terms)
         return Candidate(self.order, numbers, self.factor, self.layout, cycles, self.reads.packed)
 
     def _window(self, rows: Group) -> Window | None:
@@ -186,7 +186,7 @@ class Estimate:
             return None
         return Window.along(scalars, inner, self.order.sizes[inner], rows.last)
 
-    def _window_choice(self, rows: Group, window: Window) -> Candidate:
+    def _window_candidate(self, rows: Group, window: Window) -> Candidate:
         """A window written out, and as many panels at a time as stay in the first cache."""
         block = min(window.most_rows(self.registers), rows.extent)
         lines = self.terms // window.steps
@@ -221,9 +221,9 @@ class Estimate:
         rows = sum(prod(type_.get_shape()) for type_ in outside) * kind
         return panels <= self.target.l2(self.tuning.panels_l2) and rows > self.machine.l2_bytes
 
-    def _cycles(self, rows: Group | None, block: int, lines: int, sweep: int) -> float:
-        """Cycles of all: tiles * tile_cycles + packing + (totals if it sweeps, else reloads)."""
-        terms = min(self.terms, sweep) if sweep else self.terms
+    def _cycles(self, rows: Group | None, block: int, lines: int, k_outer_terms: int) -> float:
+        """Cycles of all: tiles * tile_cycles + packing + totals (K outermost) or reloads."""
+        terms = min(self.terms, k_outer_terms) if k_outer_terms else self.terms
         total = 0.0
         extent = rows.extent * lines if rows else 1
         full, rest = divmod(self.extent, self.vectors * self.width)
@@ -243,7 +243,9 @@ class Estimate:
         if self.reads.packed is not None:
             elements = prod(self.reads.packed.physical.data)
             total += self._packing(elements, self.machine.pack_cycles)
-        return total + (self._totals(sweep) if sweep else self.l2_reload_cycles(rows, block))
+        return total + (
+            self._totals(k_outer_terms) if k_outer_terms else self.l2_reload_cycles(rows, block)
+        )
 
     def _packing(self, count: int, cycles: float) -> float:
         """Cycles to pack elements: count * cycles + bytes that L2 does not hold / l2_miss_bpc."""
@@ -287,8 +289,8 @@ class Estimate:
                 near = rows is not None and form.stride(rows.last) == 1
                 each = machine.strided_cycles if near else 2 * machine.strided_cycles
                 cycles += work * self.width * each
-        swept = terms < self.terms  # Then `_totals` counts the way of the results.
-        if swept:
+        is_k_outer = terms < self.terms  # Then `_totals` counts the traffic of the results.
+        if is_k_outer:
             return cycles
         return cycles + self._result_miss_cycles(rows, block, columns, self.terms * step)
 

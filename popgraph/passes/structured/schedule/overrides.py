@@ -10,7 +10,7 @@ from xdsl.ir import Operation
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
-from popgraph.dialects.tile.structured.decisions import BY_NAME, FORMS, Override
+from popgraph.dialects.tile.structured.schedule_override import BY_NAME, FORMS, Override
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.support.errors import ErrorGroup, PassError, PopgraphError
 
@@ -53,9 +53,9 @@ def name_of(op: Operation) -> str:
 
 @dataclass
 class OverrideStatus:
-    """A decision, and what became of it."""
+    """An override, and what became of it."""
 
-    decision: Override
+    override: Override
     forced: bool
     """It is an error if it cannot be had; else it is only a good idea."""
     used: bool = False
@@ -65,9 +65,9 @@ class OverrideStatus:
         """Notes that `op` cannot run like this, and what it could do."""
         if self.forced and not self.refusals:
             text = "; ".join(fitting) or "nothing but `plain`"
-            which, name = self.decision.which, name_of(op)
+            which, name = self.override.which, name_of(op)
             where = f"{which} ({name})" if name and which != BY_NAME + name else which
-            what = f"the schedule {str(self.decision.way)!r} does not fit: {why}"
+            what = f"the schedule {str(self.override.spec)!r} does not fit: {why}"
             self.refusals.append(
                 PassError(what, where, f"what fits, the best by estimate first: {text}")
             )
@@ -85,14 +85,14 @@ class Overrides:
         self._all = [OverrideStatus(_read(text), True) for text in schedules]
         self._by_which: dict[str, OverrideStatus] = {}
         for text in measured:
-            decision = _read(text)
-            self._by_which[decision.which] = OverrideStatus(decision, False)
-        for asked in self._all:
-            self._by_which[asked.decision.which] = asked
+            override = _read(text)
+            self._by_which[override.which] = OverrideStatus(override, False)
+        for status in self._all:
+            self._by_which[status.override.which] = status
         self._met: dict[str, str] = {}
 
     def about(self, op: tile.ContractOp, fixed: Sequence[bool]) -> Iterator[OverrideStatus]:
-        """The decisions about one contraction; that about its name comes first."""
+        """The overrides of one contraction; that of its name comes first."""
         if not self._by_which:
             return
         text = contraction_text(op, fixed)
@@ -102,24 +102,24 @@ class Overrides:
                 yield self._by_which[which]
 
     def check(self, winograd: bool) -> None:
-        """Errors for the user's decisions, of one kind, that nothing followed."""
+        """Errors for the user's overrides, of one kind, that nothing followed."""
         errors: list[PopgraphError] = []
-        for asked in self._all:
-            if not asked.used and (asked.refusals or bool(asked.decision.way.size) == winograd):
-                errors += asked.refusals or [self._unknown(asked.decision, winograd)]
+        for status in self._all:
+            if not status.used and (status.refusals or bool(status.override.spec.size) == winograd):
+                errors += status.refusals or [self._unknown(status.override, winograd)]
         if len(errors) == 1:
             raise errors[0]
         if errors:
             raise ErrorGroup(errors)
 
-    def _unknown(self, decision: Override, winograd: bool) -> PopgraphError:
+    def _unknown(self, override: Override, winograd: bool) -> PopgraphError:
         known = [f"{BY_NAME}{name}" if name else text for text, name in self._met.items()]
         listed = "; ".join(known[:MOST_NAMED]) + "; ..." * (len(known) > MOST_NAMED)
         return PassError(
             "Winograd's transforms are wanted of what is no 3x3 convolution that moves by one"
             if winograd
             else "a schedule is given for a contraction that this model does not have",
-            decision.which,
+            override.which,
             f"it has {listed or 'none'}; `popgraph schedules` prints all",
         )
 

@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.program import ConstantOp, IntsAttr
+from popgraph.dialects.program import IntsAttr
 from popgraph.dialects.tile.affine import linear, offset
 from popgraph.dialects.tile.attributes import LayoutAttr, layout_of, with_layout
 from popgraph.dialects.tile.scalars import lane_bytes
@@ -19,6 +19,7 @@ from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.loops import indexed_dims, lane_type, tensor
 from popgraph.passes.structured.analysis.split_epilogue import split_epilogue
 from popgraph.passes.structured.schedule.access_cost import Reads
@@ -26,7 +27,6 @@ from popgraph.passes.structured.schedule.cost import Candidate, Estimate
 from popgraph.passes.structured.schedule.overrides import Overrides
 from popgraph.passes.structured.schedule.reduction_order import Order, orders
 from popgraph.passes.structured.schedule.schedule_text import diverse, matching_candidate, spec_of
-from popgraph.passes.structured.schedule.split_gemv import collapse_and_split
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
@@ -39,9 +39,8 @@ class ScheduleContractions(Pass):
     """
     Choose how contractions are blocked in registers, and pack the factor that runs along vectors.
 
-    Before that, loops that are one in disguise are joined, and one is split where memory is better
-    read as several streams (see `collapse_and_split`). `schedules` are the user's decisions,
-    `measured` those that were found by measuring (see `Overrides`).
+    `schedules` are the user's overrides, `measured` those that were found by measuring (see
+    `Overrides`). Their texts number the loops that `settle-loops` gave the contractions.
     """
 
     name = "schedule-contractions"
@@ -58,50 +57,47 @@ class ScheduleContractions(Pass):
         packed: dict[tuple[SSAValue, LayoutAttr], SSAValue] = {}
         chosen: dict[Hashable, Candidate | None] = {}
         constants = Constants()
-        decisions = Overrides(self.schedules, self.measured)
+        overrides = Overrides(self.schedules, self.measured)
         possible: dict[Hashable, list[Candidate]] = {}
         structures = StructuralHasher()
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp) and op.schedule is None:
-                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                collapse_and_split(op, fixed, self.target)
-                key = structures.of(op), fixed
-                choice = self._decided(op, key, decisions, possible, chosen)
-                if choice is not None:
-                    _apply(op, choice, packed)
-            for result in op.results:
-                constants.holds(result)
-        decisions.check(winograd=False)
+                key = structures.of(op), constants.factors(op)
+                candidate = self._decided(op, key, overrides, possible, chosen)
+                if candidate is not None:
+                    _apply(op, candidate, packed)
+            constants.note(op)
+        overrides.check(winograd=False)
 
     def _decided(
         self,
         op: tile.ContractOp,
         key: tuple[Hashable, tuple[bool, bool]],
-        decisions: Overrides,
+        overrides: Overrides,
         possible: dict[Hashable, list[Candidate]],
         chosen: dict[Hashable, Candidate | None],
     ) -> Candidate | None:
         """What was decided, else what is cheapest by estimate."""
         fixed = key[1]
-        for asked in decisions.about(op, fixed):
-            way = asked.decision.way
-            if way.word:
-                asked.used = True
-            if way.word == "plain":
+        for status in overrides.about(op, fixed):
+            spec = status.override.spec
+            if spec.word:
+                status.used = True
+            if spec.word == "plain":
                 return None
-            if not way.schedule:
+            if not spec.schedule:
                 continue
             if key not in possible:
                 possible[key] = candidates(op, fixed, self.target)
             try:
-                choice = matching_candidate(op, way, possible[key], self.target)
+                candidate = matching_candidate(op, spec, possible[key], self.target)
             except ValueError as error:
                 shown = diverse(possible[key])[:SHOWN]
-                ways = [str(spec_of(op, each, self.target)) for each in shown]
-                asked.refuse(op, str(error), ways)
+                specs = [str(spec_of(op, each, self.target)) for each in shown]
+                status.refuse(op, str(error), specs)
             else:
-                asked.used = True
-                return choice
+                status.used = True
+                return candidate
         if key not in chosen:
             chosen[key] = choose(op, fixed, self.target)
         return chosen[key]
@@ -116,7 +112,7 @@ def choose(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> Can
     if prod(op.sizes) < target.tuning.least_products:
         return None
     found = candidates(op, fixed, target)
-    best = min(found, key=lambda choice: choice.rank, default=None)
+    best = min(found, key=lambda candidate: candidate.rank, default=None)
     if best is None or best.cycles > plain_cycles(op, target):
         return None
     return best
@@ -134,7 +130,7 @@ def candidates(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) ->
         for dim in range(op.parallel_rank)
         for layout in _layouts(reads, dim, width)
     ]
-    return [choice for estimate in estimates for choice in estimate.choices()]
+    return [candidate for estimate in estimates for candidate in estimate.candidates()]
 
 
 def operand_layouts(op: tile.ContractOp, target: Target) -> Iterator[Reads]:
@@ -267,40 +263,19 @@ def _digits(
     return [(max(used, default=-1), index, size)]
 
 
-class Constants:
-    """
-    Which values are known when the program is loaded?
-
-    To be asked in the order of the program: answers are remembered, and lead to the next ones.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[SSAValue, bool] = {}
-
-    def holds(self, value: SSAValue) -> bool:
-        if value not in self._known:
-            self._known[value] = self._find(value.owner)
-        return self._known[value]
-
-    def _find(self, owner: Operation | Block) -> bool:
-        if isinstance(owner, Block):
-            return False
-        if isinstance(owner, ConstantOp):
-            return True
-        operands = owner.operands
-        return owner.name.startswith("tile.") and bool(operands) and all(map(self.holds, operands))
-
-
 def _apply(
-    op: tile.ContractOp, choice: Candidate, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
+    op: tile.ContractOp, candidate: Candidate, packed: dict[tuple[SSAValue, LayoutAttr], SSAValue]
 ) -> None:
     """Packs the factors (once for all that want them so) and writes the schedule down."""
-    if choice.numbers["k_outer"]:
+    if candidate.numbers["k_outer"]:
         op = split_epilogue(op)
-    op.properties["schedule"] = choice.schedule
-    op.properties["domain"] = IntsAttr.of(choice.order.sizes)
-    op.properties["maps"] = maps_attribute(choice.order.maps)
-    for number, layout in ((choice.factor, choice.layout), (1 - choice.factor, choice.scalars)):
+    op.properties["schedule"] = candidate.schedule
+    op.properties["domain"] = IntsAttr.of(candidate.order.sizes)
+    op.properties["maps"] = maps_attribute(candidate.order.maps)
+    for number, layout in (
+        (candidate.factor, candidate.layout),
+        (1 - candidate.factor, candidate.scalars),
+    ):
         if layout is not None:
             op.operands[number] = _pack(op, op.operands[number], layout, packed)
 

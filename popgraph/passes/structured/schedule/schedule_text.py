@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from popgraph.dialects import tile
 from popgraph.dialects.tile.attributes import ScheduleAttr
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.passes.structured.schedule.cost import Candidate
 from popgraph.passes.structured.schedule.reduction_order import orders
 from popgraph.passes.tuning import Target
@@ -16,34 +16,34 @@ FREE = ("mr", "kc", "k_outer", "n_inner")
 """Numbers of a schedule that can be had in any layout of the factors."""
 
 ALIKE = 2
-"""So many choices that differ in their vectors and blocks only are worth a look."""
+"""So many candidates that differ in their vectors and blocks only are worth a look."""
 
 
-def spec_of(op: tile.ContractOp, choice: Candidate, target: Target) -> ScheduleSpec:
-    """A choice in words."""
-    order = list(orders(op, target.tuning.chain_terms)).index(choice.order)
-    packed = choice.layout is not None
+def spec_of(op: tile.ContractOp, candidate: Candidate, target: Target) -> ScheduleSpec:
+    """A candidate in words."""
+    order = list(orders(op, target.tuning.chain_terms)).index(candidate.order)
+    packed = candidate.layout is not None
     return ScheduleSpec(
-        factor=choice.factor,
+        factor=candidate.factor,
         packed=packed,
-        scalars=choice.scalars is not None,
+        scalars=candidate.scalars is not None,
         order=order,
-        schedule=str(choice.schedule),
+        schedule=str(candidate.schedule),
     )
 
 
 def matching_candidate(
-    op: tile.ContractOp, way: ScheduleSpec, found: Iterable[Candidate], target: Target
+    op: tile.ContractOp, spec: ScheduleSpec, found: Iterable[Candidate], target: Target
 ) -> Candidate:
-    """The choice that a way describes; ValueError says why there is none."""
-    wanted = ScheduleAttr.of_text(way.schedule).numbers
-    alike = replace(way, schedule="")
-    for choice in found:
-        numbers = choice.numbers
+    """The candidate that a spec describes; ValueError says why there is none."""
+    wanted = ScheduleAttr.of_text(spec.schedule).numbers
+    alike = replace(spec, schedule="")
+    for candidate in found:
+        numbers = candidate.numbers
         same = all(wanted[name] == numbers[name] for name in numbers if name not in FREE)
-        if same and replace(spec_of(op, choice, target), schedule="") == alike:
+        if same and replace(spec_of(op, candidate, target), schedule="") == alike:
             _check_free(wanted, numbers)
-            return replace(choice, numbers=wanted)
+            return replace(candidate, numbers=wanted)
     raise ValueError("this contraction cannot run like that on this machine")
 
 
@@ -62,22 +62,22 @@ def diverse(found: Iterable[Candidate]) -> list[Candidate]:
     """The cheapest first; of those that differ in vectors and blocks only, not all."""
     kept: list[Candidate] = []
     seen: dict[Hashable, int] = {}
-    for choice in sorted(found, key=lambda choice: choice.rank):
-        family = _family(choice)
+    for candidate in sorted(found, key=lambda candidate: candidate.rank):
+        family = _family(candidate)
         seen[family] = seen.get(family, 0) + 1
         if seen[family] <= ALIKE:
-            kept.append(choice)
+            kept.append(candidate)
     return kept
 
 
-def _family(choice: Candidate) -> Hashable:
-    numbers = choice.numbers
+def _family(candidate: Candidate) -> Hashable:
+    numbers = candidate.numbers
     dims = tuple(numbers[name] for name in ("n_dim", "m_dim", "m_outer_dim", "window_panels"))
-    packed = choice.layout is not None, choice.scalars is not None
-    return choice.order, choice.factor, packed, dims
+    packed = candidate.layout is not None, candidate.scalars is not None
+    return candidate.order, candidate.factor, packed, dims
 
 
-def with_loops_interchanged(choice: Candidate) -> Candidate:
+def with_loops_interchanged(candidate: Candidate) -> Candidate:
     """The same with the other loop outside: blocks of rows, or panels."""
-    numbers = {**choice.numbers, "n_inner": 1 - choice.numbers["n_inner"], "window_panels": 0}
-    return replace(choice, numbers=numbers)
+    numbers = {**candidate.numbers, "n_inner": 1 - candidate.numbers["n_inner"], "window_panels": 0}
+    return replace(candidate, numbers=numbers)

@@ -2,62 +2,53 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from collections.abc import Sequence
+from dataclasses import replace
+
 from xdsl.ir.affine import AffineDimExpr, AffineExpr, AffineMap
 
-from popgraph.dialects import tile
-from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.tile.affine import selection, with_dims
-from popgraph.dialects.tile.attributes import layout_of
-from popgraph.passes.structured.analysis.loops import tensor
-from popgraph.passes.structured.schedule.collapse_contractions import Reshaped, collapse, reshape
-from popgraph.passes.tuning import Target
-from popgraph.support.shapes import Shape, prod
+from popgraph.passes.structured.schedule.contraction_loops import ContractionLoops
+from popgraph.passes.tuning import Tuning
+from popgraph.support.shapes import Shape
 
 
-def collapse_and_split(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
-    """Gives a contraction the loops that its schedule is about; `fixed` factors are constants."""
-    collapse(op)
-    _split_into_strips(op, fixed, target)
-
-
-def _split_into_strips(op: tile.ContractOp, fixed: tuple[bool, bool], target: Target) -> None:
+def split_gemv(
+    loops: ContractionLoops, streamed: Sequence[bool], tuning: Tuning
+) -> ContractionLoops:
     """
     Results of which each has its own part of a large constant, in four parts side by side.
 
     y[n] = sum k: x[k] * w[k, n]  ->  y[p, n] = sum k: x[k] * w[k, p, n]
 
     When p are rows, and n goes along vectors, a tile reads four panels that are far apart.
+    Only when one of the factors, of which `streamed` come from memory, depends on n.
     """
-    sizes, parallel = op.sizes, op.parallel_rank
-    wide = [dim for dim in range(parallel) if sizes[dim] > 1]
-    if len(wide) != 1 or any(layout_of(tensor(value)) for value, _ in op.mapped):
-        return
-    (dim,) = wide
-    strips = target.tuning.gemv_strips
-    if sizes[dim] % strips or sizes[dim] < strips * target.tuning.least_strip_results:
-        return
-    factors = zip(op.mapped[:2], fixed, strict=True)
-    if not any(
-        constant and _is_streamed(value, map_, dim, target) for (value, map_), constant in factors
-    ):
-        return
+    dim = _only_wide_loop(loops)
+    if dim is None or any(loops.laid_out):
+        return loops
+    extent, strips = loops.sizes[dim], tuning.gemv_strips
+    if extent % strips or extent < strips * tuning.least_strip_results:
+        return loops
+    factors = zip(streamed, loops.maps[:2], strict=True)
+    if not any(is_streamed and dim in map_.used_dims() for is_streamed, map_ in factors):
+        return loops
     split = [
-        _split(tensor(value).get_shape(), map_, dim, sizes[dim], strips)
-        for value, map_ in op.mapped
+        _split(shape, map_, dim, extent, strips)
+        for shape, map_ in zip(loops.shapes, loops.maps, strict=True)
     ]
     found = [each for each in split if each is not None]
-    if len(found) == len(split):
-        shapes, new = zip(*found, strict=True)
-        parts = (*sizes[:dim], strips, sizes[dim] // strips, *sizes[dim + 1 :])
-        reshape(op, Reshaped(parts, parallel + 1, shapes, new))
+    if len(found) < len(split):
+        return loops
+    shapes, maps = zip(*found, strict=True)
+    sizes = (*loops.sizes[:dim], strips, extent // strips, *loops.sizes[dim + 1 :])
+    return replace(loops, sizes=sizes, parallel=loops.parallel + 1, shapes=shapes, maps=maps)
 
 
-def _is_streamed(value: SSAValue, map_: AffineMap, dim: int, target: Target) -> bool:
-    """Whether a factor comes from memory, for results along `dim`."""
-    size = prod(tensor(value).get_shape()) * element_bytes(value.type)
-    large = size >= target.l2(target.tuning.streamed_l2)
-    return large and dim in {at for result in map_.results for at in result.used_dims()}
+def _only_wide_loop(loops: ContractionLoops) -> int | None:
+    """The one loop over results that has more than one step."""
+    wide = [dim for dim in range(loops.parallel) if loops.sizes[dim] > 1]
+    return wide[0] if len(wide) == 1 else None
 
 
 def _split(

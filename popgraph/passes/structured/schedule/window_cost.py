@@ -33,8 +33,8 @@ class Window:
 
     def kept(self, rows: int) -> int:
         """How many of these are kept for a later step."""
-        turns = [len(range(first, self.steps, self.stride)) for first in range(self.stride)]
-        return sum(rows + turn - 1 for turn in turns if turn > 1)
+        phases = [len(range(first, self.steps, self.stride)) for first in range(self.stride)]
+        return sum(rows + phase - 1 for phase in phases if phase > 1)
 
     def cycles(self, rows: int, machine: Machine) -> float:
         """

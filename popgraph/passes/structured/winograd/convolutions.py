@@ -17,7 +17,7 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
@@ -45,12 +45,12 @@ class WinogradCandidate:
     target: Target
 
     @property
-    def way(self) -> ScheduleSpec:
-        """The choice in words."""
+    def spec(self) -> ScheduleSpec:
+        """The candidate in words."""
         return ScheduleSpec(size=self.size, tiles=self.tiles)
 
-    def fits(self, way: ScheduleSpec) -> bool:
-        return way.size == self.size and way.tiles in (0, self.tiles)
+    def fits(self, spec: ScheduleSpec) -> bool:
+        return spec.size == self.size and spec.tiles in (0, self.tiles)
 
     @property
     def scratch(self) -> int:
@@ -177,7 +177,7 @@ class WinogradCandidate:
             panels, lanes = 1, results
         p, c, r, s, k = (AffineExpr.dimension(dim) for dim in range(5))
         digits = AffineMap(5, 0, (r, s, c, p * lanes + k))
-        turned = tile.MapOp(
+        permuted = tile.MapOp(
             [found.weights],
             [found.weights_map.compose(digits)],
             (panels, found.channels, TAPS, TAPS, lanes),
@@ -189,14 +189,14 @@ class WinogradCandidate:
         p, tap, c, k, r, s = (AffineExpr.dimension(dim) for dim in range(6))
         product = tile.ContractOp(
             constant.result,
-            turned.outputs[0],
+            permuted.outputs[0],
             [AffineMap(6, 0, (tap, r, s)), AffineMap(6, 0, (p, c, r, s, k))],
             (panels, len(both), found.channels, lanes, TAPS, TAPS),
             4,
             _body([kind], lambda block: _converted(block, found.kind)),
             [found.kind],
         )
-        made: list[Operation] = [turned, constant, product]
+        made: list[Operation] = [permuted, constant, product]
         return [*made, *self._padded(product.outputs[0])] if rest else made
 
     def _padded(self, transformed: SSAValue) -> list[Operation]:
@@ -265,11 +265,11 @@ def winograd_candidates(
         for blocks in {-(-total // (rounds * rows)) for rounds in rounds_of_blocks}:
             tiles = -(-total // blocks)
             few = blocks < (tuning.least_shared_blocks if threads < 2 else threads)
-            choice = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
-            if choice.scratch <= target.l2(tuning.winograd_scratch_l2):
-                yield choice
+            candidate = WinogradCandidate(found, size, tiles, few, vectors, rows, width, target)
+            if candidate.scratch <= target.l2(tuning.winograd_scratch_l2):
+                yield candidate
             elif blocks < tuning.most_panel_blocks:
-                yield replace(choice, at_once=True)
+                yield replace(candidate, at_once=True)
 
 
 @cache

@@ -9,13 +9,14 @@ from math import inf
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.dialects import tile
-from popgraph.dialects.tile.structured.decisions import Override
+from popgraph.dialects.tile.structured.schedule_override import Override
 from popgraph.passes.analysis.structural_hash import StructuralHasher
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.constants import Constants
 from popgraph.passes.structured.analysis.conv3x3 import convolution, weight_gradient
 from popgraph.passes.structured.schedule.overrides import Overrides
-from popgraph.passes.structured.schedule.schedule_contractions import Constants, candidates
+from popgraph.passes.structured.schedule.schedule_contractions import candidates
 from popgraph.passes.structured.winograd.convolutions import WinogradCandidate, winograd_candidates
 from popgraph.passes.structured.winograd.weight_gradients import (
     WinogradGradientCandidate,
@@ -36,14 +37,14 @@ class BestScheduleCosts:
         self._cycles: dict[Hashable, float] = {}
 
     def slower_than(
-        self, choice: AnyWinogradCandidate, op: tile.ContractOp, fixed: tuple[bool, bool]
+        self, candidate: AnyWinogradCandidate, op: tile.ContractOp, fixed: tuple[bool, bool]
     ) -> bool:
         """Whether transforms pay, by estimate."""
         key = self._structures.of(op), fixed
         if key not in self._cycles:
-            ways = candidates(op, fixed, self._target)
-            self._cycles[key] = min((way.cycles for way in ways), default=inf)
-        return choice.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
+            found = candidates(op, fixed, self._target)
+            self._cycles[key] = min((each.cycles for each in found), default=inf)
+        return candidate.cycles * self._target.tuning.winograd_gain <= self._cycles[key]
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class UseWinograd(Pass):
     Only when the window moves by one, channels stand last, and the transforms cost less than they
     save: also those of the weights, if they are not known when the program is loaded. The gradient
     of such a convolution's images is such a convolution; that of its weights has the same
-    transforms, turned, and sums over tiles. `schedules` are the user's decisions, `measured` those
-    that were found by measuring (see `Overrides`). How many tiles a block has depends on how
+    transforms, transposed, and sums over tiles. `schedules` are the user's overrides, `measured`
+    those that were found by measuring (see `Overrides`). How many tiles a block has depends on how
     many `threads` are to share them, what is computed does not.
     """
 
@@ -76,44 +77,43 @@ class UseWinograd(Pass):
             measured = options.measured or ()
             return cls(options.target, options.schedules, measured, options.threads)
         for text in options.schedules:
-            if Override.of(text).way.size:
+            if Override.of(text).spec.size:
                 raise PassError("a schedule asks for Winograd's transforms, which are off", text)
         return None
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         constants = Constants()
-        decisions = Overrides(self.schedules, self.measured)
-        sums = BestScheduleCosts(self.target)
+        overrides = Overrides(self.schedules, self.measured)
+        costs = BestScheduleCosts(self.target)
         for op in list(module.walk()):
             if isinstance(op, tile.ContractOp):
-                fixed = constants.holds(op.lhs), constants.holds(op.rhs)
-                choice = self._choice(op, fixed, decisions, sums)
-                if choice is not None:
-                    choice.replace(compilation)
-            for result in op.results:
-                constants.holds(result)
-        decisions.check(winograd=True)
+                fixed = constants.factors(op)
+                candidate = self._chosen(op, fixed, overrides, costs)
+                if candidate is not None:
+                    candidate.replace(compilation)
+            constants.note(op)
+        overrides.check(winograd=True)
 
-    def _choice(
+    def _chosen(
         self,
         op: tile.ContractOp,
         fixed: tuple[bool, bool],
-        decisions: Overrides,
-        sums: BestScheduleCosts,
+        overrides: Overrides,
+        costs: BestScheduleCosts,
     ) -> AnyWinogradCandidate | None:
         """What was decided, else what is cheapest by estimate; None for a sum."""
-        found = self.choices(op, fixed)
-        for asked in decisions.about(op, fixed):
-            way = asked.decision.way
-            if not way.size:
+        found = self.candidates(op, fixed)
+        for status in overrides.about(op, fixed):
+            spec = status.override.spec
+            if not spec.size:
                 return None
-            fits = [choice for choice in found if choice.fits(way)]
+            fits = [candidate for candidate in found if candidate.fits(spec)]
             if fits:
-                asked.used = True
+                status.used = True
                 return fits[0]
-            ways = [str(choice.way) for choice in found] or ["estimate"]
-            asked.refuse(op, "the convolution cannot be computed like this", ways)
-        if not found or not sums.slower_than(found[0], op, fixed):
+            specs = [str(candidate.spec) for candidate in found] or ["estimate"]
+            status.refuse(op, "the convolution cannot be computed like this", specs)
+        if not found or not costs.slower_than(found[0], op, fixed):
             return None
         best = found[0]
         if self.threads < 2 or not isinstance(best, WinogradCandidate):
@@ -123,11 +123,11 @@ class UseWinograd(Pass):
         ]
         return min(same, key=lambda one: one.slowest(self.threads))
 
-    def choices(
+    def candidates(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]
     ) -> Sequence[AnyWinogradCandidate]:
         """All tiles that a contraction can be cut into, the cheapest by estimate first."""
-        return sorted(self._possible(op, fixed), key=lambda choice: choice.cycles)
+        return sorted(self._possible(op, fixed), key=lambda candidate: candidate.cycles)
 
     def _possible(
         self, op: tile.ContractOp, fixed: tuple[bool, bool]

@@ -14,7 +14,7 @@ from popgraph.dialects.program import ConstantOp
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.attributes import LayoutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
-from popgraph.dialects.tile.structured.decisions import ScheduleSpec
+from popgraph.dialects.tile.structured.schedule_override import ScheduleSpec
 from popgraph.dialects.tile.structured.winograd import TAPS, transforms
 from popgraph.passes.analysis.replace import insert_made_for, replace_op
 from popgraph.passes.base import Compilation
@@ -35,12 +35,12 @@ class WinogradGradientCandidate:
     target: Target
 
     @property
-    def way(self) -> ScheduleSpec:
-        """The choice in words."""
+    def spec(self) -> ScheduleSpec:
+        """The candidate in words."""
         return ScheduleSpec(size=self.size)
 
-    def fits(self, way: ScheduleSpec) -> bool:
-        return way.size == self.size and way.tiles == 0
+    def fits(self, spec: ScheduleSpec) -> bool:
+        return spec.size == self.size and spec.tiles == 0
 
     @property
     def cycles(self) -> float:

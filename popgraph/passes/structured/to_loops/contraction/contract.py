@@ -32,14 +32,14 @@ from popgraph.passes.structured.analysis.parallel_loops import (
     in_short_pieces,
     touched,
 )
-from popgraph.passes.structured.to_loops.contraction.chunk_by_chunk import PanelByChunks
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
+from popgraph.passes.structured.to_loops.contraction.k_outer import KOuterLoops
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
+from popgraph.passes.structured.to_loops.contraction.panel_by_chunks import PanelByChunks
 from popgraph.passes.structured.to_loops.contraction.prefetch import PanelPrefetch
-from popgraph.passes.structured.to_loops.contraction.sweeps import KOuterLoops
-from popgraph.passes.structured.to_loops.contraction.tile_nest import Loops, TileNest, rows_of
+from popgraph.passes.structured.to_loops.contraction.tile_nest import TileLoops, TileNest, rows_of
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
-from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Span, in_place
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
@@ -68,7 +68,7 @@ class ContractLoops:
         self.epilogue_in_lanes = widest_lane(kinds, op.epilogue.block) > 0
         self._check()
         assert not schedule.k_outer.data or has_identity_epilogue(op), (
-            "the epilogue of a sweep does nothing"
+            "a contraction with K outermost has no epilogue"
         )
         self.loops = self._loops()
         self.inner = group_loops(range(self.parallel, len(self.sizes)), self.sizes, self.forms[:2])
@@ -81,7 +81,7 @@ class ContractLoops:
             f"contiguous in either factor"
         )
 
-    def _loops(self) -> Loops:
+    def _loops(self) -> TileLoops:
         """What vectors depend on, panels, the rest, rows."""
         others = [dim for dim in range(self.parallel) if dim not in (self.panel, self.lane)]
         groups = group_loops(others, self.sizes, self.forms)
@@ -90,7 +90,7 @@ class ContractLoops:
         rest = [group for group in groups if group not in (rows, lines)]
         vectors = [form for form in self.forms[:2] if form.stride(self.lane) == 1]
         shared = [g for g in rest if any(form.uses(d) for form in vectors for d in g.dims)]
-        return Loops(
+        return TileLoops(
             shared,
             Group((self.panel,), self.sizes[self.panel]),
             [group for group in rest if group not in shared],
@@ -151,21 +151,21 @@ class ContractLoops:
     def write(
         self,
         writer: Writer,
-        places: Sequence[tuple[SSAValue, Index]],
+        starts: Sequence[tuple[SSAValue, Index]],
         chunk: SSAValue | None = None,
     ) -> None:
         """
         Writes the loops where `writer` stands: all of them, or those of one chunk.
 
-        For each factor, extra and result in turn, `places` tells which memory it is in and from
-        where on.
+        For each factor, epilogue input and result, in this order, `starts` tells which memory it is
+        in and from where on.
         """
         if 0 in self.op.sizes[: self.op.parallel_rank]:
             return
-        self.place = Place(writer, self.sizes)
+        self.point = IterationPoint(writer, self.sizes)
         found = [
             Access(memory, form, start)
-            for (memory, start), form in zip(places, self.forms, strict=True)
+            for (memory, start), form in zip(starts, self.forms, strict=True)
         ]
         last = 2 + len(self.op.epilogue_inputs)
         factors, epilogue_inputs, targets = found[:2], found[2:last], found[last:]
@@ -182,20 +182,20 @@ class ContractLoops:
         epilogue = self.op.epilogue.block
         self.epilogue = Epilogue(grid, epilogue, epilogue_inputs, targets, self.epilogue_in_lanes)
         padded = self.extent % self.schedule.nr > 0 and self._may_read_on()
-        self.nest = TileNest(self.place, self.schedule, self.loops, self.extent, padded, self.cut)
+        self.nest = TileNest(self.point, self.schedule, self.loops, self.extent, padded, self.cut)
         if self.schedule.k_outer.data:
             self._k_outer_loops(chunk)
         else:
             self.nest.write(
                 chunk,
                 lambda tile: self.epilogue.apply(tile, self.micro.sums(tile)),
-                self._chunk_by_chunk if self._reads_chunks_once() else None,
+                self._panel_by_chunks if self._reads_chunks_once() else None,
             )
 
     def _grid(self) -> TileGrid:
         rows, lines = self.loops.rows, self.loops.lines
         return TileGrid(
-            self.place,
+            self.point,
             rows.last if rows else None,
             self.lane,
             self.schedule.nr,
@@ -210,7 +210,7 @@ class ContractLoops:
         elements = prod(physical_shape(tensor(self.op.outputs[0])))
         KOuterLoops(self.micro, self.epilogue, each_tile, elements).write()
 
-    def _chunk_by_chunk(
+    def _panel_by_chunks(
         self, columns: Sequence[Column], around: Sequence[Run], rows: Sequence[Span]
     ) -> None:
         """All rows take in one chunk of a panel before the next one comes."""

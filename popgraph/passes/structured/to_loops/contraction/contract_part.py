@@ -10,14 +10,14 @@ from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.attributes import ScheduleAttr
 from popgraph.passes.structured.analysis.loops import tensor
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.emit.access import Access, Place, Source
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, Source
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.support.shapes import Shape
 
 
 class ContractPart:
     """
-    Writes the loops of a contraction over a `window` of its domain, from where a place stands.
+    Writes the loops of a contraction over a `window` of its domain, from where a point stands.
 
     They are those of a contraction of just that size, whose operands begin further on in memory.
     """
@@ -28,22 +28,22 @@ class ContractPart:
         self.partial = [dim for dim, size in enumerate(window) if size < op.sizes[dim]]
         self._op, self._schedule, self._window = op, schedule, window
 
-    def write(self, place: Place, sources: Sequence[Source]) -> None:
+    def write(self, point: IterationPoint, sources: Sequence[Source]) -> None:
         """Writes the loops; `sources` tells where each of `values` is."""
         part = self._op.clone()
         part.properties["domain"] = IntsAttr.of(self._window)
-        places = []
+        starts = []
         for source, form in zip(sources, self.forms, strict=True):
             assert isinstance(source, Access), "a row of a product is no register"
-            places.append((source.memory, source.start + self._begin(form, place)))
-        ContractLoops(part, self._schedule, place.writer.target).write(place.writer, places)
+            starts.append((source.memory, source.start + self._begin(form, point)))
+        ContractLoops(part, self._schedule, point.writer.target).write(point.writer, starts)
         part.erase()
 
-    def _begin(self, form: Linear, place: Place) -> Index:
+    def _begin(self, form: Linear, point: IterationPoint) -> Index:
         """How far on the part of an operand begins."""
         total = Index()
         for dim in self.partial:
             stride = form.stride(dim)
             assert stride is not None, f"the parts along loop {dim} are not evenly apart"
-            total = total + place.where[dim].scaled(stride)
+            total = total + point.indices[dim].scaled(stride)
         return total

@@ -14,9 +14,9 @@ from popgraph.dialects.tile.scalars import is_costly
 from popgraph.passes.structured.analysis.panels import Column, narrowed
 from popgraph.passes.structured.to_loops.contraction.tiles import (
     StoredSums,
-    Sums,
     Tile,
     TileGrid,
+    TileSums,
     lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access
@@ -39,7 +39,7 @@ class Epilogue:
     targets: Sequence[Access]
     in_lanes: bool
 
-    def apply(self, tile: Tile, sums: Sums) -> None:
+    def apply(self, tile: Tile, sums: TileSums) -> None:
         if not self.in_lanes:
             self._by_elements(tile, self.grid.saved(tile, sums))
         elif self._is_long(tile):
@@ -51,7 +51,7 @@ class Epilogue:
         """Whether the epilogue, written out for all sums at once, would not fit registers."""
         return tile.rows > 1 and any(map(is_costly, self.body.ops))
 
-    def _by_vectors(self, tile: Tile, sums: Sums) -> None:
+    def _by_vectors(self, tile: Tile, sums: TileSums) -> None:
         """The epilogue on vectors; what is not contiguous goes through local memory."""
         gathered = [self._gathered(tile, access) for access in self.epilogue_inputs]
         deferred = [self._deferred(tile, target) for target in self.targets]
@@ -77,14 +77,14 @@ class Epilogue:
         for column, total in self._pieces(tile, sums):
             with grid.at(0, column.offset):
                 epilogue_inputs = [
-                    self._extra(access, memory, row, column)
+                    self._epilogue_input(access, memory, row, column)
                     for access, memory in zip(self.epilogue_inputs, gathered, strict=True)
                 ]
-                results = inline(grid.place, self.body, [total, *epilogue_inputs])
+                results = inline(grid.point, self.body, [total, *epilogue_inputs])
                 for value, target, local in zip(results, self.targets, deferred, strict=True):
                     value = in_lanes(grid.writer, value, lanes_in(column))
                     if local is None:
-                        grid.writer.put(value, *grid.place.of(target))
+                        grid.writer.put(value, *grid.point.of(target))
                     else:
                         grid.writer.put(value, local, grid.slot(row, column.offset))
 
@@ -107,14 +107,14 @@ class Epilogue:
             return None
         return self.grid.local_for(tile, target)
 
-    def _extra(
+    def _epilogue_input(
         self, access: Access, gathered: StoredSums | None, row: Index, column: Column
     ) -> SSAValue:
         """An extra operand for a vector; loaded here, not earlier, to keep registers free."""
         grid = self.grid
         if gathered is not None:
             return grid.read(gathered, row, column)
-        memory, index = grid.place.of(access)
+        memory, index = grid.point.of(access)
         return grid.writer.get(memory, index, lanes_in(column) if grid.contiguous(access) else 0)
 
     def _gathered(self, tile: Tile, access: Access) -> StoredSums | None:
@@ -124,7 +124,7 @@ class Epilogue:
             return None
         local = grid.local_for(tile, access)
         with self._elements(tile) as (row, lane):
-            value = grid.writer.load(*grid.place.of(access))
+            value = grid.writer.load(*grid.point.of(access))
             grid.writer.store(value, local, grid.slot(row, lane))
         return StoredSums(local)
 
@@ -133,7 +133,7 @@ class Epilogue:
         grid = self.grid
         with self._elements(tile) as (row, lane):
             value = grid.writer.load(local, grid.slot(row, lane))
-            grid.writer.store(value, *grid.place.of(target))
+            grid.writer.store(value, *grid.point.of(target))
 
     def _by_elements(self, tile: Tile, sums: StoredSums) -> None:
         """The epilogue one element at a time."""
@@ -141,11 +141,11 @@ class Epilogue:
         with self._elements(tile) as (row, lane):
             total = grid.writer.load(sums.memory, grid.slot(sums.first + row, lane))
             epilogue_inputs = [
-                grid.writer.load(*grid.place.of(access)) for access in self.epilogue_inputs
+                grid.writer.load(*grid.point.of(access)) for access in self.epilogue_inputs
             ]
-            results = inline(grid.place, self.body, [total, *epilogue_inputs])
+            results = inline(grid.point, self.body, [total, *epilogue_inputs])
             for value, target in zip(results, self.targets, strict=True):
-                grid.writer.store(value, *grid.place.of(target))
+                grid.writer.store(value, *grid.point.of(target))
 
     @contextmanager
     def _elements(self, tile: Tile) -> Iterator[tuple[Index, Index]]:

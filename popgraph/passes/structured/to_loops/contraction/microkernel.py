@@ -12,14 +12,14 @@ from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.contraction.tiles import (
     StoredSums,
-    Sums,
     Tile,
     TileGrid,
+    TileSums,
     lanes_in,
 )
 from popgraph.passes.structured.to_loops.emit.access import Access, Span
 from popgraph.passes.structured.to_loops.emit.chunks import (
-    Loops,
+    LevelLoops,
     add_up,
     by_chunks,
     chunked_reduction,
@@ -49,13 +49,13 @@ class MicroKernel:
     def zeros(self, tile: Tile) -> list[SSAValue]:
         return [self.grid.zero(column) for _, column in tile]
 
-    def sums(self, tile: Tile, levels: Sequence[Loops] | None = None) -> Sums:
+    def sums(self, tile: Tile, levels: Sequence[LevelLoops] | None = None) -> TileSums:
         """The accumulators after the reduction; short sums are added into local memory."""
         *shorter, loops = levels or self.levels()
         if not shorter:
             return self.part(tile, loops())
         totals = TileTotals(self, tile, len(shorter))
-        add_up(self.grid.place, [*shorter, loops], totals)
+        add_up(self.grid.point, [*shorter, loops], totals)
         return totals.saved[-1]
 
     def part(self, tile: Tile, runs: Sequence[Run]) -> list[SSAValue]:
@@ -73,25 +73,25 @@ class MicroKernel:
         if any(one.group.extent == 0 for one in runs):
             return zeros
         if not self.window or not runs:
-            return run(self.grid.place, runs, step, zeros)
+            return run(self.grid.point, runs, step, zeros)
         last = runs[-1]
         steps = last.part.fixed
         if steps is None:
-            return run(self.grid.place, runs, step, zeros)
+            return run(self.grid.point, runs, step, zeros)
 
         def window(_: int, sums: list[SSAValue]) -> list[SSAValue]:
             for at in range(steps):
-                self.grid.place.bind(last.group, last.part.base + at)
+                self.grid.point.bind(last.group, last.part.base + at)
                 sums = step(1, sums)
             return sums
 
-        return run(self.grid.place, runs[:-1], window, zeros)
+        return run(self.grid.point, runs[:-1], window, zeros)
 
-    def levels(self, longer: int = 0) -> list[Loops]:
+    def levels(self, longer: int = 0) -> list[LevelLoops]:
         """The loops of the reduction, by chunks."""
         runs = [Run(group, Span(0, group.extent)) for group in self.inner]
         terms = 0 if any(group.extent == 0 for group in self.inner) else self.terms
-        return by_chunks(self.grid.place, runs, terms, longer=longer)
+        return by_chunks(self.grid.point, runs, terms, longer=longer)
 
     @property
     def steps(self) -> int:
@@ -115,7 +115,7 @@ class MicroKernel:
     def factor(self, access: Access, lanes: int) -> SSAValue:
         """A factor for all lanes; what several rows or vectors need is loaded once."""
         writer = self.grid.writer
-        memory, index = self.grid.place.of(access)
+        memory, index = self.grid.point.of(access)
         if lanes and self.grid.contiguous(access):
             return writer.vector_load_input(memory, index, lanes)
         return in_lanes(writer, writer.load_input(memory, index), lanes)

@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from popgraph.dialects.element_types import element_bytes
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.contraction.tiles import TileGrid
-from popgraph.passes.structured.to_loops.emit.access import Access, Place
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 from popgraph.passes.tuning import Target, Tuning
@@ -47,12 +47,12 @@ class PanelPrefetch:
     _section: Section | None = field(default=None, init=False)
 
     @property
-    def place(self) -> Place:
-        return self.grid.place
+    def point(self) -> IterationPoint:
+        return self.grid.point
 
     @property
     def target(self) -> Target:
-        return self.place.writer.target
+        return self.point.writer.target
 
     def prefetch_step(self) -> None:
         """What one step of the reduction asks for."""
@@ -77,33 +77,33 @@ class PanelPrefetch:
             return
         for stream in range(self.streams):
             with self.grid.at(stream, 0):
-                memory, index = self.place.of(self.panel)
+                memory, index = self.point.of(self.panel)
             for line in range(0, self.lanes * size, machine.line_bytes):
                 ahead = machine.prefetch_bytes // self.streams + line
-                self.place.writer.prefetch(memory, index + ahead // size)
+                self.point.writer.prefetch(memory, index + ahead // size)
 
     def _for_next_section(self) -> None:
         """A line of the next section; each block of rows asks for its share."""
         section = self._section or self._whole_panel()
         share = -(-self.lanes // self.blocks)
         index = section.end
-        done = self.place.index(self.panel.form) + section.start.scaled(-1)
+        done = self.point.index(self.panel.form) + section.start.scaled(-1)
         index += done.divided(self.lanes).scaled(share)
         extents = [group.extent for group in self.users]
         weight = section.elements // prod(extents)
         for group, count in zip(reversed(self.users), reversed(extents), strict=True):
-            index += self.place.where[group.last].scaled(weight)
+            index += self.point.indices[group.last].scaled(weight)
             weight *= count
-        self.place.writer.prefetch(self.panel.memory, self.panel.start + index)
+        self.point.writer.prefetch(self.panel.memory, self.panel.start + index)
 
     @property
     def _steps(self) -> int:
-        return prod(self.place.sizes[dim] for dim in self.inner)
+        return prod(self.point.sizes[dim] for dim in self.inner)
 
     def _whole_panel(self) -> Section:
         elements = self._steps * self.lanes
         with self._at_first_term(self.inner):
-            start = self.place.index(self.panel.form)
+            start = self.point.index(self.panel.form)
         return Section(start, start + elements, elements)
 
     @contextmanager
@@ -111,17 +111,17 @@ class PanelPrefetch:
         """While all blocks of rows go through these terms, the next ones are asked for."""
         part, dim = runs[0].part, runs[0].group.last
         with self._at_first_term([dim for one in runs for dim in one.group.dims]):
-            self.place.where[dim] = part.first
-            start = self.place.index(self.panel.form)
-            self.place.where[dim] = part.end
-            end = self.place.index(self.panel.form)
+            self.point.indices[dim] = part.first
+            start = self.point.index(self.panel.form)
+            self.point.indices[dim] = part.end
+            end = self.point.index(self.panel.form)
         self._section = Section(start, end, terms * self.lanes)
         yield
         self._section = None
 
     @contextmanager
     def _at_first_term(self, dims: Sequence[int]) -> Iterator[None]:
-        before = dict(self.place.where)
-        self.place.where |= dict.fromkeys(dims, Index())
+        before = dict(self.point.indices)
+        self.point.indices |= dict.fromkeys(dims, Index())
         yield
-        self.place.where = before
+        self.point.indices = before

@@ -13,7 +13,7 @@ from popgraph.dialects.tile.cut import CutAttr, Part
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.analysis.panels import Column, balanced, last_panel, whole_panel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile
-from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Bound
@@ -33,7 +33,7 @@ EmitPanel = Callable[[Sequence[Column], Sequence[Run], Sequence[Span]], None]
 
 
 @dataclass(frozen=True)
-class Loops:
+class TileLoops:
     """The parallel loops of a contraction, by what becomes of them."""
 
     before: Sequence[Group]
@@ -43,7 +43,7 @@ class Loops:
     """Those in which panels are read again."""
     lines: Group | None
     rows: Group | None
-    inside: bool
+    n_inner: bool
     """Whether panels run inside of all others."""
 
     @property
@@ -54,7 +54,7 @@ class Loops:
     @property
     def all(self) -> list[Group]:
         """Outermost first."""
-        if self.inside:
+        if self.n_inner:
             return [*self.before, *self.after, self.panels, *self.blocked]
         return [*self.before, self.panels, *self.after, *self.blocked]
 
@@ -73,9 +73,9 @@ class TileNest:
     vectors are read whole.
     """
 
-    place: Place
+    point: IterationPoint
     schedule: ScheduleAttr
-    loops: Loops
+    loops: TileLoops
     extent: int
     padded: bool
     cut: CutAttr | None
@@ -86,7 +86,7 @@ class TileNest:
         """The loops over all tiles; `emit_panel` writes those on the rows of a panel itself."""
         loops = self.loops.all
         cut = self.cut if chunk is not None else None
-        parts = spans(self.place.writer, loops, cut, chunk)
+        parts = spans(self.point.writer, loops, cut, chunk)
         at = loops.index(self.loops.panels)
         if cut is not None and (part := cut.of_loop(at)) is not None:
             parts[at] = self._dynamic(parts[at], part)
@@ -108,18 +108,18 @@ class TileNest:
                     self._panels(part, lambda columns: emit(Tile(size, tuple(columns))))
                     return carried
 
-                run(self.place, beside, inside)
+                run(self.point, beside, inside)
 
             self._some_panels(parts[at], beside_rows)
 
         def tiles(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            if self.loops.inside:
+            if self.loops.n_inner:
                 self._rows(rows, rows_then_panels)
             else:
                 self._panels(parts[at], panels_then_rows)
             return carried
 
-        run(self.place, outer, tiles)
+        run(self.point, outer, tiles)
 
     def each_tile(
         self,
@@ -131,17 +131,17 @@ class TileNest:
         """The tiles of a panel, each with its first row, as the rows of all loops are numbered."""
 
         def inside(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            before = _turn(self.place, around).scaled(rows_of(self.loops.blocked))
+            before = _runs_before(self.point, around).scaled(rows_of(self.loops.blocked))
             self._rows(rows, lambda size, first: emit(Tile(size, tuple(columns)), before + first))
             return carried
 
-        run(self.place, around, inside)
+        run(self.point, around, inside)
 
     def _dynamic(self, span: Span, part: Part) -> Span:
         """A chunk of panels; counted from the first when the last panel is a special one."""
         if span.fixed is None or self.extent % self.schedule.nr == 0:
             return span
-        value = self.place.writer.value
+        value = self.point.writer.value
         return Span(value(span.base), value(span.base + part.size))
 
     def _some_panels(self, part: Span, emit: Callable[[Span], None]) -> None:
@@ -150,7 +150,7 @@ class TileNest:
         if not some or (fixed is not None and fixed <= some):
             emit(part)
             return
-        writer = self.place.writer
+        writer = self.point.writer
         with writer.loop(part.lower, part.upper, some) as loop:
             if fixed is not None and fixed % some == 0 and self.extent % self.schedule.nr == 0:
                 emit(Span(0, some, part.base + Index.of(loop.counter)))
@@ -164,7 +164,7 @@ class TileNest:
         schedule = self.schedule
         whole = whole_panel(schedule.n_vectors.data, schedule.lanes.data)
         full, rest = divmod(self.extent, schedule.nr)
-        writer = self.place.writer
+        writer = self.point.writer
         if not rest:
             self._each_panel(part, part.lower, part.upper, [whole], emit)
             return
@@ -193,12 +193,12 @@ class TileNest:
     ) -> None:
         if isinstance(lower, int) and isinstance(upper, int) and upper - lower <= 1:
             if lower < upper:
-                self.place.bind(self.loops.panels, part.base + lower)
+                self.point.bind(self.loops.panels, part.base + lower)
                 for columns in groups:
                     emit(columns)
             return
-        with self.place.writer.loop(lower, upper) as loop:
-            self.place.bind(self.loops.panels, part.base + Index.of(loop.counter))
+        with self.point.writer.loop(lower, upper) as loop:
+            self.point.bind(self.loops.panels, part.base + Index.of(loop.counter))
             for columns in groups:
                 emit(columns)
 
@@ -214,11 +214,11 @@ class TileNest:
         for blocks in balanced(extent, max(1, self.schedule.mr.data // across)):
             size, start = blocks.size, blocks.start
             if blocks.count == 1:
-                self.place.bind(group, part.base + start)
+                self.point.bind(group, part.base + start)
                 emit(size * across, Index(start * across))
                 continue
-            with self.place.writer.loop(start, start + blocks.count * size, size) as loop:
-                self.place.bind(group, part.base + Index.of(loop.counter))
+            with self.point.writer.loop(start, start + blocks.count * size, size) as loop:
+                self.point.bind(group, part.base + Index.of(loop.counter))
                 emit(size * across, Index.of(loop.counter, across))
 
 
@@ -227,9 +227,9 @@ def rows_of(groups: Sequence[Group]) -> int:
     return prod(group.extent for group in groups)
 
 
-def _turn(place: Place, loops: Sequence[Run]) -> Index:
-    """How often the inside of some loops has run before now, were they to run from zero."""
-    turn = Index()
+def _runs_before(point: IterationPoint, loops: Sequence[Run]) -> Index:
+    """How many iterations of some loops are before this one, were they to run from zero."""
+    count = Index()
     for one in loops:
-        turn = turn.scaled(one.group.extent) + place.where[one.group.last]
-    return turn
+        count = count.scaled(one.group.extent) + point.indices[one.group.last]
+    return count

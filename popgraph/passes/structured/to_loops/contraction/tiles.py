@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.passes.structured.analysis.panels import Column
-from popgraph.passes.structured.to_loops.emit.access import Access, Place
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint
 from popgraph.passes.structured.to_loops.emit.create import create_same_type
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
@@ -48,7 +48,7 @@ class StoredSums:
     first: Index = field(default_factory=Index)
 
 
-Sums = Sequence[SSAValue] | StoredSums
+TileSums = Sequence[SSAValue] | StoredSums
 """The sums of a tile: as values, row by row, or in local memory."""
 
 EmitRow = Callable[[Index, Sequence[SSAValue]], None]
@@ -65,7 +65,7 @@ class TileGrid:
     the next ones are one further along dimension `line`, if there is one.
     """
 
-    place: Place
+    point: IterationPoint
     row: int | None
     lane: int
     lanes: int
@@ -75,21 +75,21 @@ class TileGrid:
 
     @property
     def writer(self) -> Writer:
-        return self.place.writer
+        return self.point.writer
 
     @contextmanager
     def at(self, row: int | Index, lane: int | Index) -> Iterator[None]:
         """One row and lane of the current tile."""
-        before = dict(self.place.where)
+        before = dict(self.point.indices)
         if self.line is not None:
             assert isinstance(row, int), "rows of several lines are counted when they are written"
-            self.place.where[self.line] += row // self.across
+            self.point.indices[self.line] += row // self.across
             row %= self.across
         if self.row is not None:
-            self.place.where[self.row] += row
-        self.place.where[self.lane] = Index() + lane
+            self.point.indices[self.row] += row
+        self.point.indices[self.lane] = Index() + lane
         yield
-        self.place.where = before
+        self.point.indices = before
 
     def contiguous(self, access: Access) -> bool:
         """Whether lanes stand side by side."""
@@ -99,12 +99,12 @@ class TileGrid:
     def each_row(self, tile: Tile) -> Iterator[Index]:
         """A loop over the rows of a tile: what is done to each is written once."""
         across = tile.rows if self.line is None else self.across
-        before = dict(self.place.where)
+        before = dict(self.point.indices)
         with ExitStack() as loops:
             line = self._loop(loops, tile.rows // across, self.line)
             row = self._loop(loops, across, self.row)
             yield line.scaled(across) + row
-        self.place.where = before
+        self.point.indices = before
 
     def _loop(self, loops: ExitStack, extent: int, dim: int | None) -> Index:
         """One more loop, if there is more than one step of it."""
@@ -112,7 +112,7 @@ class TileGrid:
             return Index()
         assert dim is not None, "there are rows without a loop"
         step = Index.of(loops.enter_context(self.writer.loop(0, extent)).counter)
-        self.place.where[dim] = self.place.where[dim] + step
+        self.point.indices[dim] = self.point.indices[dim] + step
         return step
 
     @contextmanager
@@ -134,7 +134,7 @@ class TileGrid:
     def slot(self, row: int | Index, lane: int | Index) -> Index:
         return (Index() + row).scaled(self.lanes) + lane
 
-    def saved(self, tile: Tile, sums: Sums) -> StoredSums:
+    def saved(self, tile: Tile, sums: TileSums) -> StoredSums:
         """The sums in local memory: put there, if they are values."""
         if isinstance(sums, StoredSums):
             return sums
@@ -143,7 +143,7 @@ class TileGrid:
             self.writer.put(value, saved.memory, self.slot(row, column.offset))
         return saved
 
-    def by_rows(self, tile: Tile, sums: Sums, emit: EmitRow) -> None:
+    def by_rows(self, tile: Tile, sums: TileSums, emit: EmitRow) -> None:
         """One row after the other: written out where sums are values, else in a loop."""
         if isinstance(sums, StoredSums):
             with self.each_row(tile) as row:

@@ -35,7 +35,7 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
         copy(writer, shape, source, (result, form), output.element_type, mine)
     for memory, (piece, offsets, steps) in zip(sources, op.placements(), strict=True):
         sizes = tensor(piece).get_shape()
-        where = AffineMap(
+        indices = AffineMap(
             rank,
             0,
             tuple(
@@ -44,7 +44,7 @@ def assemble_kernel(op: tile.AssembleOp, target: Target) -> tile.KernelOp:
             ),
         )
         source = Source(memory, offset(tensor(piece), AffineMap.identity(rank), sizes))
-        form = offset(output, where, sizes)
+        form = offset(output, indices, sizes)
         copy(writer, sizes, source, (result, form), output.element_type, mine)
     return kernel
 

@@ -14,7 +14,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.copy.transpose_in_registers import CopyPlan
-from popgraph.passes.structured.to_loops.emit.access import Place, Span, spans
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target
@@ -73,56 +73,56 @@ def copy(
     kind: Attribute,
     cut: Cut | None = None,
     *,
-    turns: bool = True,
+    transposes: bool = True,
 ) -> None:
     """
     Loops over a box of these sizes; the cut dimension runs over its part only.
 
-    If it `turns`, what stands across is turned in registers, square by square: that is fast, and
-    much to compile.
+    If it `transposes`, what stands across is transposed in registers, square by square: that is
+    fast, and much to compile.
     """
     if 0 in sizes:
         return
     vector_bytes = writer.target.machine.vector_bytes
     forms = [target[1]] if source.form is None else [source.form, target[1]]
-    apart = frozenset() if cut is None else frozenset({cut.dim})
-    groups = group_loops(range(len(sizes)), sizes, forms, apart)
+    separate = frozenset() if cut is None else frozenset({cut.dim})
+    groups = group_loops(range(len(sizes)), sizes, forms, separate)
     runs = [
         Run(group, cut.part if cut and group.dims == (cut.dim,) else Span(0, group.extent))
         for group in groups
     ]
-    place = Place(writer, sizes)
-    if turns and source.form is not None:
+    point = IterationPoint(writer, sizes)
+    if transposes and source.form is not None:
         ends = CopyPlan(source.value, source.form, *target)
         shared = next((one for one in groups if cut and one.dims == (cut.dim,)), None)
         lanes = vector_bytes // (lane_bytes(kind) or vector_bytes)
-        squares = ends.squares(place, groups, lanes, shared)
+        squares = ends.squares(point, groups, lanes, shared)
         if squares and (cut is None or cut.loaded or squares.across.dims != (cut.dim,)):
             squares.write(runs)
             return
     lanes = _lanes(groups, forms, kind, vector_bytes)
     if lanes:
         runs[-1] = Run(groups[-1], runs[-1].part, (lanes, 1))
-    run(place, runs, partial(_move, place, source, target))
+    run(point, runs, partial(_move, point, source, target))
 
 
 def _move(
-    place: Place,
+    point: IterationPoint,
     source: Source,
     target: tuple[SSAValue, Linear],
     width: int,
     carried: list[SSAValue],
 ) -> list[SSAValue]:
     """So many elements go from the source to the target."""
-    writer, value = place.writer, source.value
+    writer, value = point.writer, source.value
     if source.form is not None and width > 1:
-        value = writer.vector_load(value, place.index(source.form), width)
+        value = writer.vector_load(value, point.index(source.form), width)
     elif source.form is not None:
-        value = writer.load_input(value, place.index(source.form))
+        value = writer.load_input(value, point.index(source.form))
     elif width > 1:
         value = writer.broadcast(value, width)
     store = writer.vector_store if lanes_of(value) else writer.store
-    store(value, target[0], place.index(target[1]))
+    store(value, target[0], point.index(target[1]))
     return carried
 
 

@@ -34,7 +34,7 @@ def relayout_kernel(
     op: tile.PackOp | tile.UnpackOp, target: Target, *, once: bool
 ) -> tile.KernelOp:
     """
-    Every element from its place in the one layout to its place in the other.
+    Every element from where the one layout has it to where the other has it.
 
     What runs `once`, when a program is loaded, takes longer to compile than to run: it is short.
     """
@@ -54,7 +54,7 @@ def relayout_kernel(
         Source(memory, offset(source, identity, shape)),
         (result, offset(output, identity, shape)),
         output.element_type,
-        turns=not once,
+        transposes=not once,
     )
     return kernel
 
@@ -213,6 +213,6 @@ def _packed(
             (result, to),
             output.element_type,
             mine,
-            turns=not once,
+            transposes=not once,
         )
     return kernel

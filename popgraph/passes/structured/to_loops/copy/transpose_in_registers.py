@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.tile.affine import Linear
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.emit.access import Place, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -26,7 +26,7 @@ class CopyPlan:
     target_form: Linear
 
     def squares(
-        self, place: Place, groups: Sequence[Group], lanes: int, cut: Group | None = None
+        self, point: IterationPoint, groups: Sequence[Group], lanes: int, cut: Group | None = None
     ) -> BlockTranspose | None:
         """
         Where neighbours in the target are none in the source, but those of another loop are.
@@ -40,7 +40,7 @@ class CopyPlan:
         if self.source_form.stride(inner.last) in (0, 1):
             return None
         across = next((one for one in outer if self.source_form.stride(one.last) == 1), None)
-        most = place.writer.target.tuning.most_transposed
+        most = point.writer.target.tuning.most_transposed
         if across is None or lanes > min(most, 2 * across.extent - 1, inner.extent):
             return None
         beyond = None
@@ -49,7 +49,7 @@ class CopyPlan:
             beyond = self._beyond(loops, lanes - across.extent)
             if beyond is None:
                 return None
-        return BlockTranspose(place, self, across, inner, lanes, beyond)
+        return BlockTranspose(point, self, across, inner, lanes, beyond)
 
     def _beyond(self, loops: Sequence[Group], count: int) -> Group | None:
         """The longest loop that has so many elements of the source behind all but its last step."""
@@ -64,10 +64,10 @@ class BlockTranspose:
 
     Squares that are written one behind the other follow each other: a cache fetches ahead what is
     to be written so. Where lines are read from afar, it also brings the ones beside them, so that
-    they are turned at once.
+    they are transposed at once.
     """
 
-    place: Place
+    point: IterationPoint
     ends: CopyPlan
     across: Group
     """The loop along which neighbours in the source are."""
@@ -86,7 +86,7 @@ class BlockTranspose:
         along = next(one for one in outer if one.group == self.across)
         outer.remove(along)
         if self.beyond is None:
-            together = self.place.writer.target.machine.lines_together
+            together = self.point.writer.target.machine.lines_together
             widths = (together * self.lanes, self.lanes, 1)
             self._loops(outer, replace(along, widths=widths), inner)
             return
@@ -108,7 +108,7 @@ class BlockTranspose:
     def _loops(
         self, outer: Sequence[Run], along: Run, inner: Run, inside: Sequence[Run] = ()
     ) -> None:
-        """All rows of squares, and those of each in turn; the loops `inside` go on where one is."""
+        """All rows of squares, and each square of a row; the loops `inside` go on where one is."""
 
         def columns(width: int, carried: list[SSAValue]) -> list[SSAValue]:
             def rows(height: int, carried: list[SSAValue]) -> list[SSAValue]:
@@ -116,11 +116,11 @@ class BlockTranspose:
                     self._block(height, width)
                     return carried
 
-                return run(self.place, inside, block, carried)
+                return run(self.point, inside, block, carried)
 
-            return run(self.place, [replace(inner, widths=(self.lanes, 1))], rows, carried)
+            return run(self.point, [replace(inner, widths=(self.lanes, 1))], rows, carried)
 
-        run(self.place, [*outer, along], columns)
+        run(self.point, [*outer, along], columns)
 
     def _block(self, height: int, width: int) -> None:
         """So many rows of so many neighbours in the source."""
@@ -129,39 +129,39 @@ class BlockTranspose:
         elif width <= self.lanes:
             self._square()
         else:
-            place, last = self.place, self.across.last
-            start = place.where[last]
-            with place.writer.loop(0, width, self.lanes) as loop:
-                place.where[last] = start + Index.of(loop.counter)
+            point, last = self.point, self.across.last
+            start = point.indices[last]
+            with point.writer.loop(0, width, self.lanes) as loop:
+                point.indices[last] = start + Index.of(loop.counter)
                 self._square()
-            place.where[last] = start
+            point.indices[last] = start
 
     def _square(self) -> None:
-        place, ends, values = self.place, self.ends, list[SSAValue]()
+        point, ends, values = self.point, self.ends, list[SSAValue]()
         for step in range(self.lanes):
-            with place.shifted(self.inner.last, step):
-                index = place.index(ends.source_form)
-                values.append(place.writer.vector_load(ends.source, index, self.lanes))
-        columns = transposed(place.writer, values)[: self.across.extent]
+            with point.shifted(self.inner.last, step):
+                index = point.index(ends.source_form)
+                values.append(point.writer.vector_load(ends.source, index, self.lanes))
+        columns = transposed(point.writer, values)[: self.across.extent]
         for step, value in enumerate(columns):
-            with place.shifted(self.across.last, step):
-                index = place.index(ends.target_form)
-                place.writer.vector_store(value, ends.target, index)
+            with point.shifted(self.across.last, step):
+                index = point.index(ends.target_form)
+                point.writer.vector_store(value, ends.target, index)
 
     def _one_by_one(self, height: int, width: int) -> None:
-        place, ends = self.place, self.ends
+        point, ends = self.point, self.ends
         for step, further in product(range(height), range(width)):
-            with place.shifted(self.inner.last, step), place.shifted(self.across.last, further):
-                value = place.writer.load(ends.source, place.index(ends.source_form))
-                place.writer.store(value, ends.target, place.index(ends.target_form))
+            with point.shifted(self.inner.last, step), point.shifted(self.across.last, further):
+                value = point.writer.load(ends.source, point.index(ends.source_form))
+                point.writer.store(value, ends.target, point.index(ends.target_form))
 
 
 def transposed(writer: Writer, rows: Sequence[SSAValue]) -> list[SSAValue]:
     """
     The columns of a square, as vectors.
 
-    First all squares of two by two are turned, then those of four by four that consist of them,
-    and so on: half of what stands in a row changes places with half of the row that is as far
+    First all squares of two by two are transposed, then those of four by four that consist of them,
+    and so on: half of what stands in a row is exchanged for half of the row that is as far
     below as it is to the right.
     """
     lanes = lanes_of(rows[0])

@@ -26,7 +26,7 @@ from popgraph.passes.structured.analysis.parallel_loops import (
 )
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
-    Place,
+    IterationPoint,
     Register,
     Source,
     Span,
@@ -55,7 +55,7 @@ class MapLoops:
     """
     Writes the loops of one map.
 
-    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    `window` tells how much of each loop runs, from where the point stands; all of it by default.
     """
 
     def __init__(self, op: tile.MapOp, target: Target, window: Shape | None = None) -> None:
@@ -144,7 +144,7 @@ class MapLoops:
                 )
             ]
             parts = spans(writer, self.groups, cut, chunk)
-            self.write(Place(writer, self.sizes), found, tables, parts)
+            self.write(IterationPoint(writer, self.sizes), found, tables, parts)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
@@ -154,19 +154,19 @@ class MapLoops:
 
     def write(
         self,
-        place: Place,
+        point: IterationPoint,
         sources: Sequence[Source],
         tables: Sequence[SSAValue],
         parts: Sequence[Span] | None = None,
     ) -> None:
         """
-        Writes the loops where `place` stands.
+        Writes the loops where `point` stands.
 
         `sources` tells where each of `values` is, `parts` which part of each loop runs.
         """
-        self.place, self.tables = place, tables
+        self.point, self.tables = point, tables
         self.sources, self.targets = sources[: len(self.op.inputs)], sources[len(self.op.inputs) :]
-        parts = parts if parts is not None else windows(place, self.groups)
+        parts = parts if parts is not None else windows(point, self.groups)
         runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
         if self.interleaved:
             *before, around, inner = runs
@@ -174,40 +174,40 @@ class MapLoops:
 
             def weave(width: int, carried: list[SSAValue]) -> list[SSAValue]:
                 if width == 1:
-                    return run(place, [inner], self._element, carried)
+                    return run(point, [inner], self._element, carried)
                 self._interleave(width)
                 return carried
 
-            run(place, [*before, widened], weave)
+            run(point, [*before, widened], weave)
             return
         if self.lanes:
             runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
-        run(place, runs, self._element)
+        run(point, runs, self._element)
 
     def _interleave(self, lanes: int) -> None:
         """Vectors along the last but one loop for every step of the last one, then interleaved."""
-        place, inner = self.place, self.groups[-1]
+        point, inner = self.point, self.groups[-1]
         columns = []
         for step in range(inner.extent):
-            with place.shifted(inner.last, step):
+            with point.shifted(inner.last, step):
                 columns.append(self._computed(self.groups[-2].last, lanes))
         for target, vectors in zip(self.targets, zip(*columns, strict=True), strict=True):
             assert not isinstance(target, Register)
-            memory, index = place.of(target)
-            wide = [in_lanes(place.writer, vector, lanes) for vector in vectors]
-            for number, vector in enumerate(interleave(place.writer, wide)):
-                place.writer.vector_store(vector, memory, index + number * lanes)
+            memory, index = point.of(target)
+            wide = [in_lanes(point.writer, vector, lanes) for vector in vectors]
+            for number, vector in enumerate(interleave(point.writer, wide)):
+                point.writer.vector_store(vector, memory, index + number * lanes)
 
     def _computed(self, along: int, lanes: int) -> list[SSAValue]:
         """What the body makes of one element, or of `lanes` of them."""
-        values = [read(self.place, access, along, lanes) for access in self.sources]
+        values = [read(self.point, access, along, lanes) for access in self.sources]
         arguments = [*values, *self.tables]
-        return inline(self.place, self.op.body.block, arguments, Along(along, lanes))
+        return inline(self.point, self.op.body.block, arguments, Along(along, lanes))
 
     def _element(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         lanes = width if width > 1 else 0
         inner = self.groups[-1].last if self.groups else 0
         results = self._computed(inner, lanes)
         for value, target in zip(results, self.targets, strict=True):
-            write(self.place, target, value, lanes)
+            write(self.point, target, value, lanes)
         return carried

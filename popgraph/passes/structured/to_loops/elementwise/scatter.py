@@ -14,7 +14,7 @@ from popgraph.dialects.tile.cut import chunks_of, cut_of
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
 from popgraph.passes.structured.to_loops.emit.access import (
-    Place,
+    IterationPoint,
     Span,
     accesses,
     element_index,
@@ -70,17 +70,17 @@ def _add(
     sources: Sequence[SSAValue],
     target: SSAValue,
 ) -> None:
-    place = Place(writer, op.sizes)
+    point = IterationPoint(writer, op.sizes)
     values = accesses(sources, op.inputs, op.input_maps, op.sizes)
     kind = tensor(op.output).element_type
     combine = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
 
     def add(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-        loaded = [writer.load_input(*place.of(access)) for access in values]
-        *indices, value = inline(place, op.body.block, loaded)
+        loaded = [writer.load_input(*point.of(access)) for access in values]
+        *indices, value = inline(point, op.body.block, loaded)
         index = element_index(writer, tensor(op.output), indices)
         old = writer.load(target, index)
         writer.store(writer.add(combine(old, value)), target, index)
         return carried
 
-    run(place, runs, add)
+    run(point, runs, add)

@@ -59,49 +59,49 @@ def accesses(
     ]
 
 
-class Place:
-    """The current index of every dimension of the domain."""
+class IterationPoint:
+    """The current index of every loop of a domain: its induction variables, as far as bound."""
 
     def __init__(self, writer: Writer, sizes: Shape) -> None:
         self.writer = writer
         self.sizes = sizes
-        self.where: dict[int, Index] = {dim: Index() for dim in range(len(sizes))}
+        self.indices: dict[int, Index] = {dim: Index() for dim in range(len(sizes))}
 
     def bind(self, group: Group, index: Index) -> None:
         """The loop of `group` is at `index`."""
-        self.where[group.last] = index
+        self.indices[group.last] = index
 
-    def further(self) -> int:
+    def new_dim(self) -> int:
         """A dimension behind those of the domain, for a loop that no form knows."""
-        dim = max(self.where, default=-1) + 1
-        self.where[dim] = Index()
+        dim = max(self.indices, default=-1) + 1
+        self.indices[dim] = Index()
         return dim
 
     @contextmanager
     def shifted(self, dim: int, by: int) -> Iterator[None]:
         """A few steps further along `dim`."""
-        before = dict(self.where)
+        before = dict(self.indices)
         if by:
-            self.where[dim] = self.where[dim] + by
+            self.indices[dim] = self.indices[dim] + by
         yield
-        self.where = before
+        self.indices = before
 
     def index(self, form: Linear) -> Index:
         """Where the element of a form stands now."""
-        return _place(self.writer, form, self.where, self.sizes)
+        return _index_of(self.writer, form, self.indices, self.sizes)
 
     def of(self, access: Access) -> tuple[SSAValue, Index]:
         return access.memory, access.start + self.index(access.form)
 
 
-def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shape) -> Index:
+def _index_of(writer: Writer, form: Linear, indices: Mapping[int, Index], sizes: Shape) -> Index:
     return Index.sum(
         form.constant,
         (
             (
-                where[atom.position]
+                indices[atom.position]
                 if isinstance(atom, AffineDimExpr)
-                else _digit(writer, atom, where, sizes),
+                else _digit(writer, atom, indices, sizes),
                 factor,
             )
             for atom, factor in form.terms.items()
@@ -109,13 +109,13 @@ def _place(writer: Writer, form: Linear, where: Mapping[int, Index], sizes: Shap
     )
 
 
-def _digit(writer: Writer, atom: AffineExpr, where: Mapping[int, Index], sizes: Shape) -> Index:
+def _digit(writer: Writer, atom: AffineExpr, indices: Mapping[int, Index], sizes: Shape) -> Index:
     """A `floordiv` or `mod`, made of non-negative numbers so that the machine's division does."""
     assert isinstance(atom, AffineBinaryOpExpr) and isinstance(atom.rhs, AffineConstantExpr)
     by = atom.rhs.value
     inner = linear(atom.lhs, sizes)
     shift = max(0, -(inner.bounds(sizes)[0] // by))
-    index = _place(writer, inner, where, sizes) + shift * by
+    index = _index_of(writer, inner, indices, sizes) + shift * by
     quotient = atom.kind == AffineBinaryOpKind.FloorDiv
     if not index.terms:
         return Index(index.constant // by - shift if quotient else index.constant % by)
@@ -191,9 +191,9 @@ def digits(writer: Writer, number: Index, base: int) -> tuple[Index, Index]:
     )
 
 
-def windows(place: Place, groups: Sequence[Group]) -> list[Span]:
-    """All of each loop, from where `place` stands."""
-    return [Span(0, group.extent, place.where[group.last]) for group in groups]
+def windows(point: IterationPoint, groups: Sequence[Group]) -> list[Span]:
+    """All of each loop, from where `point` stands."""
+    return [Span(0, group.extent, point.indices[group.last]) for group in groups]
 
 
 def volume(groups: Sequence[Group]) -> int:
@@ -208,7 +208,7 @@ def in_place(
 ) -> list[tuple[int, int]]:
     """
     Pairs of an operand and a result by number, where the operand is read just before the result is
-    written in its place, and nowhere else.
+    written over it, and nowhere else.
     """
     pairs = []
     for value, map_ in read:
@@ -226,7 +226,7 @@ def element_index(
 ) -> Index:
     """Where in the memory behind a tensor the element at computed indices stands."""
     shape = type_.get_shape()
-    place = Place(writer, shape)
+    point = IterationPoint(writer, shape)
     for dim, index in enumerate(indices):
-        place.where[dim] = Index.of(index)
-    return place.index(offset(type_, AffineMap.identity(len(shape)), shape))
+        point.indices[dim] = Index.of(index)
+    return point.index(offset(type_, AffineMap.identity(len(shape)), shape))

@@ -19,7 +19,7 @@ from xdsl.traits import is_side_effect_free
 from popgraph.dialects import tile
 from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
 from popgraph.passes.structured.analysis.loops import indexed_dims
-from popgraph.passes.structured.to_loops.emit.access import Place, element_index
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes, lanes_of
 from popgraph.passes.structured.to_loops.emit.writer import INDEX, Writer
 
@@ -64,7 +64,7 @@ class Along:
 
 
 def inline(
-    place: Place, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
+    point: IterationPoint, block: Block, arguments: Sequence[SSAValue], along: Along | None = None
 ) -> list[SSAValue]:
     """
     Writes a body with these values for its arguments; gives what it yields.
@@ -72,7 +72,7 @@ def inline(
     Operations with a vector among their operands work on vectors; the others stay scalar, and
     are written as far out as they can be.
     """
-    writer = place.writer
+    writer = point.writer
     values: dict[SSAValue, SSAValue] = dict(zip(block.args, arguments, strict=True))
     for op in block.ops:
         operands = [values[operand] for operand in op.operands]
@@ -81,7 +81,7 @@ def inline(
                 return operands
             case tile.IndexOp():
                 dim = op.dim.value.data
-                values[op.result] = writer.value(place.where[dim])
+                values[op.result] = writer.value(point.indices[dim])
                 if along is not None and along.dim == dim:
                     values[op.result] = along.index(writer, values[op.result])
             case tile.ElementOp():

@@ -10,18 +10,18 @@ from xdsl.dialects import arith
 from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.emit.access import Place, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 
-Loops = Callable[[], list[Run]]
+LevelLoops = Callable[[], list[Run]]
 """The loops of one level, to be asked where the loops of the next one are open."""
 
 
 def by_chunks(
-    place: Place, runs: Sequence[Run], terms: int, *, width: int = 1, longer: int = 0
-) -> list[Loops]:
+    point: IterationPoint, runs: Sequence[Run], terms: int, *, width: int = 1, longer: int = 0
+) -> list[LevelLoops]:
     """
     A nest of loops by levels: those inside of the shortest chunks first, those around all last.
 
@@ -29,11 +29,11 @@ def by_chunks(
     by `width`. Longer ones have at most `longer` of the next shorter ones,
     `Tuning.partial_sums` by default.
     """
-    levels: list[Loops] = []
-    most = longer or place.writer.target.tuning.partial_sums
+    levels: list[LevelLoops] = []
+    most = longer or point.writer.target.tuning.partial_sums
     cut = chunked_reduction(_extents(runs), width, terms) if terms else None
     while cut is not None:
-        runs, inside = _chunked(place, runs, cut)
+        runs, inside = _chunked(point, runs, cut)
         levels.append(inside)
         cut = chunked_reduction(_extents(runs), 1, most)
     outermost = list(runs)
@@ -65,14 +65,16 @@ def chunked_reduction(extents: Sequence[int], width: int, terms: int) -> tuple[i
     return None
 
 
-def _chunked(place: Place, runs: Sequence[Run], cut: tuple[int, int]) -> tuple[list[Run], Loops]:
+def _chunked(
+    point: IterationPoint, runs: Sequence[Run], cut: tuple[int, int]
+) -> tuple[list[Run], LevelLoops]:
     """The loops around the chunks of a nest, and inside of them those of the current chunk."""
     at, size = cut
     extent = runs[at].group.extent
-    chunks = Group((place.further(),), -(-extent // size))
+    chunks = Group((point.new_dim(),), -(-extent // size))
 
     def inside() -> list[Run]:
-        part = _span(place.writer, place.where[chunks.last], extent, size)
+        part = _span(point.writer, point.indices[chunks.last], extent, size)
         return [replace(runs[at], part=part), *runs[at + 1 :]]
 
     return [*runs[:at], Run(chunks, Span(0, chunks.extent))], inside
@@ -100,7 +102,7 @@ class Totals(Protocol):
         """Takes in the sum of the level before."""
 
 
-def add_up(place: Place, levels: Sequence[Loops], totals: Totals) -> None:
+def add_up(point: IterationPoint, levels: Sequence[LevelLoops], totals: Totals) -> None:
     """Writes the loops of all levels; the last of `totals` is the sum of all terms then."""
     *shorter, loops = levels
     level = len(shorter) - 1
@@ -108,10 +110,10 @@ def add_up(place: Place, levels: Sequence[Loops], totals: Totals) -> None:
 
     def chunk(_: int, carried: list[SSAValue]) -> list[SSAValue]:
         if level:
-            add_up(place, shorter, totals)
+            add_up(point, shorter, totals)
             totals.carry(level)
         else:
             totals.add(shorter[0]())
         return carried
 
-    run(place, loops(), chunk)
+    run(point, loops(), chunk)

@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import VectorType
 from xdsl.ir import SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
-from popgraph.passes.structured.to_loops.emit.access import Place, Register, Source, Span
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Register, Source, Span
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 
@@ -46,19 +46,19 @@ STRIDES = (0, 1, 2)
 """How far apart elements may be that `read` makes a vector of."""
 
 
-def read(place: Place, access: Source, inner: int, lanes: int) -> SSAValue:
+def read(point: IterationPoint, access: Source, inner: int, lanes: int) -> SSAValue:
     """The element of an input at the current index, or `lanes` of them along `inner`."""
     if isinstance(access, Register):
         assert access.value is not None, "written before it is read"
         return access.value
-    memory, index = place.of(access)
+    memory, index = point.of(access)
     stride = access.form.stride(inner)
     if not lanes or not stride:
-        return place.writer.load_input(memory, index)
+        return point.writer.load_input(memory, index)
     if stride == 1:
-        return place.writer.vector_load(memory, index, lanes)
+        return point.writer.vector_load(memory, index, lanes)
     assert stride == 2, f"elements {stride} apart are no vector"
-    return _every_other(place.writer, memory, index, lanes)
+    return _every_other(point.writer, memory, index, lanes)
 
 
 def _every_other(writer: Writer, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
@@ -82,29 +82,29 @@ def interleave(writer: Writer, vectors: Sequence[SSAValue]) -> list[SSAValue]:
         for source, vector in enumerate(vectors[1:], 1):
             first = [at if source == 1 else lane for lane, (at, _) in enumerate(wanted)]
             picks = [
-                lanes + at if turn == source else first[lane]
-                for lane, (at, turn) in enumerate(wanted)
+                lanes + at if wanted_source == source else first[lane]
+                for lane, (at, wanted_source) in enumerate(wanted)
             ]
             made = writer.shuffle(made, vector, picks)
         result.append(made)
     return result
 
 
-def write(place: Place, access: Source, value: SSAValue, lanes: int) -> None:
+def write(point: IterationPoint, access: Source, value: SSAValue, lanes: int) -> None:
     """Stores the element of a result, or `lanes` of them."""
     if isinstance(access, Register):
         access.value = value
         return
-    memory, index = place.of(access)
+    memory, index = point.of(access)
     if lanes:
-        place.writer.vector_store(in_lanes(place.writer, value, lanes), memory, index)
+        point.writer.vector_store(in_lanes(point.writer, value, lanes), memory, index)
     else:
-        place.writer.store(value, memory, index)
+        point.writer.store(value, memory, index)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One loop of a nest: which part of a group it runs, by steps of these widths in turn."""
+    """One loop of a nest: which part of a group it runs, by steps of each width, then the next."""
 
     group: Group
     part: Span
@@ -112,7 +112,11 @@ class Run:
 
 
 def run(
-    place: Place, runs: Sequence[Run], emit: Emit, carried: Sequence[SSAValue] = (), width: int = 1
+    point: IterationPoint,
+    runs: Sequence[Run],
+    emit: Emit,
+    carried: Sequence[SSAValue] = (),
+    width: int = 1,
 ) -> list[SSAValue]:
     """Opens the loops, outermost first, around what `emit` writes."""
     if not runs:
@@ -120,16 +124,16 @@ def run(
     first, *rest = runs
 
     def inside(width: int, carried: list[SSAValue]) -> list[SSAValue]:
-        return run(place, rest, emit, carried, width)
+        return run(point, rest, emit, carried, width)
 
     lower: Bound = first.part.lower
     values = list(carried)
     for number, step in enumerate(first.widths):
         upper: Bound = first.part.upper
         if number < len(first.widths) - 1:
-            upper = _whole(place.writer, first, step)
-        values = _steps(place, first, (lower, upper), step, inside, values)
-        lower = _after(place.writer, first.part, upper)
+            upper = _whole(point.writer, first, step)
+        values = _steps(point, first, (lower, upper), step, inside, values)
+        lower = _after(point.writer, first.part, upper)
     return values
 
 
@@ -153,7 +157,7 @@ def _after(writer: Writer, part: Span, middle: Bound) -> Bound:
 
 
 def _steps(
-    place: Place,
+    point: IterationPoint,
     this: Run,
     bounds: tuple[Bound, Bound],
     width: int,
@@ -164,9 +168,9 @@ def _steps(
     if lower is upper or lower == upper:
         return carried
     if isinstance(lower, int) and isinstance(upper, int) and upper - lower == width:
-        place.bind(this.group, this.part.base + lower)
+        point.bind(this.group, this.part.base + lower)
         return emit(width, carried)
-    with place.writer.loop(lower, upper, width, carried) as loop:
-        place.bind(this.group, this.part.base + Index.of(loop.counter))
+    with point.writer.loop(lower, upper, width, carried) as loop:
+        point.bind(this.group, this.part.base + Index.of(loop.counter))
         loop.next(emit(width, loop.carried))
     return loop.results

@@ -191,23 +191,25 @@ class Writer:
     def load(self, memory: SSAValue, index: Index) -> SSAValue:
         return self.add(self._loaded(memory, self.value(index)))
 
-    def _loaded(self, memory: SSAValue, place: SSAValue) -> Operation:
+    def _loaded(self, memory: SSAValue, position: SSAValue) -> Operation:
         assert isinstance(memory.type, MemRefType)
-        return create_unchecked(memref.LoadOp, memory, place, types=(memory.type.element_type,))
+        return create_unchecked(memref.LoadOp, memory, position, types=(memory.type.element_type,))
 
     def load_input(self, memory: SSAValue, index: Index) -> SSAValue:
         """A load of memory that the kernel does not write at this index: once, and far out."""
-        place = self.value(index)
-        return self.shared(memref.LoadOp, (memory, place), lambda: self._loaded(memory, place))
+        position = self.value(index)
+        return self.shared(
+            memref.LoadOp, (memory, position), lambda: self._loaded(memory, position)
+        )
 
     def vector_load_input(self, memory: SSAValue, index: Index, lanes: int) -> SSAValue:
         """As `load_input`, for a vector."""
         assert isinstance(memory.type, MemRefType)
-        place, type_ = self.value(index), vector_of(memory.type.element_type, lanes)
+        position, type_ = self.value(index), vector_of(memory.type.element_type, lanes)
         return self.shared(
             (vector.LoadOp, lanes),
-            (memory, place),
-            lambda: create_unchecked(vector.LoadOp, memory, place, types=(type_,)),
+            (memory, position),
+            lambda: create_unchecked(vector.LoadOp, memory, position, types=(type_,)),
         )
 
     def prefetch(self, memory: SSAValue, index: Index, *, written: bool = False) -> None:

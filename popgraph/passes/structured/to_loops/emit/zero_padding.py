@@ -15,7 +15,7 @@ from popgraph.dialects.tile.affine import Linear, row_major
 from popgraph.dialects.tile.attributes import halo_of, physical_shape
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.passes.structured.analysis.loops import has_gaps, tensor
-from popgraph.passes.structured.to_loops.emit.access import Place
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
 from popgraph.support.shapes import Shape, prod
@@ -120,12 +120,12 @@ def clear_box(
         _within(writer, begin, begin + size, mine if dim == axis else None)
         for dim, (begin, size) in enumerate(zip(start, sizes, strict=True))
     ]
-    place = Place(writer, physical)
+    point = IterationPoint(writer, physical)
     with ExitStack() as stack:
         for dim, (lower, upper) in enumerate(spans):
             loop = stack.enter_context(writer.loop(lower, upper))
-            place.where[dim] = Index.of(loop.counter)
-        writer.store(nothing, memory, place.index(form))
+            point.indices[dim] = Index.of(loop.counter)
+        writer.store(nothing, memory, point.index(form))
 
 
 def _within(writer: Writer, first: int, end: int, mine: ChunkShare | None) -> tuple[Bound, Bound]:

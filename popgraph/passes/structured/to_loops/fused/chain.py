@@ -23,8 +23,8 @@ from popgraph.passes.structured.analysis.loops import (
 )
 from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
 from popgraph.passes.structured.to_loops.contraction.contract import ContractLoops
-from popgraph.passes.structured.to_loops.contraction.sliding_windows import LineBufferLoops, Rows
-from popgraph.passes.structured.to_loops.emit.access import Place, digits, spans
+from popgraph.passes.structured.to_loops.contraction.line_buffer import LineBufferLoops, Rows
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, digits, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import Run, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
@@ -92,16 +92,18 @@ class ChainLoops:
             for value in contraction.outputs
             if value not in self.memories
         }
-        self.homes = {value: self._home(type_) for value, type_ in self.types.items()}
+        self.local_memories = {
+            value: self._local_memory(type_) for value, type_ in self.types.items()
+        }
         group = Group((0,), self.panels * self.splits)
-        place = Place(self.writer, (group.extent,))
+        point = IterationPoint(self.writer, (group.extent,))
         (part,) = spans(self.writer, [group], self.cut, chunk)
 
         def iteration(_: int, carried: list[SSAValue]) -> list[SSAValue]:
-            self._iteration(place.where[0])
+            self._iteration(point.indices[0])
             return carried
 
-        run(place, [Run(group, part)], iteration)
+        run(point, [Run(group, part)], iteration)
         return kernel
 
     def _local_type(self, value: SSAValue, along: int) -> TensorType[Attribute]:
@@ -111,7 +113,7 @@ class ChainLoops:
             return type_
         return narrowed(type_, self.geometry.loops[0], self.geometry.buffer_rows, halo=False)
 
-    def _home(self, type_: TensorType[Attribute]) -> SSAValue:
+    def _local_memory(self, type_: TensorType[Attribute]) -> SSAValue:
         """Local memory for what is computed in between: its halo is cleared once, and stays so."""
         memory = self.writer.local(type_.element_type, prod(physical_shape(type_)))
         for start, sizes in halo_boxes(type_):
@@ -119,7 +121,7 @@ class ChainLoops:
         return memory
 
     def _iteration(self, number: Index) -> None:
-        for memory in self.homes.values():
+        for memory in self.local_memories.values():
             self.writer.written_here(memory)
         if self.geometry is None:
             self.panel = number
@@ -134,7 +136,7 @@ class ChainLoops:
             self.writer,
             self.geometry,
             self.splits,
-            self.homes[between],
+            self.local_memories[between],
             self.types[between],
             second.schedule.lanes.data,
             lambda rows: self.write(first, rows),
@@ -166,8 +168,8 @@ class ChainLoops:
         self, value: SSAValue, map_: AffineMap, sizes: Shape, along: int, rows: Rows | None
     ) -> tuple[SSAValue, Index]:
         """Which memory a value is in, and how far on the part of this iteration begins."""
-        if value in self.homes:
-            return self.homes[value], Index(rows.local if rows else 0)
+        if value in self.local_memories:
+            return self.local_memories[value], Index(rows.local if rows else 0)
         stride = part_stride(value, map_, sizes, along, self.step)
         assert stride is not None, "iterations are not evenly apart"
         start = self.panel.scaled(stride)

@@ -14,7 +14,7 @@ from popgraph.passes.structured.to_loops.contraction.contract_part import Contra
 from popgraph.passes.structured.to_loops.elementwise.maps import MapLoops
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
-    Place,
+    IterationPoint,
     Register,
     Source,
     spans,
@@ -28,7 +28,7 @@ from popgraph.passes.structured.to_loops.reduction.reduce import ReduceLoops
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import prod
 
-Loops = MapLoops | ReduceLoops | ContractPart
+MemberLoops = MapLoops | ReduceLoops | ContractPart
 
 
 class NestLoops:
@@ -49,7 +49,7 @@ class NestLoops:
         self.groups = self._groups()
         self.cut = cut_of(op)
 
-    def _loops(self, inner: tile.Nested, width: int, target: Target) -> Loops:
+    def _loops(self, inner: tile.Nested, width: int, target: Target) -> MemberLoops:
         """The loops of one operation, as they run in an iteration of so many indices."""
         window = (*[1] * (self.rank - 1), width, *inner.sizes[self.rank :])
         match inner:
@@ -66,10 +66,10 @@ class NestLoops:
         """The shared loops; the last stays alone where iterations take several of its indices."""
         forms = [form for loops in self.loops[self.step] for form in loops.forms]
         bodies = [region.block for inner in self.op.nested for region in inner.regions]
-        apart = frozenset[int]().union(*map(indexed_dims, bodies))
+        separate = frozenset[int]().union(*map(indexed_dims, bodies))
         if self.step > 1:
-            apart |= {self.rank - 1}
-        return group_loops(range(self.rank), self.op.sizes, forms, apart)
+            separate |= {self.rank - 1}
+        return group_loops(range(self.rank), self.op.sizes, forms, separate)
 
     def parallel_loops(self) -> ParallelLoops:
         """What threads may share."""
@@ -89,21 +89,21 @@ class NestLoops:
         self.writer = Writer(kernel.body.block, self.target)
         chunk, *memories = kernel.body.block.args
         self.memories = dict(zip([*op.body.block.args, *op.yielded], memories, strict=True))
-        self.place = Place(self.writer, op.sizes)
+        self.point = IterationPoint(self.writer, op.sizes)
         parts = spans(self.writer, self.groups, self.cut, chunk)
         runs = [Run(group, part) for group, part in zip(self.groups, parts, strict=True)]
         if self.step > 1:
             runs[-1] = Run(self.groups[-1], parts[-1], self.widths)
-        run(self.place, runs, self._iteration)
+        run(self.point, runs, self._iteration)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
         """Inputs whose elements are read for the last time where those of a result are written."""
         op = self.op
         return [
-            (number, place)
+            (number, output)
             for number, argument in enumerate(op.body.block.args)
-            for place, value in enumerate(op.yielded)
+            for output, value in enumerate(op.yielded)
             if argument.type == value.type
             and list(op.inputs).count(op.inputs[number]) == 1
             and self._gives_way(argument, value)
@@ -129,35 +129,35 @@ class NestLoops:
     def _iteration(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         made: dict[SSAValue, tuple[SSAValue, Index] | Register] = {}
         for inner, loops in zip(self.op.nested, self.loops[max(width, 1)], strict=True):
-            place = Place(self.writer, inner.sizes)
-            place.where |= self.place.where
+            point = IterationPoint(self.writer, inner.sizes)
+            point.indices |= self.point.indices
             for value, form in zip(loops.values, loops.forms, strict=True):
                 if value in inner.results and value not in self.memories:
-                    made[value] = self._home(value, form, place, width)
+                    made[value] = self._local(value, form, point, width)
             sources = [
                 self._source(value, form, made)
                 for value, form in zip(loops.values, loops.forms, strict=True)
             ]
             if isinstance(loops, MapLoops):
                 assert isinstance(inner, tile.MapOp)
-                loops.write(place, sources, [self.memories[table] for table in inner.tables])
+                loops.write(point, sources, [self.memories[table] for table in inner.tables])
             else:
-                loops.write(place, sources)
+                loops.write(point, sources)
         return carried
 
-    def _home(
-        self, value: SSAValue, form: Linear, place: Place, width: int
+    def _local(
+        self, value: SSAValue, form: Linear, point: IterationPoint, width: int
     ) -> tuple[SSAValue, Index] | Register:
         """Where an inner value lives during one iteration: in a register or in local memory."""
         type_ = tensor(value)
         size = width * prod(type_.get_shape()[self.rank :])
         if size == 1:
             return Register()
-        return self.writer.local(type_.element_type, size), self._start(form, place)
+        return self.writer.local(type_.element_type, size), self._start(form, point)
 
-    def _start(self, form: Linear, place: Place) -> Index:
+    def _start(self, form: Linear, point: IterationPoint) -> Index:
         """Where the whole value would begin, so that this iteration's part begins local memory."""
-        return place.index(form).scaled(-1)
+        return point.index(form).scaled(-1)
 
     def _source(
         self,

@@ -27,7 +27,7 @@ from popgraph.passes.structured.analysis.parallel_loops import (
 )
 from popgraph.passes.structured.to_loops.emit.access import (
     Access,
-    Place,
+    IterationPoint,
     Source,
     Span,
     in_place,
@@ -48,8 +48,8 @@ from popgraph.passes.structured.to_loops.emit.vectors import (
 )
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.structured.to_loops.emit.zero_padding import zero_unwritten
+from popgraph.passes.structured.to_loops.reduction.accumulation import Accumulation, type_of
 from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
-from popgraph.passes.structured.to_loops.reduction.sums import Sums, type_of
 from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape, prod
 
@@ -91,7 +91,7 @@ class ReduceLoops:
     """
     Writes the loops of one reduction.
 
-    `window` tells how much of each loop runs, from where the place stands; all of it by default.
+    `window` tells how much of each loop runs, from where the point stands; all of it by default.
     """
 
     def __init__(self, what: Reduction, target: Target, window: Shape | None = None) -> None:
@@ -105,9 +105,9 @@ class ReduceLoops:
             for value, map_ in zip(self.values, maps, strict=True)
         ]
         window = window or sizes
-        apart = indexed_dims(what.body) | indexed_dims(what.epilogue)
-        self.outer = group_loops(range(parallel), window, self.forms, apart)
-        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, apart)
+        separate = indexed_dims(what.body) | indexed_dims(what.epilogue)
+        self.outer = group_loops(range(parallel), window, self.forms, separate)
+        self.inner = group_loops(range(parallel, len(sizes)), window, self.forms, separate)
         self.combiners = what.combiners
         self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
@@ -185,7 +185,7 @@ class ReduceLoops:
                 Access(memory, form) for memory, form in zip(memories, self.forms, strict=True)
             ]
             parts = spans(writer, self.outer, cut, chunk)
-            self.write(Place(writer, what.sizes), found, parts)
+            self.write(IterationPoint(writer, what.sizes), found, parts)
         return kernel
 
     def _inplace(self) -> list[tuple[int, int]]:
@@ -195,25 +195,25 @@ class ReduceLoops:
         return in_place(operands, read, what.outputs, what.sizes[: what.parallel])
 
     def write(
-        self, place: Place, sources: Sequence[Source], parts: Sequence[Span] | None = None
+        self, point: IterationPoint, sources: Sequence[Source], parts: Sequence[Span] | None = None
     ) -> None:
         """
-        Writes the loops where `place` stands.
+        Writes the loops where `point` stands.
 
         `sources` tells where each of `values` is, `parts` which part of each parallel loop runs.
         """
-        self.place, self.writer = place, place.writer
+        self.point, self.writer = point, point.writer
         first = len(self.what.inputs)
         last = first + len(self.what.epilogue_inputs)
         self.factors, self.epilogue_inputs = sources[:first], sources[first:last]
         self.targets = sources[last:]
-        self.sums = Sums(place, self.what, self.inner, self._inner_widths())
-        parts = parts if parts is not None else windows(place, self.outer)
+        self.accumulation = Accumulation(point, self.what, self.inner, self._inner_widths())
+        parts = parts if parts is not None else windows(point, self.outer)
         runs = [Run(group, part) for group, part in zip(self.outer, parts, strict=True)]
         if self.mode.along is Lanes.PARALLEL:
             widths = self.mode.widths(self.outer[-1].extent)
             runs[-1] = Run(self.outer[-1], parts[-1], widths)
-        run(place, runs, self._results)
+        run(point, runs, self._results)
 
     def _inner_widths(self) -> tuple[int, ...]:
         if self.mode.along is Lanes.REDUCTION:
@@ -223,48 +223,48 @@ class ReduceLoops:
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         """One result, or a few vectors of them."""
         if self.mode.along is Lanes.REDUCTION:
-            self._finish(self._across_lanes(), 0)
+            self._write_results(self._across_lanes(), 0)
             return carried
         lanes = min(width, self.mode.lanes) if width > 1 else 0
         vectors = width // max(1, lanes)
         dim = self.outer[-1].last if self.outer else 0
         start = self._start([self.writer.literal(initial) for initial in self.what.initial], lanes)
 
-        def step(_: int, sums: list[SSAValue]) -> list[SSAValue]:
-            return self._apply(sums, dim, lanes, vectors)
+        def step(_: int, accumulators: list[SSAValue]) -> list[SSAValue]:
+            return self._apply(accumulators, dim, lanes, vectors)
 
-        sums = self.sums.fold(start * vectors, step, 1)
+        accumulators = self.accumulation.fold(start * vectors, step, 1)
         count = len(self.what.initial)
         for vector in range(vectors):
-            with self.place.shifted(dim, vector * lanes):
-                self._finish(sums[vector * count : (vector + 1) * count], lanes)
+            with self.point.shifted(dim, vector * lanes):
+                self._write_results(accumulators[vector * count : (vector + 1) * count], lanes)
         return carried
 
     def _start(self, values: Sequence[SSAValue], lanes: int) -> list[SSAValue]:
         return [in_lanes(self.writer, value, lanes) for value in values]
 
     def _apply(
-        self, sums: Sequence[SSAValue], dim: int, lanes: int, vectors: int
+        self, accumulators: Sequence[SSAValue], dim: int, lanes: int, vectors: int
     ) -> list[SSAValue]:
         """The body on each of the vectors along `dim`; `sums` holds them one after the other."""
         count = len(self.what.initial)
         result = []
         for vector in range(vectors):
-            with self.place.shifted(dim, vector * lanes):
-                values = [read(self.place, access, dim, lanes) for access in self.factors]
-                old = sums[vector * count : (vector + 1) * count]
-                new = inline(self.place, self.what.body, [*values, *old], Along(dim, lanes))
+            with self.point.shifted(dim, vector * lanes):
+                values = [read(self.point, access, dim, lanes) for access in self.factors]
+                old = accumulators[vector * count : (vector + 1) * count]
+                new = inline(self.point, self.what.body, [*values, *old], Along(dim, lanes))
             result += [in_lanes(self.writer, value, lanes) for value in new]
         return result
 
-    def _finish(self, sums: Sequence[SSAValue], lanes: int) -> None:
+    def _write_results(self, accumulators: Sequence[SSAValue], lanes: int) -> None:
         dim = self.outer[-1].last if self.outer else 0
-        epilogue_inputs = [read(self.place, access, dim, lanes) for access in self.epilogue_inputs]
+        epilogue_inputs = [read(self.point, access, dim, lanes) for access in self.epilogue_inputs]
         results = inline(
-            self.place, self.what.epilogue, [*sums, *epilogue_inputs], Along(dim, lanes)
+            self.point, self.what.epilogue, [*accumulators, *epilogue_inputs], Along(dim, lanes)
         )
         for value, target in zip(results, self.targets, strict=True):
-            write(self.place, target, value, lanes)
+            write(self.point, target, value, lanes)
 
     # Lanes along the reduction
 
@@ -287,15 +287,15 @@ class ReduceLoops:
             start += neutral
         scalars = count * mode.unrolled
 
-        def step(width: int, sums: list[SSAValue]) -> list[SSAValue]:
+        def step(width: int, accumulators: list[SSAValue]) -> list[SSAValue]:
             if width == 1:
-                return sums[:scalars] + self._apply(sums[scalars:], dim, 0, 1)
+                return accumulators[:scalars] + self._apply(accumulators[scalars:], dim, 0, 1)
             vectors = width // mode.lanes
             used = count * vectors
-            return self._apply(sums[:used], dim, mode.lanes, vectors) + sums[used:]
+            return self._apply(accumulators[:used], dim, mode.lanes, vectors) + accumulators[used:]
 
-        sums = self.sums.fold(start, step, mode.width)
-        return [self._total(sums[number::count], number) for number in range(count)]
+        accumulators = self.accumulation.fold(start, step, mode.width)
+        return [self._total(accumulators[number::count], number) for number in range(count)]
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
         """All lanes of all vectors and the scalars, in pairs."""
@@ -310,12 +310,12 @@ class ReduceLoops:
 
     def _all_lanes(self, combiner: Combiner, value: SSAValue) -> SSAValue:
         """The lanes of a vector combined: halves with halves, until every lane has them all."""
-        apart = lanes_of(value) // 2
-        while apart:
-            swapped = [lane ^ apart for lane in range(lanes_of(value))]
+        distance = lanes_of(value) // 2
+        while distance:
+            swapped = [lane ^ distance for lane in range(lanes_of(value))]
             other = self.writer.shuffle(value, value, swapped)
             value = self.writer.once(combiner(value, other))
-            apart //= 2
+            distance //= 2
         return self.writer.extract(value, 0)
 
     def _in_pairs(self, combiner: Combiner, values: Sequence[SSAValue]) -> SSAValue:

@@ -19,7 +19,7 @@ from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.dialects.tile.structured.ops import element
 from popgraph.passes.structured.analysis.loops import Group, tensor
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
-from popgraph.passes.structured.to_loops.emit.access import Access, Place, spans
+from popgraph.passes.structured.to_loops.emit.access import Access, IterationPoint, spans
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import in_lanes
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
@@ -115,9 +115,9 @@ class Tiling:
         """Whether it is, or None if it always is."""
         if by >= -self.extents[axis] % self.size:
             return None
-        place = self.writer.value(corner.starts[axis] + by)
+        position = self.writer.value(corner.starts[axis] + by)
         own = self.writer.value(corner.own[axis])
-        return self.writer.once(arith.CmpiOp(place, own, "sge"))
+        return self.writer.once(arith.CmpiOp(position, own, "sge"))
 
 
 class InputTransform:
@@ -125,7 +125,7 @@ class InputTransform:
     Writes B^T d B: the tiles of an image, transformed, into memory by (tap, tile, channel).
 
     For gradients, A dy A^T; there, elements that another tile has count as zero. A tile goes to
-    as many places far apart as there are taps, which no core foresees: where they are not `near`,
+    as many remote lines as there are taps, which no core foresees: where they are not `near`,
     their lines are asked for.
     """
 
@@ -141,40 +141,40 @@ class InputTransform:
         sizes = (*op.sizes[:3], self.side, self.side, self.channels)
         down, right = op.offset.data
         window = AffineMap(6, 0, (dim(N), dim(Y) + dim(R) + down, dim(X) + dim(S) + right, dim(C)))
-        self.pixels = Place(self.writer, sizes)
+        self.pixels = IterationPoint(self.writer, sizes)
         self.image = Access(image, offset(tensor(op.x), window, sizes))
         self.kind = element(op.x)
         target = self.writer.target
         line = target.machine.line_elements(lane_bytes(self.kind))
         self.ahead = target.tuning.transform_ahead_lines * line
 
-    def transform(self, number: Index, place: Place, into: Access) -> None:
+    def transform(self, number: Index, point: IterationPoint, into: Access) -> None:
         """All channels of one tile."""
         corner = self.tiling.corner(number)
-        where = self.pixels.where
-        where[N], (where[Y], where[X]) = corner.image, corner.starts
+        indices = self.pixels.indices
+        indices[N], (indices[Y], indices[X]) = corner.image, corner.starts
         self.corner = corner
         lanes = min(self.width, 1 << (self.channels.bit_length() - 1))
         whole = self.channels - self.channels % lanes
         with self.tiling.each(0, whole, lanes) as channel:
-            self._channels(channel, lanes, place, into)
+            self._channels(channel, lanes, point, into)
         if whole < self.channels:
-            self._channels(Index(self.channels - lanes), lanes, place, into)
+            self._channels(Index(self.channels - lanes), lanes, point, into)
 
-    def _channels(self, channel: Index, lanes: int, place: Place, into: Access) -> None:
-        self.pixels.where[C] = place.where[TERM] = channel
+    def _channels(self, channel: Index, lanes: int, point: IterationPoint, into: Access) -> None:
+        self.pixels.indices[C] = point.indices[TERM] = channel
         vectors = lanes if lanes > 1 else 0
         loaded = [[self._pixel(r, s, vectors) for s in range(self.side)] for r in range(self.side)]
         found = transform_2d(self.writer, self.matrix, loaded)
         for tap, value in enumerate(value for row in found for value in row):
-            place.where[TAP] = Index(tap)
-            memory, index = place.of(into)
+            point.indices[TAP] = Index(tap)
+            memory, index = point.of(into)
             self.writer.put(value, memory, index)
             if not self.near:
                 self.writer.prefetch(memory, index + self.ahead, written=True)
 
     def _pixel(self, row: int, column: int, lanes: int) -> SSAValue:
-        self.pixels.where[R], self.pixels.where[S] = Index(row), Index(column)
+        self.pixels.indices[R], self.pixels.indices[S] = Index(row), Index(column)
         value = self.writer.get(*self.pixels.of(self.image), lanes)
         for axis, by in enumerate((row, column)) if self.once else ():
             own = self.tiling.is_own(self.corner, axis, by)
@@ -197,14 +197,14 @@ def transform_kernel(op: Transformed, target: Target) -> tile.KernelOp:
     width = target.machine.vector_bytes // lane_bytes(element(op.x))
     loops = InputTransform(tiling, op, x, width, near=near)
     sizes = (taps, total, 1, 1, channels)
-    place = Place(writer, sizes)
+    point = IterationPoint(writer, sizes)
     into = Access(
         y, offset(tensor(op.output), AffineMap(5, 0, (dim(TAP), dim(TILE), dim(TERM))), sizes)
     )
     (part,) = spans(writer, [Group((TILE,), total)], cut, chunk)
     with tiling.each(part.lower, part.upper) as number:
-        place.where[TILE] = part.base + number
-        loops.transform(part.base + number, place, into)
+        point.indices[TILE] = part.base + number
+        loops.transform(part.base + number, point, into)
     return kernel
 
 

@@ -30,7 +30,13 @@ from popgraph.passes.structured.analysis.winograd_scratch import Scratch
 from popgraph.passes.structured.to_loops.contraction.epilogue import Epilogue
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
 from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileGrid
-from popgraph.passes.structured.to_loops.emit.access import Access, Place, Span, in_place, spans
+from popgraph.passes.structured.to_loops.emit.access import (
+    Access,
+    IterationPoint,
+    Span,
+    in_place,
+    spans,
+)
 from popgraph.passes.structured.to_loops.emit.bodies import widest_lane
 from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.writer import Bound, Writer
@@ -96,8 +102,8 @@ class WinogradLoops:
 
         def moved(value: SSAValue, *along: Group, written: bool = False) -> MemoryAccess:
             size = prod(physical_shape(tensor(value))) * element_bytes(value.type)
-            places = frozenset(at[group] for group in along if group in at)
-            return MemoryAccess(value, size, places, spans, written)
+            dims = frozenset(at[group] for group in along if group in at)
+            return MemoryAccess(value, size, dims, spans, written)
 
         touched = (
             moved(op.x, self.blocks),
@@ -145,7 +151,7 @@ class WinogradLoops:
         with self.tiling.each(part.lower, part.upper) as block:
             first = (part.base + block).scaled(self.tiles)
             with self.tiling.each(0, self.tiles) as number:
-                self.products.where[TILE] = number
+                self.products.indices[TILE] = number
                 loops.transform(self._clamped(first + number), self.products, self.into)
             self._panels(
                 Span(0, self.panels.extent),
@@ -196,7 +202,7 @@ class WinogradLoops:
         scratch = Scratch(self.tiles, self.taps, channels, self.lanes, self.line)
         sums = self.writer.alloca(self.kind, self.taps * scratch.sums)
         sizes = (self.taps, self.total, self.panels.extent, self.lanes, self.channels)
-        self.products = Place(self.writer, sizes)
+        self.products = IterationPoint(self.writer, sizes)
         weights = AffineMap(5, 0, (dim(TAP), dim(TERM), dim(PANEL) * self.lanes + dim(LANE)))
         if self.op.is_in_panels:
             weights = AffineMap(5, 0, (dim(PANEL), dim(TAP), dim(TERM), dim(LANE)))
@@ -215,7 +221,7 @@ class WinogradLoops:
         op, last = self.op, len(self.op.sizes) - 1
         maps = [*op.epilogue_input_maps, AffineMap.identity(last + 1)]
         sizes = split_sizes(op.sizes, last, self.width)
-        self.results = Place(self.writer, sizes)
+        self.results = IterationPoint(self.writer, sizes)
         values = [*op.epilogue_inputs, op.output]
         *epilogue_inputs, target = (
             Access(memory, offset(tensor(value), split_map(map_, last, self.width), sizes))
@@ -233,13 +239,13 @@ class WinogradLoops:
     # Products
 
     def _panel(self, first: Index, panel: Index, columns: Sequence[Column]) -> None:
-        self.products.where[PANEL], self.products.where[LANE] = panel, Index()
+        self.products.indices[PANEL], self.products.indices[LANE] = panel, Index()
         with self.tiling.each(0, self.taps) as tap:
-            self.products.where[TAP] = tap
+            self.products.indices[TAP] = tap
             for blocks in balanced(self.tiles, self.op.schedule.mr.data):
                 end = blocks.start + blocks.count * blocks.size
                 with self.tiling.each(blocks.start, end, blocks.size) as row:
-                    self.products.where[TILE] = row
+                    self.products.indices[TILE] = row
                     self._sums(Tile(blocks.size, tuple(columns)))
         self._transform_out(first, panel, columns)
 
@@ -261,9 +267,9 @@ class WinogradLoops:
         """The weights of the next tap: each block of tiles asks for its share, step by step."""
         blocks = -(-self.tiles // self.op.schedule.mr.data)
         share, size = -(-self.lanes // blocks), self.channels * self.lanes
-        where = self.products.where
+        indices = self.products.indices
         index = self.products.index(self.weights.form) + size
-        index += where[TERM].scaled(share - self.lanes) + where[TILE].scaled(size // self.tiles)
+        index += indices[TERM].scaled(share - self.lanes) + indices[TILE].scaled(size // self.tiles)
         for line in range(0, share, self.line):
             self.writer.prefetch(self.weights.memory, index + line)
 
@@ -289,23 +295,23 @@ class WinogradLoops:
     def _finish(
         self, at: Index, corner: TileOrigin, start: Index, vector: Index, column: Column
     ) -> None:
-        where = self.products.where
-        where[TILE], where[LANE] = at, vector.scaled(self.width)
+        indices = self.products.indices
+        indices[TILE], indices[LANE] = at, vector.scaled(self.width)
         loaded = [
             [self._sum(row * self.side + column) for column in range(self.side)]
             for row in range(self.side)
         ]
         results = transform_2d(self.writer, self.op.transforms.output, loaded)
-        self.results.where[N], self.results.where[3] = corner.image, start + vector
+        self.results.indices[N], self.results.indices[3] = corner.image, start + vector
         block = Tile(1, (Column(0, self.width, column.valid),))
         for row, values in enumerate(results):
             with self.tiling.own(corner, 0, row):
                 for column_, value in enumerate(values):
                     with self.tiling.own(corner, 1, column_):
-                        self.results.where[Y] = corner.starts[0] + row
-                        self.results.where[X] = corner.starts[1] + column_
+                        self.results.indices[Y] = corner.starts[0] + row
+                        self.results.indices[X] = corner.starts[1] + column_
                         self.epilogue.apply(block, [value])
 
     def _sum(self, tap: int) -> SSAValue:
-        self.products.where[TAP] = Index(tap)
+        self.products.indices[TAP] = Index(tap)
         return self.writer.get(*self.products.of(self.totals), self.width)

@@ -1,4 +1,4 @@
-"""Tests the splitting of large matrix-vector products into parallel streams."""
+"""Tests `settle-loops`: large matrix-vector products are split into parallel streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile import ContractOp, PrefetchOp
+from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
+from popgraph.passes.structured.schedule.settle_loops import SettleLoops
 from popgraph.passes.tuning import Tuning
 from popgraph.support.machine import TARGETS
 
@@ -62,6 +64,15 @@ def test_results_are_rows_of_streams() -> None:
     assert op.schedule is not None
     numbers = op.schedule.numbers
     assert (numbers["n_dim"], numbers["m_dim"], numbers["mr"]) == (2, 1, STREAMS)
+
+
+def test_a_second_run_joins_no_strips() -> None:
+    """Although their loops stand side by side, as those do that are joined."""
+    module = lowered(dense(), SettleLoops.name)
+    once = str(module)
+    assert f"{STREAMS}x{RESULTS // STREAMS}xf32" in once
+    SettleLoops(Options(machine=TARGETS["avx2"]).target).run(Compilation(), module)
+    assert str(module) == once
 
 
 @pytest.mark.parametrize(

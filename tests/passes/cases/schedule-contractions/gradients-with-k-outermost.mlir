@@ -1,4 +1,4 @@
-// Long sums of factors that no cache holds go by sweeps: every total takes in one chunk of terms,
+// Long sums of factors that no cache holds have K outermost: every total takes in one chunk of terms,
 // then the next. What is done to the totals waits for the last chunk, in a map of its own.
 #map = affine_map<(d0, d1, d2) -> (d2, d0)>
 #map1 = affine_map<(d0, d1, d2) -> (d2, d1)>

@@ -34,7 +34,7 @@ class PanelByChunks:
         grid, count = micro.grid, len(levels) - 1
         memories = [grid.local(self.whole, grid.kind) for _ in range(count)]
         totals = PanelTotals(micro, self.panel_prefetch, each_tile, memories, micro.shortest)
-        add_up(grid.place, levels, totals)
+        add_up(grid.point, levels, totals)
         total = memories[-1]
         each_tile(lambda tile, first: self.epilogue.apply(tile, StoredSums(total, first)))
 

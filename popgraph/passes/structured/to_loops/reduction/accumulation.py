@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.passes.structured.analysis.loops import Group
 from popgraph.passes.structured.to_loops.emit import chunks
-from popgraph.passes.structured.to_loops.emit.access import Place, Span
-from popgraph.passes.structured.to_loops.emit.chunks import Loops
+from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span
+from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops
 from popgraph.passes.structured.to_loops.emit.vectors import Emit, Run, in_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.reduction.combiners import Combiner, Reduction, identity_of
 
@@ -24,18 +24,22 @@ def type_of(attribute: Attribute) -> Attribute:
     return kind
 
 
-class Sums:
+class Accumulation:
     """
     The reduction loops of one kernel.
 
-    The values that they carry stand for the accumulators of the reduction, in turn.
+    The values that they carry stand for the accumulators of the reduction, in their order.
     """
 
     def __init__(
-        self, place: Place, what: Reduction, groups: Sequence[Group], widths: tuple[int, ...]
+        self,
+        point: IterationPoint,
+        what: Reduction,
+        groups: Sequence[Group],
+        widths: tuple[int, ...],
     ) -> None:
-        self.place = place
-        self.writer = place.writer
+        self.point = point
+        self.writer = point.writer
         self.roles = list(zip(what.combiners, what.initial, strict=True))
         self.empty = 0 in what.sizes[what.parallel :]
         self.runs = [Run(group, Span(0, group.extent)) for group in groups]
@@ -47,17 +51,19 @@ class Sums:
         if self.empty:
             return start
         terms = self.writer.target.tuning.partial_sums if self._sums_float32() else 0
-        levels = chunks.by_chunks(self.place, self.runs, terms, width=width)
+        levels = chunks.by_chunks(self.point, self.runs, terms, width=width)
         return self._level(levels, start, step)
 
-    def _level(self, levels: Sequence[Loops], start: list[SSAValue], step: Emit) -> list[SSAValue]:
+    def _level(
+        self, levels: Sequence[LevelLoops], start: list[SSAValue], step: Emit
+    ) -> list[SSAValue]:
         """The loops of the last of these levels around those of the others."""
         *shorter, loops = levels
 
         def chunk(_: int, totals: list[SSAValue]) -> list[SSAValue]:
             return self._joined(totals, self._level(shorter, self._fresh(totals), step))
 
-        return run(self.place, loops(), chunk if shorter else step, start)
+        return run(self.point, loops(), chunk if shorter else step, start)
 
     def _sums_float32(self) -> bool:
         return any(

@@ -81,15 +81,15 @@ class Override:
     """
 
     which: str
-    way: ScheduleSpec
+    spec: ScheduleSpec
 
     @staticmethod
     def of(text: str) -> Override:
-        """ValueError when the text is no decision."""
-        which, arrow, way = text.rpartition(ARROW)
+        """ValueError when the text is no override."""
+        which, arrow, spec = text.rpartition(ARROW)
         if not arrow:
             raise ValueError(f"{text!r} is not WHICH{ARROW}WAY")
-        return Override(which, ScheduleSpec.of(way))
+        return Override(which, ScheduleSpec.of(spec))
 
     def __str__(self) -> str:
-        return f"{self.which}{ARROW}{self.way}"
+        return f"{self.which}{ARROW}{self.spec}"

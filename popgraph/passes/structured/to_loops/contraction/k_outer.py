@@ -14,9 +14,9 @@ from popgraph.passes.structured.to_loops.contraction.epilogue import (
     sum_of_two,
 )
 from popgraph.passes.structured.to_loops.contraction.microkernel import MicroKernel
-from popgraph.passes.structured.to_loops.contraction.tiles import Sums, Tile
+from popgraph.passes.structured.to_loops.contraction.tiles import Tile, TileSums
 from popgraph.passes.structured.to_loops.emit.access import Access
-from popgraph.passes.structured.to_loops.emit.chunks import Loops, add_up
+from popgraph.passes.structured.to_loops.emit.chunks import LevelLoops, add_up
 from popgraph.passes.structured.to_loops.emit.vectors import Run
 
 EachTile = Callable[[Callable[[Tile], None]], None]
@@ -38,18 +38,18 @@ class KOuterLoops:
 
     def write(self) -> None:
         """The results are the last of the totals; those of shorter chunks are in local memory."""
-        inside: list[Loops] = []
+        inside: list[LevelLoops] = []
         levels = self.micro.levels()
         if len(levels) == 1:
             levels.append(list)  # No loop around the only chunk.
         target = self.micro.grid.writer.target
-        if self._bytes * (len(levels) - 2) > target.l2(target.tuning.swept_totals_l2):
+        if self._bytes * (len(levels) - 2) > target.l2(target.tuning.k_outer_totals_l2):
             inside, levels = self._few()
         (result,) = self.epilogue.targets
         totals = [self._local(result) for _ in levels[2:]]
-        add_up(self.micro.grid.place, levels, KOuterTotals(self, [*totals, result], inside))
+        add_up(self.micro.grid.point, levels, KOuterTotals(self, [*totals, result], inside))
 
-    def _few(self) -> tuple[list[Loops], list[Loops]]:
+    def _few(self) -> tuple[list[LevelLoops], list[LevelLoops]]:
         """The levels of chunks that tiles add up for themselves, and the few of the results."""
         count = self.micro.steps // self.micro.shortest
         few = self.micro.grid.writer.target.tuning.partial_sums
@@ -72,21 +72,21 @@ class KOuterTotals:
 
     loops: KOuterLoops
     targets: Sequence[Access]
-    inside: Sequence[Loops]
+    inside: Sequence[LevelLoops]
 
     def clear(self, level: int) -> None:
         clearing = replace(self.loops.epilogue, targets=[self.targets[level]])
-        self._finish(clearing, self.loops.micro.zeros)
+        self._apply(clearing, self.loops.micro.zeros)
 
     def add(self, runs: Sequence[Run]) -> None:
         adding = self._into(self.targets[0], sum_of_two(self._kind))
-        levels: list[Loops] = [*self.inside, lambda: list(runs)]
-        self._finish(adding, lambda tile: self.loops.micro.sums(tile, levels))
+        levels: list[LevelLoops] = [*self.inside, lambda: list(runs)]
+        self._apply(adding, lambda tile: self.loops.micro.sums(tile, levels))
 
     def carry(self, level: int) -> None:
         part, total = self.targets[level - 1 : level + 1]
         adding = self._into(total, sum_of_read(self._kind), part)
-        self._finish(adding, self.loops.micro.zeros)
+        self._apply(adding, self.loops.micro.zeros)
 
     def _into(self, target: Access, body: Block, *others: Access) -> Epilogue:
         """An epilogue that changes what is there."""
@@ -94,7 +94,7 @@ class KOuterTotals:
             self.loops.epilogue, body=body, epilogue_inputs=[target, *others], targets=[target]
         )
 
-    def _finish(self, epilogue: Epilogue, sums: Callable[[Tile], Sums]) -> None:
+    def _apply(self, epilogue: Epilogue, sums: Callable[[Tile], TileSums]) -> None:
         self.loops.each_tile(lambda tile: epilogue.apply(tile, sums(tile)))
 
     @property
