@@ -18,7 +18,8 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
-from popgraph.builder.opset.graphcore_opset import DOMAIN, AiGraphcoreOpset1
+from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
