@@ -15,7 +15,8 @@ from popgraph.builder.pgraph.lower.training import LOSS, TRAINING_RULES, check_l
 from popgraph.builder.pgraph.syntax.parser import parse_expression
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import Assignment, Name, Span, Target
-from popgraph.dialects.onnx import Graph, Initializer, Model, OnnxOp, model_of, value_name
+from popgraph.dialects.onnx import Model, model_of
+from popgraph.dialects.onnx.adoption import adopt
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 
@@ -71,29 +72,10 @@ def _continued(source: Source, model: Model, weights: WeightStore) -> GraphConte
     for function in model.functions.values():
         function.detach()
         writer.add_function(function)
-    _take_over(context, model.graph)
+    for name, value in adopt(writer, model.graph, infer=True).items():
+        _define(context, name, value)
     return context
 
 
 def _define(context: GraphContext, name: str, value: SSAValue) -> None:
     context.scope.define(Name(START, name), value)
-
-
-def _take_over(context: GraphContext, graph: Graph) -> None:
-    """Moves everything that a graph holds into the writer."""
-    writer = context.writer
-    for info, argument in zip(graph.inputs, list(graph.block.args), strict=True):
-        taken = writer.add_input(info.text, argument.type, info=info)
-        argument.replace_all_uses_with(taken)
-        _define(context, info.text, taken)
-    for op in list(graph.block.ops):
-        if isinstance(op, Initializer):
-            place = op.place.value.data if op.place is not None else 0
-            name = op.value_name.text
-            taken = writer.add_initializer(name, op.value, input=op.input, place=place)
-            op.result.replace_all_uses_with(taken)
-            _define(context, name, taken)
-        elif isinstance(op, OnnxOp):
-            op.detach()
-            for result in writer.add_op(op):
-                _define(context, value_name(result), result)
