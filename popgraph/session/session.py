@@ -1,4 +1,4 @@
-"""PopART's sessions: a model, its weights, and the steps that run it; `InferenceSession` first."""
+"""PopART's sessions: they compile a model, hold its weights and run its steps."""
 
 from __future__ import annotations
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from xdsl.ir import SSAValue
 
-from popgraph.builder.pgraph.check.node_names import NodeNames
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.lower.context import GraphContext, StatementContext
+from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.expressions import fold, lower_value
-from popgraph.builder.pgraph.lower.inner_graphs import inside, region_prefix
+from popgraph.builder.pgraph.lower.inner_graphs import region
 from popgraph.builder.pgraph.lower.inputs_and_outputs import result_named
 from popgraph.builder.pgraph.lower.nodes import add_node
 from popgraph.builder.pgraph.lower.statements import lower_statements
@@ -54,11 +52,7 @@ def _branch(
     context: GraphContext, label: str, body: Block | Branches, wanted: Sequence[Name]
 ) -> GraphOp:
     """A graph of one block."""
-    inner = replace(
-        inside(context, label, region_prefix(context, label), lenient=True),
-        node_names=NodeNames(context.node_names.rule),
-        statement=StatementContext(context.statement.stem),
-    )
+    inner = region(context, label)
     names = [full_name(inner, name.text) for name in wanted]
     inner.writer.set_outputs(_given(inner, body, wanted, names))
     return inner.writer.graph(inner.infos)

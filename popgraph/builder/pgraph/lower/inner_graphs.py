@@ -8,8 +8,9 @@ from dataclasses import replace
 from xdsl.ir import Attribute
 
 from popgraph.builder.pgraph.check.graph_notes import graph_notes
+from popgraph.builder.pgraph.check.node_names import NodeNames
 from popgraph.builder.pgraph.check.scope import Scope
-from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.context import GraphContext, StatementContext
 from popgraph.builder.pgraph.lower.expressions import folding
 from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, lower_outputs
 from popgraph.builder.pgraph.lower.statements import lower_statements
@@ -19,14 +20,8 @@ from popgraph.dialects.onnx.metadata import written_graph
 from popgraph.dialects.onnx.op import Graph as GraphOp
 
 
-def inside(
-    context: GraphContext, name: str, prefix: str | None = None, *, lenient: bool = False
-) -> GraphContext:
-    """
-    The context of a graph inside this one, which sees what is defined here.
-
-    Names of its values begin with `prefix`, by default with that of the graph around.
-    """
+def inside(context: GraphContext, name: str, *, lenient: bool = False) -> GraphContext:
+    """The context of a graph inside this one, which sees what is defined here."""
     return GraphContext(
         context.file,
         context.writer.subgraph(name, lenient=lenient),
@@ -34,14 +29,28 @@ def inside(
         context.rules,
         is_inner=True,
         calls=context.calls,
-        prefix=context.prefix if prefix is None else prefix,
+        prefix=context.prefix,
         notes=context.notes,
         references=context.references,
     )
 
 
-def region_prefix(context: GraphContext, label: str) -> str:
-    """What the names of values begin with in a region of the statement that is written."""
+def region(context: GraphContext, label: str) -> GraphContext:
+    """
+    The context of a graph that is a region of the statement that is written, such as a branch.
+
+    Values in it have the names of the text behind those of statement and region; its nodes follow
+    the same rule as those around.
+    """
+    return replace(
+        inside(context, label, lenient=True),
+        prefix=_region_prefix(context, label),
+        node_names=NodeNames(context.node_names.rule),
+        statement=StatementContext(context.statement.stem),
+    )
+
+
+def _region_prefix(context: GraphContext, label: str) -> str:
     return f"{context.prefix}{context.statement.stem}/{label}/"
 
 
@@ -51,8 +60,7 @@ def lower_inner_graph(
     """A graph that is the value of an attribute; `types` are those of its inputs if known."""
     inner = inside(context, graph.name.text if graph.name else "", lenient=lenient)
     if context.prefix:  # names of a template must not hide those of its callers
-        prefix = region_prefix(context, inner.writer.name or "body")
-        inner = replace(inner, prefix=prefix)
+        inner = replace(inner, prefix=_region_prefix(context, inner.writer.name or "body"))
     notes = graph_notes(context.source, graph.annotations, folding(context), graph.body.doc)
     inner = inner.described(notes)
     lower_body(inner, graph, types)

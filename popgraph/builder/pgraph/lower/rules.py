@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 from xdsl.ir import SSAValue
 
@@ -59,6 +60,8 @@ def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -
             lower_assignment(defining(context, statement, notes), statement, notes)
         case Freeze():
             _refuse_freeze(context, statement)
+        case _:
+            assert_never(statement)
 
 
 def lower_expression(

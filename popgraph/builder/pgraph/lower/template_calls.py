@@ -13,7 +13,7 @@ from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.inputs_and_outputs import output_value
 from popgraph.builder.pgraph.lower.statements import lower_statements
-from popgraph.builder.pgraph.lower.templates import bind
+from popgraph.builder.pgraph.lower.template_arguments import bind
 from popgraph.builder.pgraph.lower.value_names import call_label
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import Call, Name, Template
