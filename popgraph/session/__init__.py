@@ -34,13 +34,14 @@ _MODULES = {
     "popgraph.session.optimizers": "Adam Adaptive ConstSGD Optimizer SGD",
     "popgraph.session.options": "SessionOptions",
     "popgraph.session.patterns": "Patterns",
-    "popgraph.session.session": "InferenceSession TrainingSession",
+    "popgraph.session.session": "InferenceSession",
     "popgraph.session.settings": """
         AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
         BatchSerializationSettings CommGroup ExecutionPhaseSettings ExperimentalSettings
         ReplicatedCollectivesSettings TensorLocation TensorLocationSettings VariableSettings
     """,
     "popgraph.session.step_io": "PyStepIO PyStepIOCallback PyWeightsIO StepIO",
+    "popgraph.session.training_session": "TrainingSession",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _ENUMS = [

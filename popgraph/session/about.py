@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
-from popgraph.builder.popart.builder import DEFAULT_OPSET
+from popgraph.builder.popart.draft import DEFAULT_OPSET
 from popgraph.builder.popart.names import RESERVED_PREFIXES
 from popgraph.dialects.onnx import SCHEMAS
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators

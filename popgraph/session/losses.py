@@ -10,7 +10,7 @@ import numpy as np
 
 from popgraph.builder.opset.enums import ReductionType
 from popgraph.builder.opset.exceptions import popart_exception
-from popgraph.builder.opset.graphcore_opset import DOMAIN
+from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.onnx.types import static_shape

@@ -141,6 +141,22 @@ def test_methods_explain_themselves() -> None:
     assert "alpha: Coefficient of leakage." in text
 
 
+def test_attributes_of_graphcore_operators_follow_from_their_signatures() -> None:
+    builder, a, _ = two_inputs()
+    signature = inspect.signature(builder.aiGraphcore.groupnormalization)
+    assert list(signature.parameters) == ["args", "num_groups", "epsilon", "debugContext"]
+    assert signature.return_annotation == "list[str]"
+    assert inspect.signature(builder.aiGraphcore.scale).return_annotation == "str"
+    assert (builder.aiGraphcore.scale.__doc__ or "").startswith("x * scale")
+    found = builder.aiGraphcore.groupnormalization([a, a, a], 1, epsilon=1)
+    epsilon = builder.getNodeAttribute("epsilon", found)
+    assert (epsilon, type(epsilon)) == (1.0, float)  # a whole number is one, too
+    loss = builder.aiGraphcore.l1loss([a], 2, ReductionType.NoReduction)
+    assert builder.getNodeAttribute("lambda", loss) == 2.0
+    assert builder.getNodeAttribute("reduction", loss) == "None"
+    assert "ignoreIndex" not in builder.getAllNodeAttributeNames(loss)
+
+
 def test_wrong_arguments_are_type_errors() -> None:
     builder, a, b = two_inputs()
     wrong = "add(): incompatible function arguments. The following argument types are supported:"

@@ -11,34 +11,27 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
-from popgraph.builder.opset.graphcore_opset import DOMAIN, AiGraphcoreOpset1
+from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.builder.opset.graphcore_opset import AiGraphcoreOpset1
 from popgraph.builder.opset.opsets import FIRST_OPSET, LAST_OPSET, Opset, onnx_opset
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
+from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
 from popgraph.builder.popart.input_settings import InputSettings
-from popgraph.builder.popart.names import Names
-from popgraph.builder.popart.refusals import Refused, words
 from popgraph.dialects import element_types
-from popgraph.dialects.onnx import Custom, Graph, Initializer, Model, OnnxOp, Yield, model_of
+from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
-from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
-from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import UNKNOWN, dims, tensor_type
-from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
-from popgraph.support.errors import TypeMismatchError
 from popgraph.support.writing import write_file
-
-DEFAULT_OPSET = 10
-"""PopART's `defaultAiOnnxOpset`."""
 
 
 class Builder(Annotations):
@@ -62,28 +55,17 @@ class Builder(Annotations):
         builderCore: Builder | None = None,
     ) -> None:
         super().__init__()
-        self._names: Names
-        self._writer: GraphWriter
         self._parent = builderCore
         self._version: int | None = None
-        self._outputs: list[str] = []
-        self._inputs: list[str] = []
-        self._initialized: list[str] = []
-        self._base: Model | None = None
-        if builderCore is not None:
-            self.weights = builderCore.weights
-            self._names = Names(builderCore._names)
-            self._writer = builderCore._writer.subgraph(self._names.new("subgraph"))
-        else:
-            self.weights = WeightStore()
-            self._names = Names()
-            self._writer = GraphWriter({"": DEFAULT_OPSET}, self.weights, name="BuilderGraph")
-        self._home = Region(self._writer.block)
+        self.weights = WeightStore() if builderCore is None else builderCore.weights
+        self._draft: Draft = (
+            Draft.empty(self.weights) if builderCore is None else builderCore._draft.inner()
+        )
         if opsets is not None:
             self._choose_opsets(opsets)
         if modelProtoOrFilename is not None:
             with as_popart_errors():
-                self._load(modelProtoOrFilename)
+                self.take(import_model(modelProtoOrFilename, self.weights))
 
     @classmethod
     def of(cls, module: ModuleOp, weights: WeightStore) -> Builder:
@@ -110,9 +92,9 @@ class Builder(Annotations):
             )
         if root._version is None:
             root._version = version
-            root._writer.opsets[""] = version
-            root._writer.inference.opsets[""] = version
-            self._writer.opsets[""] = version
+            root._draft.writer.opsets[""] = version
+            root._draft.writer.inference.opsets[""] = version
+            self._draft.writer.opsets[""] = version
         elif root._version != version:
             raise RuntimeError(
                 f"Invalid opset '{asked}' selected. Opset for domain ai.onnx already defined as "
@@ -126,7 +108,7 @@ class Builder(Annotations):
     def aiOnnxOpset(self, version: int) -> Opset:
         """The operators of a version of ai.onnx; newer ones than PopART's are an extension."""
         self._fix_opset(version, f"aiOnnxOpset{version}")
-        self._writer.opsets[""] = version
+        self._draft.writer.opsets[""] = version
         return onnx_opset(version)(self)
 
     def aiOnnxOpsetVersion(self, version: int) -> Opset:
@@ -140,7 +122,7 @@ class Builder(Annotations):
     @property
     def aiGraphcore(self) -> AiGraphcoreOpset1:
         """PopART's own operators."""
-        self._root._writer.opsets.setdefault(DOMAIN, 1)
+        self._root._draft.writer.opsets.setdefault(DOMAIN, 1)
         return AiGraphcoreOpset1(self)
 
     @property
@@ -186,14 +168,11 @@ class Builder(Annotations):
         return self._input(UNKNOWN, debugContext)
 
     def _input(self, type_: Attribute, name: object) -> str:
-        id = self._names.new(_text(name) or "input")
-        self._writer.add_input(id, type_)
-        self._inputs.append(id)
-        return id
+        return self._draft.add_input(_text(name) or "input", type_)
 
     def addInputTensorFromParentGraph(self, tensorId: str) -> None:
         """Makes a tensor of the graph around this one usable here."""
-        if self._parent is None or not self._parent._writer.has_value(tensorId):
+        if self._parent is None or not self._parent._draft.writer.has_value(tensorId):
             raise popart_exception(f"Failed to add unrecognised TensorId {tensorId}")
 
     def addInitializedInputTensor(
@@ -202,19 +181,11 @@ class Builder(Annotations):
         """A weight, with its first value. Copies the array."""
         names = [one for one in rest if isinstance(one, str)]
         name = _text(debugContext) or _text(named.get("debugPrefix", "")) or (names or [""])[0]
-        id = self._names.new(name or "init_input")
-        with as_popart_errors():
-            self._writer.add_initializer(id, np.array(initVal, order="C", copy=True))
-        self._inputs.append(id)
-        self._initialized.append(id)
-        return id
+        return self._draft.add_weight(name or "init_input", initVal)
 
     def addOutputTensor(self, outputName: str) -> None:
         """Makes a tensor an output of the graph."""
-        self.value_of(outputName)
-        if outputName in self._outputs:
-            raise popart_exception(f"{outputName} already an output")
-        self._outputs.append(outputName)
+        self._draft.add_output(outputName)
 
     # nodes
 
@@ -244,7 +215,7 @@ class Builder(Annotations):
         debugContext: object,
     ) -> list[str]:
         """A node of another domain; its maker says the types of its results."""
-        self._root._writer.opsets.setdefault(domain, 1)
+        self._root._draft.writer.opsets.setdefault(domain, 1)
         count = len(result_types)
         return self._node(op_type, domain, args, attributes, count, result_types, debugContext)
 
@@ -258,7 +229,7 @@ class Builder(Annotations):
         result_types: Sequence[Attribute] | None,
         debugContext: object,
     ) -> list[str]:
-        ids = [self._names.new(op_type, index) for index in range(outputs)]
+        ids = [self._draft.names.new(op_type, index) for index in range(outputs)]
         return self.named_node(op_type, domain, args, attributes, ids, result_types, debugContext)
 
     def named_node(
@@ -273,43 +244,10 @@ class Builder(Annotations):
     ) -> list[str]:
         """A node whose outputs have these ids."""
         label = _text(debugContext)
-        for id in ids:
-            self._names.take(id)
-        name = self._names.scoped(label) if label or self._names.scopes else ""
-        with as_popart_errors():
-            try:
-                values = self._writer.add_node(
-                    op_type,
-                    [id or None for id in args],
-                    attributes,
-                    domain=domain,
-                    outputs=list(ids),
-                    name=name,
-                    result_types=result_types,
-                )
-            except TypeMismatchError as error:
-                raise self._refused(error, op_type, domain, name, args, ids) from error
-        owner = values[0].owner if values else self._writer.block.last_op
-        assert isinstance(owner, OnnxOp)
-        self.annotate(owner)
+        self.annotate(
+            self._draft.add_node(op_type, domain, args, attributes, ids, result_types, label)
+        )
         return list(ids)
-
-    def _refused(
-        self,
-        error: TypeMismatchError,
-        op_type: str,
-        domain: str,
-        name: str,
-        args: Sequence[str],
-        ids: Sequence[str],
-    ) -> TypeMismatchError:
-        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
-        if domain or not all(map(self._writer.has_value, args)):
-            return error
-        version = op_class(op_type, self._writer.opsets[domain]).SCHEMA.since_version
-        types = [self.type_of(id) for id in args]
-        said = words(Refused(op_type, version, name, args, ids, types), error.what)
-        return TypeMismatchError(said, error.where, error.what) if said else error
 
     def customOp(
         self,
@@ -326,7 +264,7 @@ class Builder(Annotations):
             items = value if isinstance(value, list | tuple) else [value]
             if not all(isinstance(item, str | int | float) for item in items):
                 raise popart_exception("Invalid type provided in custom op attribute")
-        self._root._writer.opsets.setdefault(domain, opVersion)
+        self._root._draft.writer.opsets.setdefault(domain, opVersion)
         types = [UNKNOWN] * numOutputs
         return self.add_custom_node(opName, domain, inputs, attributes, types, name)
 
@@ -348,13 +286,7 @@ class Builder(Annotations):
     # questions
 
     def value_of(self, id: str) -> SSAValue:
-        if not self._writer.has_value(id):
-            raise popart_exception(
-                f"{id} is not an input or output tensor. Must be one of "
-                f"{[*self._inputs, *self.getValueTensorIds()]}"
-            )
-        value: SSAValue = self._writer.value(id)
-        return value
+        return self._draft.value_of(id)
 
     def type_of(self, id: str) -> Attribute:
         """The type of a tensor, as far as it is known."""
@@ -374,43 +306,45 @@ class Builder(Annotations):
         return str(element_types.from_ir(type_.element_type).numpy)
 
     def hasValueInfo(self, id: str) -> bool:
-        return self._writer.has_value(id) and isinstance(self.type_of(id), TensorType)
+        return self._draft.writer.has_value(id) and isinstance(self.type_of(id), TensorType)
 
     def isInitializer(self, id: str) -> bool:
         self.value_of(id)
-        return id in self._initialized
+        return id in self._draft.initialized
 
     def getInputTensorIds(self) -> list[str]:
         """Inputs and weights, in the order in which they were added."""
-        return list(self._inputs)
+        return list(self._draft.inputs)
 
     def getOutputTensorIds(self) -> list[str]:
-        return list(self._outputs)
+        return list(self._draft.outputs)
 
     def getValueTensorIds(self) -> list[str]:
         """What the nodes compute."""
-        nodes = (op for op in self._writer.block.ops if isinstance(op, OnnxOp))
-        return [name for op in nodes for name in op.output_names if name]
+        return self._draft.computed()
 
     def getTrainableTensorIds(self) -> list[str]:
-        return [id for id in self._initialized if self.getTensorDtypeString(id).startswith("float")]
+        weights = self._draft.initialized
+        return [id for id in weights if self.getTensorDtypeString(id).startswith("float")]
 
     # scopes and graphs
 
     @contextmanager
     def nameScope(self, name: str) -> Iterator[None]:
         """Within it, names begin with `name/`."""
-        self._names.scopes.append(name)
+        scopes = self._draft.names.scopes
+        scopes.append(name)
         try:
             yield
         finally:
-            self._names.scopes.pop()
+            scopes.pop()
 
     def getNameScope(self, name: str = "") -> str:
-        return self._names.scoped(name) if name else "".join(f"{s}/" for s in self._names.scopes)
+        names = self._draft.names
+        return names.scoped(name) if name else "".join(f"{scope}/" for scope in names.scopes)
 
     def setGraphName(self, name: str) -> None:
-        self._writer.name = name
+        self._draft.writer.name = name
 
     def createSubgraphBuilder(self) -> Builder:
         """A builder of a graph that a node of this one will hold (`call`, `logical_if`, `loop`)."""
@@ -424,41 +358,11 @@ class Builder(Annotations):
 
     def graph(self) -> Graph:
         """The graph so far; the builder can go on."""
-        copied = Region()
-        values: dict[SSAValue, SSAValue] = {}
-        self._home.clone_into(copied, value_mapper=values)
-        outputs = [self.value_of(id) for id in self._outputs]
-        copied.block.add_op(Yield([values.get(value, value) for value in outputs]))
-        infos = [
-            ValueInfoAttr.of(id, value.type)
-            for id, value in zip(self._outputs, outputs, strict=True)
-        ]
-        base = None if self._base is None else self._base.graph
-        rest = b"" if base is None or base.rest is None else base.rest.data
-        declared = self._declared()
-        return Graph(self._writer.name, self._writer.inputs, infos, copied, declared, rest)
-
-    def _declared(self) -> list[ValueInfoAttr]:
-        """What the model says about inner values: what nobody can infer from its nodes."""
-        base = None if self._base is None else self._base.graph.value_infos
-        infos = {} if base is None else {info.text: info for info in base}
-        for op in self._writer.block.ops:
-            if isinstance(op, Custom):
-                for name, value in zip(op.output_names, op.output_values(), strict=False):
-                    if value is not None and value.type != UNKNOWN and name not in self._outputs:
-                        infos.setdefault(name, ValueInfoAttr.of(name, value.type))
-        return list(infos.values())
+        return self._draft.graph()
 
     def module(self) -> ModuleOp:
         """The model so far as IR; its large weights are in `weights`."""
-        imports = [OpsetAttr.of(*pair) for pair in self._writer.opsets.items()]
-        functions = [function.clone() for function in self._writer.functions.values()]
-        version, about = IR_VERSION, {}
-        if self._base is not None:
-            version = max(version, self._base.ir_version.value.data)
-            told = ("ir_version", "opsets")
-            about = {k: v for k, v in self._base.properties.items() if k not in told}
-        return ModuleOp([Model(version, imports, functions, self.graph(), about)])
+        return self._draft.module()
 
     def getModelProto(self) -> bytes:
         """The model so far as serialized ONNX."""
@@ -477,53 +381,14 @@ class Builder(Annotations):
 
     def _repr_html_(self) -> str:
         """What a notebook shows; large weights are only named."""
-        if self._writer.outputs is None and not self._outputs:
+        if not self._draft.outputs:
             return f"<pre>{escape(repr(self))}: no outputs yet</pre>"
         return pgraph.Listing.of(self.module(), self.weights, whole=False)._repr_html_()
 
-    def _load(self, model: str | bytes | Path | Any) -> None:
-        self.take(import_model(model, self.weights))
-
     def take(self, module: ModuleOp) -> None:
         """Takes over a model's graph, so that calls can go on with it; the module is spent."""
-        self._names, self._inputs, self._initialized = Names(), [], []
-        self._base = model_of(module)
-        writer = GraphWriter(
-            self._base.opset_versions,
-            self.weights,
-            name=self._base.graph.graph_name.text,
-            functions={key: one.clone() for key, one in self._base.functions.items()},
-        )
-        self._writer, self._home = writer, Region(writer.block)
-        self._version = self._base.opset_versions.get("")
-        self._outputs = list(self._base.graph.output_names)
-        self._take_over(self._base.graph)
-
-    def _take_over(self, graph: Graph) -> None:
-        block = graph.block
-        for info, argument in zip(graph.inputs, block.args, strict=True):
-            argument.replace_all_uses_with(
-                self._writer.add_input(info.text, argument.type, info=info)
-            )
-            self._names.take(info.text)
-            self._inputs.append(info.text)
-        for op in list(block.ops):
-            if isinstance(op, Initializer):
-                self._take_over_initializer(op)
-            elif isinstance(op, OnnxOp):
-                op.detach()
-                self._writer.add_op(op, [result.type for result in op.results])
-                for name in op.output_names:
-                    self._names.take(name)
-
-    def _take_over_initializer(self, op: Initializer) -> None:
-        id = op.value_name.text
-        place = 0 if op.place is None else op.place.value.data
-        made = self._writer.add_initializer(id, op.value, input=op.input, place=place)
-        op.result.replace_all_uses_with(made)
-        self._names.take(id)
-        self._inputs.append(id)
-        self._initialized.append(id)
+        self._draft = Draft.continuing(module, self.weights)
+        self._version = self._draft.writer.opsets.get("")
 
 
 def _text(context: object) -> str:

@@ -10,7 +10,8 @@ from popgraph.compat.poponnx.builder import Builder
 from popgraph.compat.poponnx.dataflow import AnchorReturnType, DataFlow
 from popgraph.compat.poponnx.session import Session
 from popgraph.session.dataflow import InputShapeInfo as EarlyInfo
-from popgraph.session.session import InferenceSession, TrainingSession
+from popgraph.session.session import InferenceSession
+from popgraph.session.training_session import TrainingSession
 
 __version__ = _popart.__version__
 _OWN = [

@@ -15,9 +15,10 @@ from popgraph.session.losses import Loss, as_losses
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
-from popgraph.session.session import InferenceSession, TrainingSession
+from popgraph.session.session import InferenceSession
 from popgraph.session.session import Session as _ModernSession
 from popgraph.session.step_io import PyWeightsIO, StepIO
+from popgraph.session.training_session import TrainingSession
 from popgraph.support.arrays import Array
 
 _KINDS: dict[str, Callable[[object], bool]] = {

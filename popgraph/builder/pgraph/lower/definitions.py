@@ -9,13 +9,15 @@ from popgraph.builder.pgraph.check.file_context import Definition, FileContext
 from popgraph.builder.pgraph.check.imports import check_circle, found, text_of_file
 from popgraph.builder.pgraph.check.opset_versions import check_opsets, declared_opsets
 from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.functions import (
     calls_itself,
     count_calls,
     key_of,
     lower_function,
 )
-from popgraph.builder.pgraph.lower.lower import GraphLowering
+from popgraph.builder.pgraph.lower.rules import RULES
+from popgraph.builder.pgraph.lower.statements import lower_statements
 from popgraph.builder.pgraph.syntax.parser import parse_file
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import File, Function, Import, Name, Static, Template
@@ -25,13 +27,14 @@ from popgraph.support.names import closest
 
 def settle(context: FileContext, file: File) -> None:
     """Fills the context of a file with what the file defines."""
-    reader = GraphLowering(context, GraphWriter(context.opsets, context.store), context.scope)
+    writer = GraphWriter(context.opsets, context.store)
+    outside = GraphContext(context, writer, context.scope, RULES)
     for item in file.items:
         try:
             match item:
                 case Static():
                     _check_no_template(context, item.name)
-                    reader.statements([item])
+                    lower_statements(outside, [item])
                 case Template():
                     _define(context, item.name, Definition(item, context))
                 case Import():

@@ -15,8 +15,10 @@ from popgraph.builder.pgraph.check.imports import folders
 from popgraph.builder.pgraph.check.opset_versions import opset_versions
 from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.check.unused_templates import check_unused_templates
+from popgraph.builder.pgraph.lower.context import GraphContext
 from popgraph.builder.pgraph.lower.definitions import settle
-from popgraph.builder.pgraph.lower.lower import GraphLowering, lower_graph
+from popgraph.builder.pgraph.lower.graphs import lower_graph
+from popgraph.builder.pgraph.lower.inner_graphs import written
 from popgraph.builder.pgraph.lower.training import (
     OptimizerCall,
     TrainingSection,
@@ -184,9 +186,9 @@ def _trained(source: Source, file: File, train: Train) -> Graph | None:
     return None
 
 
-def _module(file: File, lowered: GraphLowering) -> ModuleOp:
+def _module(file: File, lowered: GraphContext) -> ModuleOp:
     notes = lowered.about
     assert isinstance(notes, ModelNotes), "graphs of a file become models"
     return lowered.writer.module(
-        ir_version=notes.ir_version, about=notes.attributes(file.doc), graph=lowered.graph()
+        ir_version=notes.ir_version, about=notes.attributes(file.doc), graph=written(lowered)
     )

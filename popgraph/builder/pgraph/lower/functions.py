@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, Region
@@ -11,8 +12,13 @@ from popgraph.builder.pgraph.check.declared_types import declared_type
 from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.graph_notes import GraphNotes, graph_notes
 from popgraph.builder.pgraph.check.operators import Operator, domain_of
+from popgraph.builder.pgraph.check.scope import Scope
 from popgraph.builder.pgraph.lower.attribute_values import attribute_value
-from popgraph.builder.pgraph.lower.lower import GraphLowering
+from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.expressions import fold
+from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, lower_outputs
+from popgraph.builder.pgraph.lower.rules import RULES
+from popgraph.builder.pgraph.lower.statements import lower_statements
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import (
     Argument,
@@ -95,53 +101,56 @@ def _notes(context: FileContext, function: Function) -> GraphNotes:
     )
 
 
-def lower_function(context: FileContext, key: FunctionKey, function: Function) -> None:
+def lower_function(file: FileContext, key: FunctionKey, function: Function) -> None:
     """Adds the function to those of the model; its values have no types."""
-    opsets = context.opsets
-    writer = GraphWriter(opsets, context.store, name=key[1], calls=context.calls, typed=False)
-    lowering = GraphLowering(context, writer)
-    lowering.inner_graph = True
-    lowering.take(_notes(context, function))
-    defaults = _defaults(context, lowering, function.attributes)
-    for formal in function.attributes:
-        default = defaults.get(formal.name.text)
-        kind = "" if default is None else kind_of_attribute(default)
-        lowering.references[formal.name.text] = kind
-    lowering.inputs(function.inputs)
-    lowering.statements(function.body.statements)
-    lowering.outputs(function.outputs)
+    writer = GraphWriter(file.opsets, file.store, name=key[1], calls=file.calls, typed=False)
+    scope = Scope(file.source, file.scope)
+    context = GraphContext(file, writer, scope, RULES, is_inner=True)
+    context = context.described(_notes(file, function))
+    defaults = _defaults(context, function.attributes)
+    context = replace(context, references=_references(function.attributes, defaults))
+    lower_inputs(context, function.inputs)
+    lower_statements(context, function.body.statements)
+    lower_outputs(context, function.outputs)
     if writer.outputs is not None:
-        infos = [*_declared(lowering, function.inputs), *lowering.infos]
-        context.functions[key] = _written(key, function, lowering, defaults, infos)
+        infos = [*_declared(context, function.inputs), *context.infos]
+        file.functions[key] = _written(key, function, context, defaults, infos)
 
 
-def _defaults(
-    context: FileContext, lowering: GraphLowering, formals: Sequence[Formal]
-) -> dict[str, Attribute]:
-    found: dict[str, Attribute] = {}
+def _references(formals: Sequence[Formal], defaults: Mapping[str, Attribute]) -> dict[str, str]:
+    """The attributes of a function, and their kinds as far as defaults say them."""
+    return {
+        formal.name.text: kind_of_attribute(defaults[formal.name.text])
+        if formal.name.text in defaults
+        else ""
+        for formal in formals
+    }
+
+
+def _defaults(context: GraphContext, formals: Sequence[Formal]) -> dict[str, Attribute]:
+    file, found = context.file, dict[str, Attribute]()
     for formal in formals:
         if formal.default is None:
             continue
         name = formal.name
         try:
             operator = Operator(name.text, "")
-            value = attribute_value(
-                context, operator, name, lowering.fold(formal.default), lowering.scope
-            )
-            found[name.text] = from_python(name.text, value, None, context.store)
+            folded = fold(context, formal.default)
+            value = attribute_value(file, operator, name, folded, context.scope)
+            found[name.text] = from_python(name.text, value, None, file.store)
         except Failed:
             continue
     return found
 
 
-def _declared(lowering: GraphLowering, formals: Sequence[Formal]) -> list[ValueInfoAttr]:
+def _declared(context: GraphContext, formals: Sequence[Formal]) -> list[ValueInfoAttr]:
     """What the head says about the types of inputs."""
     infos = []
     for formal in formals:
         if formal.type is None:
             continue
         try:
-            type_ = declared_type(lowering.source, formal.type, lowering.scope)
+            type_ = declared_type(context.source, formal.type, context.scope)
         except Failed:
             continue
         infos.append(ValueInfoAttr.of(formal.name.text, type_))
@@ -151,15 +160,15 @@ def _declared(lowering: GraphLowering, formals: Sequence[Formal]) -> list[ValueI
 def _written(
     key: FunctionKey,
     function: Function,
-    lowering: GraphLowering,
+    context: GraphContext,
     defaults: Mapping[str, Attribute],
     infos: Sequence[ValueInfoAttr],
 ) -> containers.Function:
     domain, name, overload = key
     required = [one.name.text for one in function.attributes if one.default is None]
-    opsets = [OpsetAttr.of(*pair) for pair in lowering.writer.opsets.items()]
-    outputs = [info.text for info in lowering.writer.outputs or ()]
-    rest = written_function(lowering.about.about)
+    opsets = [OpsetAttr.of(*pair) for pair in context.writer.opsets.items()]
+    outputs = [info.text for info in context.writer.outputs or ()]
+    rest = written_function(context.about.about)
     properties: dict[str, Attribute | None] = {
         "domain": BytesAttr.of(domain),
         "function_name": BytesAttr.of(name),
@@ -175,5 +184,5 @@ def _written(
     }
     return containers.Function(
         properties={name: value for name, value in properties.items() if value is not None},
-        regions=[Region(lowering.writer.block)],
+        regions=[Region(context.writer.block)],
     )

@@ -8,7 +8,9 @@ from typing import TypeAlias
 
 from xdsl.ir import SSAValue
 
-from popgraph.builder.pgraph.lower.lower_nodes import OperandLowering
+from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.expressions import fold, lower_value
+from popgraph.builder.pgraph.lower.nodes import add_step, operator_named, whole_numbers
 from popgraph.builder.pgraph.syntax.source import Failed
 from popgraph.builder.pgraph.syntax.tree import (
     Everything,
@@ -45,33 +47,33 @@ class Parts:
     """Where axes of one stand in the result."""
 
 
-def take(caller: OperandLowering, index: Index, name: str | None) -> SSAValue:
+def lower_subscripts(context: GraphContext, index: Index, name: str | None) -> SSAValue:
     """The value of `x[...]`; the last node gives it the name."""
-    value = caller.value(index.operand)
-    parts = _Reader(caller, index, dims(value.type)).parts()
+    value = lower_value(context, index.operand)
+    parts = _Reader(context, index, dims(value.type)).parts()
     todo: list[tuple[str, list[PickedIndex | list[int]], dict[str, object]]] = []
     if parts.slices:
         axes, starts, stops, steps = map(list, zip(*parts.slices, strict=True))
-        todo.append(_slice(caller, index, starts, stops, axes, steps))
+        todo.append(_slice(context, index, starts, stops, axes, steps))
     # Of axes counted from the front the last goes first, of those from the end the first.
     order = sorted(parts.picked, key=lambda one: one[0] if one[0] < 0 else -one[0])
     todo += [("Gather", [place], {"axis": axis}) for axis, place in order]
     if parts.new_axes:
         axes = sorted(parts.new_axes)
-        as_input = caller.operator("Unsqueeze", index.span).takes("axes")
+        as_input = operator_named(context, "Unsqueeze", index.span).takes("axes")
         todo.append(("Unsqueeze", [axes] if as_input else [], {} if as_input else {"axes": axes}))
     span = index.operand.span
     if not todo:
-        return caller.node("Identity", [value], [name or caller.step()], span)[0]
+        return add_step(context, "Identity", [value], name, span)
     for number, (op_type, rest, attributes) in enumerate(todo, 1):
-        operands = [value, *(caller.whole_numbers(one, span) for one in rest)]
+        operands = [value, *(whole_numbers(context, one, span) for one in rest)]
         last = name if number == len(todo) else None
-        value = caller.node(op_type, operands, [last or caller.step()], span, attributes)[0]
+        value = add_step(context, op_type, operands, last, span, attributes)
     return value
 
 
 def _slice(
-    caller: OperandLowering,
+    context: GraphContext,
     index: Index,
     starts: list[int],
     stops: list[int],
@@ -79,11 +81,11 @@ def _slice(
     steps: list[int],
 ) -> tuple[str, list[PickedIndex | list[int]], dict[str, object]]:
     """Slice; its older versions have attributes in the place of inputs, and no steps."""
-    operator = caller.operator("Slice", index.span)
+    operator = operator_named(context, "Slice", index.span)
     if operator.takes("starts"):
         return "Slice", [starts, stops, axes, steps], {}
     if any(step != 1 for step in steps):
-        caller.source.parse_error(
+        context.source.parse_error(
             index.span, f"{operator.shown} has no steps", "`opset 10` or a later one has them"
         )
         raise Failed
@@ -93,9 +95,9 @@ def _slice(
 class _Reader:
     """Reads the words between the brackets; fails where they make no sense."""
 
-    def __init__(self, caller: OperandLowering, index: Index, sizes: Sequence[Dim] | None) -> None:
-        self.caller = caller
-        self.source = caller.source
+    def __init__(self, context: GraphContext, index: Index, sizes: Sequence[Dim] | None) -> None:
+        self.context = context
+        self.source = context.source
         self.index = index
         self.sizes = sizes
         self._found = Parts()
@@ -103,7 +105,7 @@ class _Reader:
 
     def parts(self) -> Parts:
         words: list[Word] = [
-            one if isinstance(one, Slice | Everything | Missing) else self.caller.fold(one)
+            one if isinstance(one, Slice | Everything | Missing) else fold(self.context, one)
             for one in self.index.subscripts
         ]
         whole = [place for place, one in enumerate(words) if isinstance(one, Everything)]
@@ -159,7 +161,7 @@ class _Reader:
         if isinstance(word, Number) and isinstance(word.value, int):
             self._found.picked.append((axis, self.from_front(word.value, word.span, axis)))
             return 0
-        value = self.caller.value(word)
+        value = lower_value(self.context, word)
         self.check_whole(word, value)
         self._found.picked.append((axis, value))
         sizes = dims(value.type)
@@ -194,7 +196,7 @@ class _Reader:
         if isinstance(size, int) and not -size <= number < size:
             self.source.mismatch(span, f"this axis has {size} places, there is no {number}")
             raise Failed
-        operator = self.caller.operator("Gather", self.index.span)
+        operator = operator_named(self.context, "Gather", self.index.span)
         if number >= 0 or operator.since >= 11:
             return number
         if not isinstance(size, int):
@@ -218,7 +220,7 @@ class _Reader:
     def number(self, word: Expression | None, default: int) -> int:
         if word is None:
             return default
-        found = self.caller.fold(word)
+        found = fold(self.context, word)
         if isinstance(found, Number) and isinstance(found.value, int):
             return max(-END, min(END, found.value))
         self.source.parse_error(

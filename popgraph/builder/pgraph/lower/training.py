@@ -12,9 +12,14 @@ from popgraph.builder.pgraph.check.const_eval import folded
 from popgraph.builder.pgraph.check.file_context import FileContext
 from popgraph.builder.pgraph.check.operators import GRAPHCORE
 from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.calls import lower_call
+from popgraph.builder.pgraph.lower.context import GraphContext, Rules
 from popgraph.builder.pgraph.lower.freezing import freeze, frozen_weights
-from popgraph.builder.pgraph.lower.lower import GraphLowering
+from popgraph.builder.pgraph.lower.graphs import context_of_graph
+from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, result_named
+from popgraph.builder.pgraph.lower.rules import lower_expression, lower_statement
 from popgraph.builder.pgraph.lower.schedules import Schedule, schedule_of
+from popgraph.builder.pgraph.lower.statements import lower_statements
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import (
     Argument,
@@ -37,7 +42,6 @@ from popgraph.builder.pgraph.syntax.tree import (
 )
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import describe, dims
-from popgraph.dialects.onnx.writer import GraphWriter
 
 LOSS = "loss"
 
@@ -90,72 +94,81 @@ class _Settings:
     statements: list[Statement] = field(default_factory=list)
 
 
-class TrainingLowering(GraphLowering):
-    """A graph and what its `train` section adds."""
-
-    def call(self, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
-        if len(call.path.parts) != 1 or call.path.text not in LOSSES:
-            return super().call(call, names)
-        values = super().call(self.loss(call), names)
-        if call.path.text == "nll":
-            self.check_labels(call.path.span, values[0])
-        return values
-
-    def loss(self, call: Call) -> Call:
-        """`nll(y, labels)` under the full name of the operator."""
-        method, inputs = LOSSES[call.path.text]
-        if sum(argument.keyword is None for argument in call.arguments) != inputs:
-            expected = "the probabilities and the labels" if inputs == 2 else "one tensor"
-            self.source.parse_error(
-                call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
-            )
-            raise Failed
-        span = call.path.span
-        parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
-        return Call(call.span, Path(span, tuple(parts)), call.arguments)
-
-    def check_labels(self, span: Span, loss: SSAValue) -> None:
-        """Notes a mistake unless every row of probabilities has one label."""
-        assert isinstance(loss.owner, Operation)
-        probabilities, labels = (operand.type for operand in loss.owner.operands)
-        rows, given = dims(probabilities), dims(labels)
-        if rows is None or given is None:
-            return
-        pairs = zip(rows[:-1], given, strict=False)
-        if len(rows) != len(given) + 1 or any(a != b for a, b in pairs if None not in (a, b)):
-            self.source.mismatch(
-                span,
-                f"labels of type {describe(labels)} do not fit {describe(probabilities)}",
-                "every row of probabilities, along the last axis, has one label",
-            )
-
-    def check_loss(self, value: SSAValue, span: Span) -> None:
-        """Notes a mistake at `span` unless the loss may be a single number."""
-        sizes = dims(value.type)
-        if sizes is not None and any(size not in (1, None) for size in sizes):
-            self.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
+def lower_training_expression(
+    context: GraphContext, expression: Expression, names: Sequence[str] | None
+) -> list[SSAValue]:
+    """An expression by its kind; losses have short names, but not within graphs and templates."""
+    outermost = not context.is_inner and not context.calls
+    if outermost and isinstance(expression, Call) and expression.path.text in LOSSES:
+        return _lower_loss(context, expression, names)
+    return lower_expression(context, expression, names)
 
 
-def lower_training(context: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
+TRAINING_RULES = Rules(lower_training_expression, lower_statement)
+
+
+def _lower_loss(context: GraphContext, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
+    """`nll(y, labels)`: the operator of PopART that it is short for."""
+    values = lower_call(context, _in_full(context, call), names)
+    if call.path.text == "nll":
+        _check_labels(context, call.path.span, values[0])
+    return values
+
+
+def _in_full(context: GraphContext, call: Call) -> Call:
+    """`nll(y, labels)` under the full name of the operator."""
+    method, inputs = LOSSES[call.path.text]
+    if sum(argument.keyword is None for argument in call.arguments) != inputs:
+        expected = "the probabilities and the labels" if inputs == 2 else "one tensor"
+        context.source.parse_error(
+            call.path.span, f"`{call.path.text}` takes {expected}", "`nll(y, labels)`, `l1(y)`"
+        )
+        raise Failed
+    span = call.path.span
+    parts = [Name(span, part) for part in (*GRAPHCORE.split("."), method)]
+    return Call(call.span, Path(span, tuple(parts)), call.arguments)
+
+
+def _check_labels(context: GraphContext, span: Span, loss: SSAValue) -> None:
+    """Notes a mistake unless every row of probabilities has one label."""
+    assert isinstance(loss.owner, Operation)
+    probabilities, labels = (operand.type for operand in loss.owner.operands)
+    rows, given = dims(probabilities), dims(labels)
+    if rows is None or given is None:
+        return
+    pairs = zip(rows[:-1], given, strict=False)
+    if len(rows) != len(given) + 1 or any(a != b for a, b in pairs if None not in (a, b)):
+        context.source.mismatch(
+            span,
+            f"labels of type {describe(labels)} do not fit {describe(probabilities)}",
+            "every row of probabilities, along the last axis, has one label",
+        )
+
+
+def check_loss(context: GraphContext, value: SSAValue, span: Span) -> None:
+    """Notes a mistake at `span` unless the loss may be a single number."""
+    sizes = dims(value.type)
+    if sizes is not None and any(size not in (1, None) for size in sizes):
+        context.source.mismatch(span, "the loss must be one number", "`ReduceMean(...)` makes one")
+
+
+def lower_training(file: FileContext, graph: Graph, train: Train) -> TrainingSection | None:
     """The section as data; None when something is wrong with it, which the source then knows."""
-    said = _settings(context, train)
+    said = _settings(file, train)
     assert graph.name is not None, "the grammar wants a name here"
-    writer = GraphWriter(
-        context.opsets, context.store, name=graph.name.text, functions=context.functions
-    )
-    lowering = TrainingLowering(context, writer)
-    lowering.begin(graph)
-    lowering.inputs(graph.inputs)
-    lowering.inputs(train.inputs)
-    lowering.statements([*graph.body.statements, *said.statements])
-    loss = _loss(lowering, train)
-    frozen = frozen_weights(context.source, writer, said.frozen)
-    if loss is None or context.source.mistakes:
+    context = context_of_graph(file, graph, TRAINING_RULES)
+    writer = context.writer
+    lower_inputs(context, graph.inputs)
+    lower_inputs(context, train.inputs)
+    lower_statements(context, [*graph.body.statements, *said.statements])
+    loss = _loss(context, train)
+    frozen = frozen_weights(file.source, writer, said.frozen)
+    if loss is None or file.source.mistakes:
         return None
-    terms = _terms(lowering, said.statements)
+    terms = _terms(context, said.statements)
     outputs: dict[str, SSAValue] = {}
     for name in [*_names(graph), *terms, LOSS]:
-        outputs.setdefault(name, lowering.result(Name(train.span, name)))
+        outputs.setdefault(name, result_named(context, Name(train.span, name)))
     writer.set_outputs(list(outputs.values()))
     freeze(writer, frozen)
     return TrainingSection(
@@ -193,37 +206,37 @@ def _settings(context: FileContext, train: Train) -> _Settings:
     return found
 
 
-def _terms(lowering: TrainingLowering, statements: Sequence[Statement]) -> tuple[str, ...]:
+def _terms(context: GraphContext, statements: Sequence[Statement]) -> tuple[str, ...]:
     """The numbers with a name that the loss is computed from."""
     for statement in statements:
         match statement:
             case Assignment(targets=[Target(name=Name(text="loss"))], value=value):
                 names = dict.fromkeys(one.text for one in walk(value) if isinstance(one, Name))
-                return tuple(name for name in names if _is_term(lowering, name))
+                return tuple(name for name in names if _is_term(context, name))
     return ()
 
 
-def _is_term(lowering: TrainingLowering, name: str) -> bool:
-    if not lowering.writer.has_value(name):
+def _is_term(context: GraphContext, name: str) -> bool:
+    if not context.writer.has_value(name):
         return False
-    value = lowering.writer.value(name)
+    value = context.writer.value(name)
     computed = isinstance(value.owner, OnnxOp) and value.owner.op_type != "Constant"
     sizes = dims(value.type)
     return computed and sizes is not None and all(size == 1 for size in sizes)
 
 
-def _loss(lowering: TrainingLowering, train: Train) -> SSAValue | None:
+def _loss(context: GraphContext, train: Train) -> SSAValue | None:
     name = Name(train.span, LOSS)
-    if not lowering.scope.taken(LOSS):
-        lowering.source.parse_error(
+    if not context.scope.taken(LOSS):
+        context.source.parse_error(
             train.span, "training needs a `loss`", "`loss = nll(y, labels)` says what to make small"
         )
         return None
     try:
-        value = lowering.scope.value(name)
+        value = context.scope.value(name)
     except Failed:
         return None
-    lowering.check_loss(value, lowering.scope.place(LOSS))
+    check_loss(context, value, context.scope.place(LOSS))
     return value
 
 

@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.builder.pgraph.check.declared_types import may_be
 from popgraph.builder.pgraph.check.node_names import NodeNames
 from popgraph.builder.pgraph.check.operators import SYMBOLS, Operator
-from popgraph.builder.pgraph.lower.lower_expressions import literal_dtype
+from popgraph.builder.pgraph.lower.tensor_literals import literal_dtype
 from popgraph.builder.pgraph.print.from_values import (
     NOWHERE,
     AttributeText,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.pgraph.check.const_eval import folded
@@ -11,6 +9,9 @@ from popgraph.builder.pgraph.check.declared_types import check_dtype_of, declare
 from popgraph.builder.pgraph.check.file_context import Definition
 from popgraph.builder.pgraph.check.operators import is_operator
 from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.expressions import fold, lower_value
+from popgraph.builder.pgraph.lower.tensor_literals import lower_literal
 from popgraph.builder.pgraph.syntax.literals import is_known
 from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import (
@@ -28,12 +29,9 @@ from popgraph.builder.pgraph.syntax.tree import (
 from popgraph.dialects.onnx.types import Dim, describe, dims
 from popgraph.support.names import closest
 
-if TYPE_CHECKING:
-    from popgraph.builder.pgraph.lower.lower_expressions import ExpressionLowering
-
 
 def bind(
-    caller: ExpressionLowering, definition: Definition, call: Call, scope: Scope
+    caller: GraphContext, definition: Definition, call: Call, scope: Scope
 ) -> dict[str, Definition]:
     """
     Gives the parameters of a template their meanings, in the order of its head.
@@ -48,8 +46,8 @@ def bind(
     for formal in template.formals:
         try:
             meaning = _meaning(caller, definition, formal, given, scope, call)
-            if isinstance(meaning, Name) and meaning.text in caller.context.definitions:
-                argument = caller.context.definitions[meaning.text]
+            if isinstance(meaning, Name) and meaning.text in caller.file.definitions:
+                argument = caller.file.definitions[meaning.text]
                 meaning = Name(meaning.span, argument.full_name)
                 passed[meaning.text] = argument
             scope.define(formal.name, meaning, "parameter")
@@ -60,7 +58,7 @@ def bind(
     return passed
 
 
-def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> dict[str, Argument]:
+def _given(caller: GraphContext, definition: Definition, call: Call) -> dict[str, Argument]:
     """The arguments of a call by the names of the parameters."""
     formals = [formal.name.text for formal in definition.template.formals]
     given: dict[str, Argument] = {}
@@ -76,7 +74,7 @@ def _given(caller: ExpressionLowering, definition: Definition, call: Call) -> di
 
 
 def _not_taken(
-    caller: ExpressionLowering,
+    caller: GraphContext,
     definition: Definition,
     call: Call,
     argument: Argument,
@@ -100,7 +98,7 @@ def _not_taken(
 
 
 def _meaning(
-    caller: ExpressionLowering,
+    caller: GraphContext,
     definition: Definition,
     formal: Formal,
     given: dict[str, Argument],
@@ -118,31 +116,31 @@ def _meaning(
             )
             raise Failed
         return folded(definition.context.source, formal.default, scope.known)
-    found = caller.fold(argument.value)
+    found = fold(caller, argument.value)
     if formal.type is None:
         if is_known(found) or _names_operator(caller, found):
             return found
-        return caller.value(found)
+        return lower_value(caller, found)
     if is_known(found):
         dtype = formal.type.dtype.text if isinstance(formal.type, Type) else None
-        value = caller.literal(found, dtype, None)
+        passed = lower_literal(caller, found, dtype, None)
     else:
-        value = caller.value(found)
-    _unify(caller, definition, formal, formal.type, value.type, scope, argument.span)
-    return value
+        passed = lower_value(caller, found)
+    _unify(caller, definition, formal, formal.type, passed.type, scope, argument.span)
+    return passed
 
 
-def _names_operator(caller: ExpressionLowering, found: Expression) -> bool:
+def _names_operator(caller: GraphContext, found: Expression) -> bool:
     """Whether an argument is an operator or a template, for a parameter that is called."""
     return (
         isinstance(found, Name)
         and not caller.scope.taken(found.text)
-        and (found.text in caller.context.definitions or is_operator(found.text))
+        and (found.text in caller.file.definitions or is_operator(found.text))
     )
 
 
 def _unify(
-    caller: ExpressionLowering,
+    caller: GraphContext,
     definition: Definition,
     formal: Formal,
     declared: AnyType,

@@ -1,0 +1,170 @@
+"""The frame of `ai.graphcore` operators: a signature and a rule of types make a method of each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
+from popgraph.builder.opset.enums import PopartEnum, ReductionType
+from popgraph.builder.opset.opsets import incompatible_arguments
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
+from popgraph.support import shapes
+from popgraph.support.shapes import Shape
+
+DOMAIN = "ai.graphcore"
+REDUCTIONS = {"Mean": "Mean", "Sum": "Sum", "NoReduction": "None"}
+
+Results: TypeAlias = Attribute | Sequence[Attribute]
+"""The types of the results; `UNKNOWN` until the model is compiled."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_NO_ATTRIBUTES = ("self", "args", "num_outputs", "debugContext")
+
+
+class CustomNodeSink(Protocol):
+    """What these operators need of a builder."""
+
+    def add_custom_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        result_types: Sequence[Attribute],
+        debugContext: object,
+    ) -> list[str]: ...
+
+    def type_of(self, id: str) -> Attribute: ...
+
+
+class Operands:
+    """What rules of types ask about the inputs, `args`, of a node."""
+
+    def __init__(self, builder: CustomNodeSink) -> None:
+        self._builder = builder
+
+    def _type(self, args: Sequence[str], place: int = 0) -> Attribute:
+        return self._builder.type_of(args[place]) if place < len(args) else UNKNOWN
+
+    def _shape(self, args: Sequence[str], place: int = 0) -> Shape | None:
+        return static_shape(self._type(args, place))
+
+    def _shaped(self, args: Sequence[str], shape: Sequence[int] | None) -> Attribute:
+        """The first argument's element type with another shape."""
+        type_ = self._type(args)
+        if shape is None or not isinstance(type_, TensorType):
+            return UNKNOWN
+        return tensor_type(type_.element_type, shape)
+
+    def _broadcast(self, args: Sequence[str]) -> Attribute:
+        found = [self._shape(args, place) for place in range(len(args))]
+        known = [shape for shape in found if shape is not None]
+        return self._shaped(args, shapes.broadcast(*known) if len(known) == len(found) else None)
+
+    def _reduced(
+        self, args: Sequence[str], reduction: ReductionType, whole: Shape | None
+    ) -> Attribute:
+        return self._shaped(args, whole if reduction is ReductionType.NoReduction else ())
+
+    def _add(
+        self,
+        op_type: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        results: Results,
+        context: object,
+    ) -> list[str]:
+        """A node; attributes that are None or an empty list are left out."""
+        types = [results] if isinstance(results, Attribute) else results
+        given = {
+            name: value for name, value in attributes.items() if value is not None and value != []
+        }
+        return self._builder.add_custom_node(op_type, DOMAIN, args, given, types, context)
+
+
+def one_result(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, str]]:
+    """
+    Makes a method of an operator's signature and rule; it returns the id of the first result.
+
+    The signature is PopART's: every parameter is an attribute of the node, of the kind that its
+    annotation says. The body is the rule: it tells the types of the results.
+    """
+
+    def method_of(rule: Callable[_P, Results]) -> Callable[_P, str]:
+        return checked(_adding(op_type, rule, lambda ids: ids[0], "str"))
+
+    return method_of
+
+
+def all_results(op_type: str) -> Callable[[Callable[_P, Results]], Callable[_P, list[str]]]:
+    """The same; the method returns the ids of all results."""
+
+    def method_of(rule: Callable[_P, Results]) -> Callable[_P, list[str]]:
+        return checked(_adding(op_type, rule, lambda ids: ids, "list[str]"))
+
+    return method_of
+
+
+def _adding(
+    op_type: str,
+    rule: Callable[_P, Results],
+    returned: Callable[[list[str]], _R],
+    annotation: str,
+) -> Callable[_P, _R]:
+    """The method that adds the node, as if written out."""
+    signature = inspect.signature(rule)
+
+    @wraps(rule)
+    def method(*args: _P.args, **named: _P.kwargs) -> _R:
+        bound = signature.bind(*args, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        results = rule(*args, **named)
+        attributes = _attributes(signature, given)
+        self, ids, context = given["self"], given["args"], given["debugContext"]
+        return returned(self._add(op_type, ids, attributes, results, context))
+
+    shown = signature.replace(return_annotation=annotation)
+    method.__signature__ = shown  # type: ignore[attr-defined]
+    return method
+
+
+def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Reports calls that do not fit the signature as PopART does."""
+    signature = inspect.signature(method)
+
+    @wraps(method)
+    def checked(*args: _P.args, **named: _P.kwargs) -> _R:
+        try:
+            ids = signature.bind(*args, **named).arguments.get("args", [])
+        except TypeError as error:
+            raise incompatible_arguments(method.__name__, signature, (args[1:], named)) from error
+        if not isinstance(ids, list | tuple) or not all(isinstance(id, str) for id in ids):
+            raise incompatible_arguments(method.__name__, signature, (args[1:], named))
+        return method(*args, **named)
+
+    return checked
+
+
+def _attributes(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, object]:
+    """The attributes of the node: every parameter but those that are none."""
+    return {
+        name.rstrip("_"): _value(parameter.annotation, given[name])
+        for name, parameter in signature.parameters.items()
+        if name not in _NO_ATTRIBUTES
+    }
+
+
+def _value(annotation: str, value: Any) -> object:
+    """What ONNX holds for an argument: numbers for members of enumerations, names of reductions."""
+    if annotation == "float":
+        return float(value)
+    if annotation == "ReductionType":
+        return REDUCTIONS[value.name]
+    return int(value) if isinstance(value, PopartEnum | bool) else value

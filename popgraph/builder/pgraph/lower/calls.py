@@ -1,0 +1,122 @@
+"""Lowers calls: of a `def`, of an operator, of a function of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.builder.pgraph.check import graphcore_calls
+from popgraph.builder.pgraph.check.operators import (
+    GRAPHCORE,
+    Arguments,
+    Operator,
+    is_operator,
+    operator_of,
+    sort_arguments,
+)
+from popgraph.builder.pgraph.lower.attributes import attributes_of
+from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.expressions import lower_value
+from popgraph.builder.pgraph.lower.nodes import add_node
+from popgraph.builder.pgraph.lower.operands import operands_of
+from popgraph.builder.pgraph.lower.template_calls import lower_template_call
+from popgraph.builder.pgraph.lower.value_names import next_step
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import Call, Missing, Name, Path
+from popgraph.support.names import closest
+
+
+def lower_call(context: GraphContext, call: Call, names: Sequence[str] | None) -> list[SSAValue]:
+    """A node; `names` are those of its results, None for one result on the way."""
+    call = _resolved(context, call)
+    template = context.file.template(call.path)
+    if template is not None:
+        return lower_template_call(context, template, call, names)
+    operator, arguments = _called(context, call)
+    operands = None
+    with suppress(Failed):
+        operands = operands_of(context, operator, arguments.inputs)
+    attributes = attributes_of(context, operator, arguments.attributes, operands or [])
+    if operands is None:
+        raise Failed
+    types = None
+    if operator.domain == GRAPHCORE:
+        described = graphcore_calls.describe(context.source, call, operands, attributes)
+        if described is not None:
+            operator = replace(operator, op_type=described.op_type)
+            attributes, types = dict(described.attributes), described.result_types
+    _check_results(context, operator, call, names, types)
+    return add_node(
+        context,
+        operator.op_type,
+        operands,
+        [next_step(context)] if names is None else names,
+        call.path.span,
+        attributes,
+        operator.domain,
+        types,
+        "" if names is None else context.statement.overload,
+    )
+
+
+def _resolved(context: GraphContext, call: Call) -> Call:
+    """The call with the operator that a parameter such as `activation` stands for."""
+    if len(call.path.parts) != 1:
+        return call
+    meant = context.scope.known(call.path.parts[0])
+    if not isinstance(meant, Name):
+        return call
+    return replace(call, path=Path(call.path.span, (replace(meant, span=call.path.span),)))
+
+
+def _called(context: GraphContext, call: Call) -> tuple[Operator, Arguments]:
+    """
+    The operator that a call names, and its arguments, sorted.
+
+    Where that fails the arguments are looked at all the same, for mistakes of their own.
+    """
+    source = context.source
+    try:
+        _check_spelling(context, call.path)
+        operator = operator_of(source, call.path, context.writer.opsets, context.file.calls)
+        return operator, sort_arguments(source, operator, call)
+    except Failed:
+        for argument in call.arguments:
+            if argument.keyword is None and not isinstance(argument.value, Missing):
+                with suppress(Failed):
+                    lower_value(context, argument.value)
+        raise
+
+
+def _check_spelling(context: GraphContext, path: Path) -> None:
+    """Fails at what is no operator, but almost the name of a `def`."""
+    if len(path.parts) > 1 or is_operator(path.text):
+        return
+    close = closest(path.text, context.file.definitions, 0.7)
+    if close:
+        context.source.parse_error(
+            path.span, f"there is no `{path.text}`", f"did you mean `{close}`?"
+        )
+        raise Failed
+
+
+def _check_results(
+    context: GraphContext,
+    operator: Operator,
+    call: Call,
+    names: Sequence[str] | None,
+    types: Sequence[Attribute] | None,
+) -> None:
+    """Fails if more results are wanted than there are."""
+    most = 1 << 31 if operator.schema is None else operator.schema.max_output
+    if types is not None:
+        most = len(types)
+    if names is not None and len(names) > most:
+        results = "one result" if most == 1 else f"{most} results"
+        context.source.parse_error(
+            call.path.span, f"{operator.shown} has {results}, not {len(names)}"
+        )
+        raise Failed

@@ -1,0 +1,81 @@
+"""Lowers graphs inside graphs: attributes such as `body=graph ...`, and regions of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from xdsl.ir import Attribute
+
+from popgraph.builder.pgraph.check.graph_notes import graph_notes
+from popgraph.builder.pgraph.check.node_names import NodeNames
+from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.context import GraphContext, StatementContext
+from popgraph.builder.pgraph.lower.expressions import folding
+from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, lower_outputs
+from popgraph.builder.pgraph.lower.statements import lower_statements
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import Graph
+from popgraph.dialects.onnx.metadata import written_graph
+from popgraph.dialects.onnx.op import Graph as GraphOp
+
+
+def inside(context: GraphContext, name: str, *, lenient: bool = False) -> GraphContext:
+    """The context of a graph inside this one, which sees what is defined here."""
+    return GraphContext(
+        context.file,
+        context.writer.subgraph(name, lenient=lenient),
+        Scope(context.source, context.scope),
+        context.rules,
+        is_inner=True,
+        calls=context.calls,
+        prefix=context.prefix,
+        notes=context.notes,
+        references=context.references,
+    )
+
+
+def region(context: GraphContext, label: str) -> GraphContext:
+    """
+    The context of a graph that is a region of the statement that is written, such as a branch.
+
+    Values in it have the names of the text behind those of statement and region; its nodes follow
+    the same rule as those around.
+    """
+    return replace(
+        inside(context, label, lenient=True),
+        prefix=_region_prefix(context, label),
+        node_names=NodeNames(context.node_names.rule),
+        statement=StatementContext(context.statement.stem),
+    )
+
+
+def _region_prefix(context: GraphContext, label: str) -> str:
+    return f"{context.prefix}{context.statement.stem}/{label}/"
+
+
+def lower_inner_graph(
+    context: GraphContext, graph: Graph, types: Sequence[Attribute], *, lenient: bool
+) -> GraphOp:
+    """A graph that is the value of an attribute; `types` are those of its inputs if known."""
+    inner = inside(context, graph.name.text if graph.name else "", lenient=lenient)
+    if context.prefix:  # names of a template must not hide those of its callers
+        inner = replace(inner, prefix=_region_prefix(context, inner.writer.name or "body"))
+    notes = graph_notes(context.source, graph.annotations, folding(context), graph.body.doc)
+    inner = inner.described(notes)
+    lower_body(inner, graph, types)
+    if inner.writer.outputs is None:
+        raise Failed
+    return written(inner)
+
+
+def lower_body(context: GraphContext, graph: Graph, types: Sequence[Attribute] = ()) -> None:
+    """Everything from the inputs to the outputs."""
+    lower_inputs(context, graph.inputs, types)
+    lower_statements(context, graph.body.statements)
+    lower_outputs(context, graph.outputs)
+
+
+def written(context: GraphContext) -> GraphOp:
+    """The graph, all of which has been written."""
+    return context.writer.graph(context.infos, written_graph(context.about.about))

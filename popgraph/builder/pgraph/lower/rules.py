@@ -1,0 +1,144 @@
+"""The rules of lowering: which function lowers each kind of expression and of statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from xdsl.ir import SSAValue
+
+from popgraph.builder.pgraph.check.annotations import Notes
+from popgraph.builder.pgraph.lower.assignments import lower_assignment
+from popgraph.builder.pgraph.lower.branches import lower_if
+from popgraph.builder.pgraph.lower.calls import lower_call
+from popgraph.builder.pgraph.lower.context import GraphContext, Rules
+from popgraph.builder.pgraph.lower.loops import lower_for
+from popgraph.builder.pgraph.lower.nodes import add_node
+from popgraph.builder.pgraph.lower.statements import defining, lower_statements
+from popgraph.builder.pgraph.lower.subscripts import lower_subscripts
+from popgraph.builder.pgraph.lower.symbols import lower_binary, lower_choice, lower_unary
+from popgraph.builder.pgraph.lower.tensor_literals import lower_literal
+from popgraph.builder.pgraph.lower.weights import lower_constant, lower_let, lower_weight
+from popgraph.builder.pgraph.syntax.literals import typed_literal
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import (
+    Assignment,
+    Binary,
+    Branches,
+    Call,
+    Choice,
+    Computed,
+    Constant,
+    Expression,
+    Freeze,
+    Graph,
+    Index,
+    Loop,
+    Name,
+    Region,
+    Statement,
+    Static,
+    Unary,
+    Weight,
+)
+
+
+def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -> None:
+    """A statement by its kind; `notes` are what its annotations say."""
+    match statement:
+        case Region():
+            lower_statements(context, statement.body.statements)
+        case Loop():
+            lower_for(context, statement, notes)
+        case Weight():
+            lower_weight(defining(context, statement, notes), statement, notes)
+        case Constant():
+            lower_constant(defining(context, statement, notes), statement, notes)
+        case Static():
+            lower_let(defining(context, statement, notes), statement)
+        case Assignment():
+            lower_assignment(defining(context, statement, notes), statement, notes)
+        case Freeze():
+            _refuse_freeze(context, statement)
+        case _:
+            assert_never(statement)
+
+
+def lower_expression(
+    context: GraphContext, expression: Expression, names: Sequence[str] | None
+) -> list[SSAValue]:
+    """
+    The values of an expression by its kind, after what is known now has been computed.
+
+    `names` are those of the results in the graph; None for a value within another expression.
+    """
+    match expression:
+        case Branches():
+            return lower_if(context, expression, names)
+        case Call() if typed_literal(expression) is None:
+            return lower_call(context, expression, names)
+    name = _only_name(context, expression, names)
+    match expression:
+        case Name():
+            return _lower_name(context, expression, name)
+        case Binary():
+            return [lower_binary(context, expression, name)]
+        case Unary():
+            return [lower_unary(context, expression, name)]
+        case Choice():
+            return [lower_choice(context, expression, name)]
+        case Index():
+            return [lower_subscripts(context, expression, name)]
+        case Computed():
+            return [_lower_computed(expression)]
+        case Graph():
+            return _refuse_graph(context, expression)
+        case _:
+            return [lower_literal(context, expression, None, name)]
+
+
+RULES = Rules(lower_expression, lower_statement)
+
+
+def _only_name(
+    context: GraphContext, expression: Expression, names: Sequence[str] | None
+) -> str | None:
+    """The name of the one result that an expression has; fails if several are wanted."""
+    if names is None:
+        return None
+    if len(names) != 1:
+        context.source.parse_error(
+            expression.span,
+            f"this has one result, not {len(names)}",
+            "only a call of an operator has several",
+        )
+        raise Failed
+    return names[0]
+
+
+def _lower_name(context: GraphContext, name: Name, result: str | None) -> list[SSAValue]:
+    """The value that a name means; under another name it is an Identity."""
+    value = context.scope.value(name)
+    return (
+        [value] if result is None else add_node(context, "Identity", [value], [result], name.span)
+    )
+
+
+def _lower_computed(expression: Computed) -> SSAValue:
+    if not isinstance(expression.value, SSAValue):
+        raise Failed
+    return expression.value
+
+
+def _refuse_graph(context: GraphContext, graph: Graph) -> list[SSAValue]:
+    context.source.parse_error(
+        graph.span,
+        "a graph is no value",
+        "it is given to an attribute: `Loop(n, true, x, body=graph ...)`, "
+        "`If(c, then_branch=graph ..., else_branch=graph ...)`",
+    )
+    raise Failed
+
+
+def _refuse_freeze(context: GraphContext, statement: Freeze) -> None:
+    context.source.parse_error(statement.span, "`freeze` stands in a `train` section", "")

@@ -1,0 +1,63 @@
+"""Lowers literals such as `[1, 2]` and `f16(0.5)` to constants of a fitting dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from popgraph.builder.pgraph.check.operators import Operator
+from popgraph.builder.pgraph.lower.context import GraphContext
+from popgraph.builder.pgraph.lower.nodes import add_constant
+from popgraph.builder.pgraph.lower.value_names import next_step
+from popgraph.builder.pgraph.syntax.literals import (
+    array_of,
+    default_dtype,
+    is_literal,
+    typed_literal,
+)
+from popgraph.builder.pgraph.syntax.source import Failed
+from popgraph.builder.pgraph.syntax.tree import Expression
+from popgraph.dialects.onnx.types import describe
+
+
+def lower_literal(
+    context: GraphContext, expression: Expression, dtype: str | None, name: str | None
+) -> SSAValue:
+    """A constant; it is a step without a `name`."""
+    typed = typed_literal(expression)
+    if typed is None and not is_literal(expression):
+        context.source.parse_error(
+            expression.span,
+            "a list holds numbers, strings and lists only",
+            "`Concat(a, b, axis=0)` joins values",
+        )
+        raise Failed
+    if typed is not None:
+        dtype, expression = typed[0].text, typed[1]
+    array = array_of(context.source, expression, dtype or default_dtype(expression))
+    name = next_step(context) if name is None else name
+    return add_constant(context, array, name, expression.span)
+
+
+def literal_dtype(
+    operator: Operator,
+    place: int,
+    values: Sequence[SSAValue | None],
+    expression: Expression,
+) -> str:
+    """The dtype of a literal input: that of the inputs it must agree with, or one allowed."""
+    for other in operator.like(place):
+        value = values[other] if other < len(values) else None
+        if value is not None and (dtype := dtype_of(value)):
+            return dtype
+    usual = default_dtype(expression)
+    allowed = operator.allowed(place)
+    choices = [one for one in (usual, "f32", "i64") if one in allowed] or allowed or [usual]
+    return choices[0]
+
+
+def dtype_of(value: SSAValue) -> str:
+    """The dtype of a tensor; empty when nothing is known about it."""
+    shown = describe(value.type)
+    return shown.split("[")[0] if "[" in shown else ""

@@ -1,0 +1,191 @@
+"""The draft of a graph: what a builder has written so far, and the model that it began with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Attribute, Region, SSAValue
+
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.refusals import Refused, words
+from popgraph.dialects.onnx import Custom, Graph, Model, OnnxOp, Yield, model_of
+from popgraph.dialects.onnx.adoption import adopt
+from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.types import UNKNOWN
+from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
+from popgraph.dialects.program import WeightStore
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+
+DEFAULT_OPSET = 10
+"""PopART's `defaultAiOnnxOpset`."""
+
+
+class Draft:
+    """
+    A graph that is being built, whose tensors are ids.
+
+    `inputs` are the ids of inputs and weights in the order in which they were added, `initialized`
+    those of weights alone. `base` is the model that this goes on with, if there is one.
+    """
+
+    def __init__(self, writer: GraphWriter, names: Names, base: Model | None = None) -> None:
+        self.writer, self.names, self.base = writer, names, base
+        self.inputs: list[str] = []
+        self.initialized: list[str] = []
+        self.outputs: list[str] = []
+        self._home = Region(writer.block)
+
+    @classmethod
+    def empty(cls, weights: WeightStore) -> Draft:
+        return cls(GraphWriter({"": DEFAULT_OPSET}, weights, name="BuilderGraph"), Names())
+
+    @classmethod
+    def continuing(cls, module: ModuleOp, weights: WeightStore) -> Draft:
+        """The graph of a model, so that calls can go on with it; the module is spent."""
+        base = model_of(module)
+        functions = {key: one.clone() for key, one in base.functions.items()}
+        name = base.graph.graph_name.text
+        draft = cls(
+            GraphWriter(base.opset_versions, weights, name=name, functions=functions), Names(), base
+        )
+        draft.outputs = list(base.graph.output_names)
+        draft.initialized = [op.value_name.text for op in base.graph.initializers]
+        draft.inputs = [*base.graph.input_names, *draft.initialized]
+        for id in filter(None, adopt(draft.writer, base.graph, infer=False)):
+            draft.names.take(id)
+        return draft
+
+    def inner(self) -> Draft:
+        """A graph inside of this one, which sees its tensors."""
+        names = Names(self.names)
+        return Draft(self.writer.subgraph(names.new("subgraph")), names)
+
+    # inputs, weights, outputs
+
+    def add_input(self, stem: str, type_: Attribute) -> str:
+        id = self.names.new(stem)
+        self.writer.add_input(id, type_)
+        self.inputs.append(id)
+        return id
+
+    def add_weight(self, stem: str, array: Array) -> str:
+        """A weight with its first value, which is copied."""
+        id = self.names.new(stem)
+        with as_popart_errors():
+            self.writer.add_initializer(id, np.array(array, order="C", copy=True))
+        self.inputs.append(id)
+        self.initialized.append(id)
+        return id
+
+    def add_output(self, id: str) -> None:
+        self.value_of(id)
+        if id in self.outputs:
+            raise popart_exception(f"{id} already an output")
+        self.outputs.append(id)
+
+    # nodes and their values
+
+    def add_node(
+        self,
+        op_type: str,
+        domain: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        ids: Sequence[str],
+        result_types: Sequence[Attribute] | None,
+        label: str,
+    ) -> OnnxOp:
+        """A node whose outputs have these ids."""
+        for id in ids:
+            self.names.take(id)
+        name = self.names.scoped(label) if label or self.names.scopes else ""
+        with as_popart_errors():
+            try:
+                values = self.writer.add_node(
+                    op_type,
+                    [id or None for id in args],
+                    attributes,
+                    domain=domain,
+                    outputs=list(ids),
+                    name=name,
+                    result_types=result_types,
+                )
+            except TypeMismatchError as error:
+                raise self._refused(error, op_type, domain, name, args, ids) from error
+        owner = values[0].owner if values else self.writer.block.last_op
+        assert isinstance(owner, OnnxOp)
+        return owner
+
+    def _refused(
+        self,
+        error: TypeMismatchError,
+        op_type: str,
+        domain: str,
+        name: str,
+        args: Sequence[str],
+        ids: Sequence[str],
+    ) -> TypeMismatchError:
+        """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
+        if domain or not all(map(self.writer.has_value, args)):
+            return error
+        version = op_class(op_type, self.writer.opsets[domain]).SCHEMA.since_version
+        types = [self.value_of(id).type for id in args]
+        said = words(Refused(op_type, version, name, args, ids, types), error.what)
+        return TypeMismatchError(said, error.where, error.what) if said else error
+
+    def value_of(self, id: str) -> SSAValue:
+        if not self.writer.has_value(id):
+            raise popart_exception(
+                f"{id} is not an input or output tensor. Must be one of "
+                f"{[*self.inputs, *self.computed()]}"
+            )
+        return self.writer.value(id)
+
+    def computed(self) -> list[str]:
+        """The ids of what nodes compute."""
+        nodes = (op for op in self.writer.block.ops if isinstance(op, OnnxOp))
+        return [name for op in nodes for name in op.output_names if name]
+
+    # the result
+
+    def graph(self) -> Graph:
+        """A copy of the graph so far."""
+        copied = Region()
+        values: dict[SSAValue, SSAValue] = {}
+        self._home.clone_into(copied, value_mapper=values)
+        outputs = [self.value_of(id) for id in self.outputs]
+        copied.block.add_op(Yield([values.get(value, value) for value in outputs]))
+        infos = [
+            ValueInfoAttr.of(id, value.type)
+            for id, value in zip(self.outputs, outputs, strict=True)
+        ]
+        base = None if self.base is None else self.base.graph
+        rest = b"" if base is None or base.rest is None else base.rest.data
+        return Graph(self.writer.name, self.writer.inputs, infos, copied, self._declared(), rest)
+
+    def _declared(self) -> list[ValueInfoAttr]:
+        """What the model says about inner values: what nobody can infer from its nodes."""
+        base = None if self.base is None else self.base.graph.value_infos
+        infos = {} if base is None else {info.text: info for info in base}
+        for op in self.writer.block.ops:
+            if isinstance(op, Custom):
+                for name, value in zip(op.output_names, op.output_values(), strict=False):
+                    if value is not None and value.type != UNKNOWN and name not in self.outputs:
+                        infos.setdefault(name, ValueInfoAttr.of(name, value.type))
+        return list(infos.values())
+
+    def module(self) -> ModuleOp:
+        """A model of the graph so far."""
+        imports = [OpsetAttr.of(*pair) for pair in self.writer.opsets.items()]
+        functions = [function.clone() for function in self.writer.functions.values()]
+        version, about = IR_VERSION, {}
+        if self.base is not None:
+            version = max(version, self.base.ir_version.value.data)
+            told = ("ir_version", "opsets")
+            about = {k: v for k, v in self.base.properties.items() if k not in told}
+        return ModuleOp([Model(version, imports, functions, self.graph(), about)])

@@ -1,0 +1,62 @@
+"""The engine of a session: its program, compiled for a device, and the seed it draws from."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from popgraph.backends.base import Executable
+from popgraph.builder.opset.exceptions import (
+    as_popart_errors,
+    popart_exception,
+    popart_runtime_error,
+)
+from popgraph.passes.onnx.to_graphcore.context import SEED
+from popgraph.session.devices import DeviceInfo
+from popgraph.session.program import Program
+
+
+class Engine:
+    """A program that `prepare` compiles; whatever needs it before fails as PopART does."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._executable: Executable | None = None
+
+    def prepare(self, device: DeviceInfo) -> None:
+        """Compiles the program, and gives it the scalars that the host writes."""
+        device.attach()
+        with as_popart_errors():
+            self._executable = self._program.build(device.backend, device.threads)
+        for id, array in self._program.streamed.items():
+            self._executable.write(id, array)
+
+    def prepared(self, message: str) -> Executable:
+        """The executable; `message` says what is wrong when there is none yet."""
+        if self._executable is None:
+            raise popart_runtime_error(message)
+        return self._executable
+
+    def prepared_for(self, call: str) -> Executable:
+        """The executable that a call of PopART's own device needs."""
+        return self.prepared(f"Devicex::prepare() must be called before Devicex::{call} is called.")
+
+    def set_seed(self, seed: int) -> None:
+        """The seed that steps draw from; its high bits count the steps that were taken with it."""
+        executable = self.prepared_for("setRandomSeedFromHost(uint64_t)")
+        if not self._program.uses_seed:
+            warnings.warn("the model has no random operation to seed", stacklevel=3)
+            return
+        step, low = divmod(seed, 2**64)
+        if not 0 <= step < 2**63:
+            raise popart_exception(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
+        executable.write(SEED, np.array([low, step], np.uint64).astype(np.int64))
+
+    def seed(self) -> int:
+        """The seed, plus 2^64 times the number of steps taken with it."""
+        executable = self.prepared_for("getRandomSeedToHost()")
+        if not self._program.uses_seed:
+            return 0
+        seed, step = (int(number) for number in executable.read(SEED).astype(np.uint64))
+        return seed + step * 2**64

@@ -1,0 +1,117 @@
+"""PopART's `TrainingSession`: a session with an optimizer, whose values the host may change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from popgraph.backends.base import Executable
+from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.pgraph import load as load_text
+from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.session.devices import DeviceInfo
+from popgraph.session.losses import AnyLoss, as_losses
+from popgraph.session.model import Source, open_model
+from popgraph.session.optimizer_of_rule import popart_optimizer
+from popgraph.session.optimizers import Optimizer
+from popgraph.session.options import SessionOptions
+from popgraph.session.patterns import Patterns
+from popgraph.session.session import Session, one_of
+from popgraph.support.arrays import Array
+from popgraph.training.driver import Driver
+from popgraph.training.task import Task, task_of
+
+
+class TrainingSession(Session):
+    """
+    Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
+
+    `loss` is the id of a tensor of one element; older programs give `losses`, a list. A `.pgraph`
+    file says both in its `train` section: `TrainingSession("net.pgraph", DataFlow(1, ["loss"]))`;
+    its schedule, if it has one, sets the learning rate of every batch.
+    """
+
+    def __init__(
+        self,
+        fnModel: Source,
+        dataFlow: DataFlow | None = None,
+        loss: AnyLoss | None = None,
+        optimizer: Optimizer | None = None,
+        deviceInfo: DeviceInfo | None = None,
+        inputShapeInfo: InputShapeInfo | None = None,
+        patterns: Patterns | None = None,
+        userOptions: SessionOptions | None = None,
+        name: str = "training",
+        *,
+        dataFeed: DataFlow | None = None,
+        passes: Patterns | None = None,
+        losses: AnyLoss | None = None,
+    ) -> None:
+        flow = one_of("dataFlow", dataFlow, dataFeed)
+        wanted = as_losses(loss if loss is not None else losses)
+        task = None if wanted else _task_of_text(fnModel)
+        schedule = None
+        rule = None if optimizer is None else optimizer.spec()
+        if task is not None:
+            wanted = [task.loss]
+            if rule is None and task.rule is not None:
+                rule, schedule = task.rule, task.schedule
+                with as_popart_errors():
+                    optimizer = popart_optimizer(rule)
+        if not wanted:
+            raise TypeError("TrainingSession() needs a loss")
+        if rule is None or optimizer is None:
+            raise TypeError("TrainingSession() needs an optimizer")
+        self._optimizer = self._next = optimizer
+        super().__init__(
+            *(open_model(fnModel) if task is None else (task.module, task.weights)),
+            wanted,
+            rule,
+            flow,
+            deviceInfo,
+            inputShapeInfo,
+            patterns or passes,
+            userOptions,
+            name,
+        )
+        self._driver = Driver(self._program.scalars, rule, schedule)
+
+    def getTensorIds(self) -> list[str]:
+        return self._tensor_ids()
+
+    def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
+        """Takes new values of what is not constant, at once."""
+        executable = self._engine.prepared_for("optimizerFromHost()")
+        self.updateOptimizer(optimizer)
+        with as_popart_errors():
+            self._driver.send(executable, self._driver.rule)
+
+    def updateOptimizer(self, optimizer: Optimizer) -> None:
+        """Of old programs: the values that `optimizerFromHost` will send."""
+        self._optimizer.validate_replacement(optimizer)
+        self._next = optimizer
+        self._driver.rule = optimizer.spec()
+
+    def optimizerFromHost(self) -> None:
+        self.updateOptimizerFromHost(self._next)
+
+    def _run_batch(
+        self, executable: Executable, inputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """The results of one batch, at the learning rate that the schedule wants now."""
+        return self._driver.step(executable, inputs)
+
+
+def _task_of_text(source: Source) -> Task | None:
+    """How a `.pgraph` file says that it is trained; other models say nothing."""
+    if not (isinstance(source, str | Path) and Path(source).suffix == ".pgraph"):
+        return None
+    with as_popart_errors():
+        task = task_of(load_text(source))
+        if task is None:
+            raise popart_exception(
+                "this text does not say how it is trained",
+                str(source),
+                "`train (labels: i32[N]) { loss = nll(y, labels) }`, or give loss and optimizer",
+            )
+        return task
