@@ -29,9 +29,14 @@ MOST_NAMED = 40
 
 def share(name: str, cases: Sequence[T], of: int, named: Callable[[T], str] = str) -> Sequence[T]:
     """Today's one of so many shares, which are alike where neighbours are."""
-    taken = cases if WHOLE else cases[DAY % of :: of]
+    taken = [case for number, case in enumerate(cases) if is_turn(number, of)]
     TAKEN[name] = tuple(map(named, taken)), len(cases)
     return taken
+
+
+def is_turn(number: int, of: int) -> bool:
+    """Whether it is the turn of this one of many today; the first has it on days 0, `of`, ..."""
+    return WHOLE or (number - DAY) % of == 0
 
 
 def is_asked_for(config: pytest.Config) -> bool:

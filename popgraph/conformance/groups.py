@@ -45,11 +45,13 @@ GROUPS = (*DOMAINS.values(), "strings", CONTAINERS, *FAMILIES, STRUCTURE, OTHER)
 
 DECIDING = {
     "axes", "axis", "block_shape", "delta", "depth", "dft_length", "ends", "frame_length",
-    "frame_step", "image_shape", "k", "K", "limit", "num_mel_bins", "output_shape", "pads",
+    "frame_step", "image_shape", "k", "limit", "num_mel_bins", "output_shape", "pads",
     "ratio", "repeats", "roi", "scales", "shape", "size", "sizes", "split", "start", "starts",
     "steps", "training_mode",
 }  # fmt: skip
 """What ONNX calls the inputs whose values decide the shape or the structure of an output."""
+DECIDING_TOO = {("ConstantOfShape", 0), ("TopK", 1)}
+"""The same, called as other operators call data."""
 
 SHAPES = {"Shape", "Size"}
 """Operators whose results do not depend on values."""
@@ -112,7 +114,7 @@ def _is_fed_structure(model: ModelProto) -> bool:
 
 
 def _decides(node: NodeProto, at: int, versions: dict[str, int]) -> bool:
-    if node.op_type == "ConstantOfShape":
+    if (node.op_type, at) in DECIDING_TOO:
         return True
     try:
         schema = defs.get_schema(node.op_type, versions.get(node.domain, 1), node.domain)
