@@ -38,7 +38,7 @@ def command(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="How many processes (one per processor).")
     ] = None,
-    limit: Annotated[float, typer.Option(min=1, help="Seconds that a test may take.")] = 120.0,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that a test may take.")] = 300.0,
 ) -> None:
     """
     Run ONNX's own test suite of backends, and count what passes.
