@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types fuzz sanitize targets bless bench docs accuracy sizes clean
+.PHONY: help demo test test-all check lint types fuzz sanitize conformance targets bless bench docs accuracy sizes clean
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,8 +27,11 @@ $(DEMO_READY): pyproject.toml
 demo: $(DEMO_READY)  ## train a small CNN on handwritten digits, save it, load it, show predictions
 	@$(BIN)/python examples/digits.py
 
-test: $(READY)  ## run the tests
+test: $(READY)  ## run the tests; of long sweeps, today's share
 	$(BIN)/python -m pytest -n 2
+
+test-all: $(READY)  ## run the tests, all sweeps whole
+	POPGRAPH_PROFILE=all $(BIN)/python -m pytest -n 2
 
 check: lint types test  ## everything that must be green before a change lands
 
@@ -44,6 +47,9 @@ fuzz: $(READY)  ## the property tests, long
 
 sanitize: $(READY)  ## tests whose kernels and runtime are compiled with ASan and UBSan, long
 	$(BIN)/python -m tests.sanitize
+
+conformance: $(READY)  ## run ONNX's own test suite on both backends
+	$(BIN)/popgraph conformance --backend c --backend reference
 
 targets: $(READY)  ## the code of a dozen models for avx512, avx2, sse2, and aarch64 and arm where QEMU and a cross compiler are
 	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py --timeout 0 -rs

@@ -28,6 +28,14 @@ from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.levels import PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import (
+    MapType,
+    OpaqueType,
+    OptType,
+    SeqType,
+    SparseType,
+    describe,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
@@ -43,6 +51,7 @@ from popgraph.support.errors import (
     PassError,
     PopgraphError,
     RunError,
+    UnsupportedError,
     fitting_memory,
 )
 from popgraph.support.garbage import without_collection
@@ -254,6 +263,7 @@ class BuildRequest:
         if not opened:
             return Runner(self.executable())
         verify(self.module)
+        _check_tensors(self.module)
         return Runner(OpenModel(self))
 
     def specialised(self, shapes: Mapping[str, Shape]) -> BuildRequest:
@@ -342,6 +352,15 @@ def is_open(module: ModuleOp) -> bool:
     )
 
 
+def _check_tensors(module: ModuleOp) -> None:
+    """An error for inputs that no array can be, before anybody gives one."""
+    for name, type_ in input_types(module).items():
+        if isinstance(type_, SeqType | OptType | MapType | SparseType | OpaqueType):
+            raise UnsupportedError(
+                f"an input of type {describe(type_)} is not supported", f"input {name!r}"
+            )
+
+
 def runner(
     module: ModuleOp,
     compilation: Compilation,
@@ -370,3 +389,19 @@ def compile(
     made = BuildRequest(module, compilation, chosen, backend, threads).runner()
     remember(model, options, threads, made.static, compilation.weights.files, indices)
     return made
+
+
+def admits(model: Model) -> bool:
+    """
+    Whether a model can be compiled, as far as that is known before it has inputs.
+
+    A model with unknown dimensions is looked at when these are known.
+    """
+    module, compilation = load(model)
+    try:
+        verify(module)
+        if not is_open(module):
+            lower(module, compilation, level="graphcore")
+    except UnsupportedError:
+        return False
+    return True

@@ -1,14 +1,17 @@
-"""Configuration of all tests: Hypothesis, caches, `--bless`, and the time budget of the suite."""
+"""Configuration of all tests: Hypothesis, caches, `--bless`, shares of sweeps, the time budget."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 import time
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tests import sampling
 
 BUDGET = 15 * 60
 """Seconds that the whole suite may take: who waits longer tests less often."""
@@ -19,11 +22,12 @@ for kind in (Operation, Block, Region, SSAValue):
     kind._repr_pretty_ = lambda self, printer, cycle: printer.text(str(self))  # type: ignore[attr-defined]
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile(
-    "check", max_examples=20, deadline=None, suppress_health_check=_QUIET, derandomize=True
-)
+for name in ("check", "all"):
+    settings.register_profile(
+        name, max_examples=20, deadline=None, suppress_health_check=_QUIET, derandomize=True
+    )
 settings.register_profile("fuzz", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
-settings.load_profile(os.environ.get("POPGRAPH_PROFILE", "check"))
+settings.load_profile(sampling.PROFILE)
 
 # Kernels compiled by one test run are found again by the next, and never in the user's cache.
 os.environ.setdefault(
@@ -42,16 +46,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--bless", action="store_true", help="rewrite the expected IR of pass cases")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "share(of): runs one of so many shares of its cases a day")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keeps today's share of the tests that are marked so, unless somebody names tests."""
+    if sampling.WHOLE or sampling.is_asked_for(config):
+        return
+    waiting = set(sampling.left_out(items))
+    if waiting:
+        items[:] = [item for item in items if item not in waiting]
+        config.hook.pytest_deselected(items=list(waiting))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist says what it took of sweeps."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["shares"] = sampling.TAKEN
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker has ended: what it said is known here, too."""
+    sampling.TAKEN.update(getattr(node, "workeroutput", {}).get("shares", {}))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says what the tests took of their budget, below the slowest of them."""
+    """Says which shares ran, and what all took of their budget, below the slowest tests."""
+    for line in sampling.lines(sampling.TAKEN):
+        terminalreporter.write_line(line)
     seconds = time.monotonic() - _STARTED
-    terminalreporter.write_line(budget_line(seconds), yellow=seconds > BUDGET)
+    late = seconds > BUDGET and not sampling.WHOLE
+    terminalreporter.write_line(budget_line(seconds), yellow=late)
 
 
-def budget_line(seconds: float) -> str:
-    """The time that tests took beside the budget of the suite."""
+def budget_line(seconds: float, whole: bool = sampling.WHOLE) -> str:
+    """The time that tests took beside the budget of the suite, which has none where all run."""
     took = "{} min {} s".format(*divmod(round(seconds), 60))
+    if whole:
+        return f"time: {took} for everything"
     if seconds <= BUDGET:
         return f"time: {took} of the suite's {BUDGET // 60} min"
     return (

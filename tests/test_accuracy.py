@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 import numpy as np
@@ -14,6 +13,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore import GRAPHCORE
 from popgraph.dialects.graphcore.base import FLOATS
 from tests.accuracy import PAGE, endless_slopes, functions_of, measure, row, ulps
+from tests.sampling import WHOLE
 from tests.scalar_functions import FUNCTIONS, TYPES, erfc, model
 
 KINDS = 1 << 13
@@ -33,7 +33,7 @@ def test_errors_are_within_their_bounds(dtype: str) -> None:
     assert not beyond
 
 
-SLOPES = TYPES if os.environ.get("POPGRAPH_PROFILE") == "fuzz" else ("f16", "f32")
+SLOPES = TYPES if WHOLE else ("f16", "f32")
 """The types whose gradients are tried; the others are computed as these are."""
 
 

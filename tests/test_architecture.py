@@ -25,9 +25,12 @@ ROOMS: dict[str, dict[str, str]] = {
         "universe": "support dialects passes backends",
         "training": "support dialects builder passes backends compiler",
         "session": "support dialects builder passes backends compiler training",
+        "backend": "support passes compiler runner start",
+        "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends compiler",
-        "cli": "support dialects builder passes backends compiler training session testing measure",
+        "cli": "support dialects builder passes backends compiler training session testing measure "
+        "backend conformance",
     },
     "dialects": {
         "element_types": "",
@@ -136,6 +139,8 @@ ONLY = {
         "builder/onnx/",
         "backends/reference/onnx_level.py",
         "testing/onnx_",
+        "backend.py",
+        "conformance/",
     ),
     "lark": ("builder/pgraph/",),
     "hypothesis": ("testing/",),

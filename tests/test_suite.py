@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from popgraph.passes.pipeline import PASSES
+from tests import sampling
 from tests.conftest import BUDGET, budget_line
 from tests.test_architecture import PACKAGE, ROOMS
 
@@ -143,5 +147,60 @@ def test_private_names_are_found(text: str, tmp_path: Path) -> None:
 
 def test_the_budget_of_the_suite_is_printed(pytestconfig: pytest.Config) -> None:
     assert pytestconfig.getoption("durations") == 10
-    assert budget_line(100) == "time: 1 min 40 s of the suite's 15 min"
-    assert budget_line(BUDGET + 1).startswith("warning: the tests took 15 min 1 s, more than")
+    assert budget_line(100, whole=False) == "time: 1 min 40 s of the suite's 15 min"
+    warning = "warning: the tests took 15 min 1 s, more than"
+    assert budget_line(BUDGET + 1, whole=False).startswith(warning)
+    assert budget_line(BUDGET + 1, whole=True) == "time: 15 min 1 s for everything"
+
+
+def test_shares_take_turns_and_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "TAKEN", {})
+    monkeypatch.setattr(sampling, "WHOLE", False)
+    seen: list[int] = []
+    for day in range(7, 10):
+        monkeypatch.setattr(sampling, "DAY", day)
+        seen += sampling.share("sweep", range(8), 3)
+    assert seen == [1, 4, 7, 2, 5, 0, 3, 6]
+    assert list(sampling.lines(sampling.TAKEN)) == [
+        "today's shares (POPGRAPH_DAY=9 repeats them, `make test-all` runs all):",
+        "  sweep: 3 of 8, 5 left out",
+        "    0; 3; 6",
+    ]
+    monkeypatch.setattr(sampling, "WHOLE", True)
+    assert list(sampling.share("sweep", range(8), 3)) == list(range(8))
+    assert not list(sampling.lines(sampling.TAKEN))
+
+
+SWEEP = """
+import pytest
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("case", range(7))
+def test_case(case):
+    assert case >= 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "workers", "chosen", "passed"),
+    [
+        ("check", "1", "", "2 passed"),
+        ("all", "0", "", "7 passed"),
+        ("check", "0", "::test_case[0]", "1 passed"),
+    ],
+)
+def test_marked_tests_take_turns(
+    profile: str, workers: str, chosen: str, passed: str, tmp_path: Path
+) -> None:
+    """Processes of pytest-xdist report theirs; who names a test gets it on any day."""
+    (tmp_path / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+    (tmp_path / "test_sweep.py").write_text(SWEEP)
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {TESTS.parent}\n")
+    command = ["-m", "pytest", "-n", workers, f"test_sweep.py{chosen}"]
+    environment = os.environ | {"POPGRAPH_PROFILE": profile, "POPGRAPH_DAY": "8"}
+    ran = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert passed in ran.stdout, ran.stdout + ran.stderr
+    shared = "test_case: 2 of 7, 5 left out\n    2; 5"
+    assert (shared in ran.stdout) == (passed == "2 passed")

@@ -31,6 +31,7 @@ COMMANDS = (
     "bisect",
     "passes",
     "ops",
+    "conformance",
     "doctor",
 )
 """One module each, in the order in which `--help` lists them."""

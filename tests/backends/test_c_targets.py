@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import platform
 import re
 import shlex
@@ -30,6 +29,7 @@ from popgraph.support.arrays import Array
 from popgraph.support.dtypes import BY_NAME
 from popgraph.support.errors import BackendError
 from popgraph.support.machine import TARGETS as MACHINES
+from tests.sampling import WHOLE
 
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 needs_zig = pytest.mark.skipif(
@@ -147,17 +147,16 @@ MORE = {
     "integers": INTEGERS,
 }
 """These, too, where all is tried (`make targets`)."""
-ALL = os.environ.get("POPGRAPH_PROFILE") == "fuzz"
 LEAST = {"f16": 4e-3, "bf16": 4e-2}
 """How far results may be apart, where it is not that of f32."""
 
 
-@pytest.fixture(params=GRAPHS | MORE if ALL else GRAPHS)
+@pytest.fixture(params=GRAPHS | MORE if WHOLE else GRAPHS)
 def graph(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return written(request.param, tmp_path)
 
 
-@pytest.fixture(params=GRAPHS | MORE if ALL else ["lenet", "functions"])
+@pytest.fixture(params=GRAPHS | MORE if WHOLE else ["lenet", "functions"])
 def few_graphs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return written(request.param, tmp_path)
 

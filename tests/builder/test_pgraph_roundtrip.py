@@ -252,6 +252,7 @@ def node_tests() -> list[TestCase]:
         return collect_testcases(None)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_node_tests_of_onnx_come_back_from_their_texts(part: int) -> None:
     cases = node_tests()[part::PARTS]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
 from collections.abc import Sequence
 
@@ -21,17 +20,17 @@ from tests.dialects.graphcore_run import Sample, assert_close, build, is_float, 
 from tests.dialects.graphcore_samples import SAMPLES
 from tests.dialects.graphcore_types import REAL, casts, each_type, is_admitted
 from tests.dialects.test_graphcore_c import TOLERANCE, together
+from tests.sampling import WHOLE, is_turn
 
-WHOLE = os.environ.get("POPGRAPH_PROFILE") == "fuzz"
-"""Otherwise every operation and every type is tried, but not each with each."""
 SHARE = 5
+"""Every operation and every type is tried on each day, but not each with each."""
 EACH = each_type(SAMPLES)
 CASTS = list(casts())
 
 
 def some(samples: Sequence[Sample]) -> list[Sample]:
     """One in so many, and all in the long run; neighbours stand for types, not for operations."""
-    return [each for at, each in enumerate(samples) if WHOLE or at % SHARE == at // SHARE % SHARE]
+    return [each for at, each in enumerate(samples) if is_turn(at - at // SHARE, SHARE)]
 
 
 def assert_same(actual: Array, expected: Array, tolerance: float) -> None:

@@ -290,6 +290,7 @@ def test_fuzz_gradients_everywhere(network: Network) -> None:
     assert_gradients_everywhere(network)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_fuzz_kills(mutant: Mutant) -> None:
     """With a bug in the pass, the same claim fails within a bounded number of networks."""

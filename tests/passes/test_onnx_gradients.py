@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,6 +23,7 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, UnsupportedError
 from tests.passes.claims import assert_slope, shaken
+from tests.sampling import is_turn
 
 CASES = {
     "Attention": 20,
@@ -33,8 +33,8 @@ CASES = {
     "NegativeLogLikelihoodLoss": 3,
 }
 """Operators, and how many cases of each have a gradient at least, of those that are tried."""
-STRIDE = 1 if os.environ.get("POPGRAPH_PROFILE") == "fuzz" else 3
-"""Of so many cases one is tried, and all that are about masks."""
+SHARE = 3
+"""Of so many cases one is tried a day, and all that are about masks."""
 
 MIXTURE = "mixture_of_results"
 NARROW_NAMES = ("bfloat16", "float16", "float32")
@@ -134,7 +134,7 @@ def test_gradients_of_cases(op: str, cases: list[Any]) -> None:
     looked_at, wrong = 0, list[str]()
     chosen = [case for case in cases if is_of(case.model, op)]
     for number, case in enumerate(chosen):
-        if number % STRIDE and "masked" not in case.name and "robust" not in case.name:
+        if not is_turn(number, SHARE) and "masked" not in case.name and "robust" not in case.name:
             continue
         ((inputs, outputs),) = case.data_sets
         try:

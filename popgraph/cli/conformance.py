@@ -1,0 +1,105 @@
+"""`popgraph conformance`: runs ONNX's own test suite of backends, and counts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from popgraph.support.writing import write_text
+
+if TYPE_CHECKING:
+    from popgraph.conformance.outcome import Outcome
+
+
+class On(StrEnum):
+    """What runs the models."""
+
+    C = "c"
+    REFERENCE = "reference"
+
+
+def command(
+    backend: Annotated[
+        list[On] | None, typer.Option(help="What runs them (may be given again).")
+    ] = None,
+    only: Annotated[str, typer.Option(metavar="REGEX", help="Tests of such names only.")] = "",
+    listed: Annotated[
+        bool, typer.Option("--list", help="Name every test that does not pass, and why.")
+    ] = False,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Keep all outcomes.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="How many processes (one per processor).")
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1, help="Seconds that a test may take.")] = 300.0,
+) -> None:
+    """
+    Run ONNX's own test suite of backends, and count what passes.
+
+    \b
+    popgraph conformance
+    popgraph conformance --backend reference --only '^test_reduce' --list
+    popgraph conformance --backend c --backend reference --json conformance.json
+
+    Inputs are fed when a model runs, as ONNX's runner does. What PopGraph refuses with a message
+    counts as refused; other numbers than ONNX expects as wrong; anything else, a crash or a test
+    that takes too long, as failed. Ends with status 1 if a test is wrong or failed.
+    """
+    from popgraph.cli import models
+    from popgraph.conformance.outcome import BROKEN
+    from popgraph.conformance.report import described
+
+    if json_file is not None:
+        models.check_place(json_file, "--json")
+    many = jobs or os.cpu_count() or 1
+    found = {str(each): _outcomes(each, only, many, limit) for each in backend or [On.C]}
+    for name, outcomes in found.items():
+        typer.echo(text(name, outcomes, listed))
+    if json_file is not None:
+        write_text(json_file, json.dumps(described(found), indent=1) + "\n")
+    if any(each.status in BROKEN for outcomes in found.values() for each in outcomes):
+        raise typer.Exit(1)
+
+
+def _outcomes(backend: On, only: str, jobs: int, limit: float) -> list[Outcome]:
+    from popgraph.backend import CBackend, ReferenceBackend
+    from popgraph.conformance.cases import cases_like
+    from popgraph.conformance.workers import outcomes
+
+    cases = cases_like(only)
+    chosen = {On.C: CBackend, On.REFERENCE: ReferenceBackend}[backend]
+    ran = outcomes(cases, chosen, jobs, limit)
+    return list(_shown(ran, len(cases), f"conformance, {backend}"))
+
+
+def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
+    """The same, with a bar for those who look at a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    from popgraph.cli.report import is_terminal
+
+    console = Console(stderr=True)
+    yield from track(ran, about, total, console=console, transient=True, disable=not is_terminal())
+
+
+def text(backend: str, outcomes: list[Outcome], listed: bool) -> str:
+    """The tables."""
+    from importlib.metadata import version
+
+    from popgraph.cli.report import table
+    from popgraph.conformance.report import failing_rows, group_rows, reason_rows
+
+    parts = [
+        f"onnx {version('onnx')} on {backend}",
+        table(group_rows(outcomes)),
+        table(failing_rows(outcomes) if listed else reason_rows(outcomes)),
+    ]
+    return "\n\n".join(filter(None, parts)) + "\n"

@@ -1,0 +1,1 @@
+"""ONNX's own test suite of backends: its cases, their groups, isolated runs, and the report."""

@@ -1,0 +1,186 @@
+"""The cases of ONNX's test suite of backends, with the arrays that go in and must come out."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import (
+    ModelProto,
+    NodeProto,
+    OptionalProto,
+    SequenceProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    numpy_helper,
+)
+from onnx.backend.test.case.test_case import TestCase
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+
+from popgraph.conformance.groups import nodes_of
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
+"""As the onnx package has them."""
+Arrays: TypeAlias = Sequence[Any]
+
+SHIPPED = "onnx/backend/test/data/light/"
+"""Where models of the last kind are found in the package; the others would be downloads."""
+DRAWN = {
+    "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
+    "RandomUniformLike",
+}  # fmt: skip
+"""Operators whose numbers ONNX does not define."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One test: a model, and what it gives for what."""
+
+    kind: str
+    found: TestCase
+
+    @property
+    def name(self) -> str:
+        """As in ONNX's own lists, where `_cpu` follows."""
+        return str(self.found.name)
+
+    @property
+    def model(self) -> ModelProto:
+        """As it is in memory, or read anew."""
+        if self.found.model is not None:
+            return self.found.model
+        return onnx.load(self._file())
+
+    def data_sets(self) -> list[tuple[Arrays, Arrays]]:
+        """Inputs in the order of the model's, and the outputs that are expected of them."""
+        if self.found.data_sets is not None:
+            return [
+                ([_normal(value) for value in inputs], [_normal(value) for value in outputs])
+                for inputs, outputs in self.found.data_sets
+            ]
+        if self.found.model_dir is not None:
+            folders = sorted(Path(self.found.model_dir).glob("test_data_set*"))
+            return [_data_set(self.model, folder) for folder in folders]
+        return [_shipped_data_set(self.model, self._file())]
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its model need not be downloaded."""
+        return self.found.url is None or _is_shipped(self.found.url)
+
+    def why_skipped(self) -> str:
+        """Why nobody can run it, or nothing."""
+        if not self.is_here:
+            return f"its model is a download ({self.found.url})"
+        if self._draws():
+            return "it draws random numbers, and expects those of NumPy"
+        return ""
+
+    def _draws(self) -> bool:
+        model = self.model
+        nodes = list(nodes_of(model.graph))
+        if DRAWN & {node.op_type for node in nodes}:
+            return True
+        dropouts = [node for node in nodes if node.op_type == "Dropout" and len(node.input) == 3]
+        return bool(dropouts) and any(
+            _drops(node, dict(zip((info.name for info in model.graph.input), inputs, strict=False)))
+            for node in dropouts
+            for inputs, _ in self.data_sets()
+        )
+
+    def _file(self) -> Path:
+        if self.found.model_dir is not None:
+            return Path(self.found.model_dir) / "model.onnx"
+        return _shipped_file(self.found.url)
+
+
+def _drops(node: NodeProto, given: Mapping[str, Any]) -> bool:
+    """Whether a Dropout is told to train, with a ratio that is not zero."""
+    _, ratio, training = node.input
+    return bool(given.get(training)) and bool(given.get(ratio, 0.5))
+
+
+def _is_shipped(url: str) -> bool:
+    return url.startswith(SHIPPED) and bool(_outputs_beside(_shipped_file(url)))
+
+
+def _shipped_file(url: str) -> Path:
+    return Path(onnx.__file__).parent.parent / url
+
+
+def _outputs_beside(model: Path) -> list[Path]:
+    return sorted(model.parent.glob(f"{model.stem}_output_*.pb"), key=_number)
+
+
+def _number(path: Path) -> int:
+    """That at the end of its name: 10 follows 9."""
+    return int(path.stem.rpartition("_")[2])
+
+
+def _normal(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, TensorProto) else value
+
+
+def _data_set(model: ModelProto, folder: Path) -> tuple[Arrays, Arrays]:
+    """A folder of messages."""
+    graph = model.graph
+    return _values(folder, "input", graph.input), _values(folder, "output", graph.output)
+
+
+def _values(folder: Path, name: str, infos: Iterable[ValueInfoProto]) -> list[Any]:
+    """In a model of old, inputs that are not given follow: they have initializers."""
+    files = sorted(folder.glob(f"{name}_*.pb"), key=_number)
+    pairs = zip(files, infos, strict=False)
+    return [_value(file.read_bytes(), info.type) for file, info in pairs]
+
+
+def _value(content: bytes, type_: TypeProto) -> Any:
+    """A message of the type that an input or an output has."""
+    match type_.WhichOneof("value"):
+        case "sequence_type":
+            return numpy_helper.to_list(SequenceProto.FromString(content))
+        case "optional_type":
+            return numpy_helper.to_optional(OptionalProto.FromString(content))
+        case _:
+            return numpy_helper.to_array(TensorProto.FromString(content))
+
+
+def _shipped_data_set(model: ModelProto, file: Path) -> tuple[Arrays, Arrays]:
+    """The inputs are made as ONNX's runner makes them, the outputs lie beside the model."""
+    known = {tensor.name for tensor in model.graph.initializer}
+    inputs = [
+        Runner.generate_dummy_data(info, name=file.stem)
+        for info in model.graph.input
+        if info.name not in known
+    ]
+    outputs = [
+        numpy_helper.to_array(TensorProto.FromString(path.read_bytes()))
+        for path in _outputs_beside(file)
+    ]
+    return inputs, outputs
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every test of the onnx package that is installed; some take overflows on purpose."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return tuple(
+            Case(kind, found)
+            for kind in KINDS
+            for found in sorted(load_model_tests(kind=kind), key=lambda found: found.name)
+        )
+
+
+def cases_like(pattern: str) -> list[Case]:
+    """Those in whose names a regular expression is found."""
+    return [case for case in all_cases() if re.search(pattern, case.name)]

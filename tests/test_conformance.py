@@ -1,0 +1,191 @@
+"""Tests the run of ONNX's test suite: what counts as what, and that nothing ends it early."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto
+from onnx.backend.test.case.test_case import TestCase
+from typer.testing import CliRunner
+
+from popgraph.backend import ReferenceBackend
+from popgraph.cli import app
+from popgraph.conformance.cases import KINDS, Case, all_cases, cases_like
+from popgraph.conformance.groups import GROUPS, group_of
+from popgraph.conformance.outcome import Status, differences, outcome
+from popgraph.conformance.workers import outcomes
+
+LONG = 300.0
+"""Seconds that nothing here takes."""
+
+
+def case(name: str) -> Case:
+    (found,) = cases_like(f"^{name}$")
+    return found
+
+
+class Scripted(ReferenceBackend):
+    """Does with some operators what no backend should."""
+
+    @classmethod
+    def prepare(cls, model: ModelProto, *arguments: Any, **keywords: Any) -> Any:
+        match model.graph.node[0].op_type:
+            case "Abs":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "Exp":
+                signal.pause()
+            case "Neg":
+                raise KeyError("neg")
+            case "Relu":
+                model = ModelProto.FromString(model.SerializeToString())
+                model.graph.node[0].op_type = "Sigmoid"
+        return super().prepare(model, *arguments, **keywords)
+
+
+def test_every_kind_of_case_is_there() -> None:
+    found = all_cases()
+    assert {each.kind for each in found} == set(KINDS)
+    assert len(found) > 2000
+    assert len({each.name for each in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        ("test_ai_onnx_ml_binarizer", "ml"),
+        ("test_adam", "training"),
+        ("test_string_concat", "strings"),
+        ("test_identity_opt", "sequences and optionals"),
+        ("test_loop11", "control flow"),
+        ("test_lstm_defaults", "recurrent"),
+        ("test_nonzero_example", "sizes that data decide"),
+        ("test_qlinearconv", "quantization"),
+        ("test_reshape_allowzero_reordered", "structure fed at run time"),
+        ("test_top_k", "structure fed at run time"),
+        ("test_attention_3d", "other"),
+        ("test_operator_view", "other"),
+    ],
+)
+def test_cases_have_groups(name: str, group: str) -> None:
+    assert group in GROUPS
+    assert group_of(case(name).model) == group
+
+
+def test_cases_pass_or_are_refused_with_the_reason() -> None:
+    assert outcome(case("test_relu"), ReferenceBackend).status == Status.PASSED
+    refused = outcome(case("test_reshape_allowzero_reordered"), ReferenceBackend)
+    assert (refused.status, refused.group) == (Status.REFUSED, "structure fed at run time")
+    assert refused.reason.startswith("shape of Reshape must be constant, but input 1 is computed")
+    assert refused.general_reason == "shape of Reshape must be constant"
+
+
+@pytest.mark.parametrize(
+    "name", ["test_operator_chunk", "test_softmax_lastdim", "test_gradient_of_add"]
+)
+def test_cases_that_are_files_run(name: str) -> None:
+    found = outcome(case(name), ReferenceBackend)
+    assert found.status == (Status.REFUSED if "gradient" in name else Status.PASSED)
+
+
+def test_what_cannot_be_run_is_skipped() -> None:
+    download = TestCase("test_x", "x", "https://host/x.tar.gz", None, None, None, "real", 0, 0)
+    found = outcome(Case("real", download), ReferenceBackend)
+    assert (found.status, found.group) == (Status.SKIPPED, "downloads")
+    assert found.reason == "its model is a download (https://host/x.tar.gz)"
+    for name in ("test_bernoulli_seed", "test_training_dropout", "test_training_dropout_default"):
+        skipped = outcome(case(name), ReferenceBackend)
+        assert skipped.status == Status.SKIPPED and "random" in skipped.reason
+    assert not case("test_training_dropout_zero_ratio").why_skipped()
+
+
+def test_wrong_answers_and_all_other_ends_are_told() -> None:
+    """A worker that dies is followed by another one, which runs what is left."""
+    cases = [case(f"test_{name}") for name in ("abs", "neg", "relu", "sign", "sqrt")]
+    found = {each.name: each for each in outcomes(cases, Scripted, 2, LONG)}
+    assert {name: each.status for name, each in found.items()} == {
+        "test_abs": Status.FAILED,
+        "test_neg": Status.FAILED,
+        "test_relu": Status.WRONG,
+        "test_sign": Status.PASSED,
+        "test_sqrt": Status.PASSED,
+    }
+    assert found["test_abs"].reason == "the process ended (SIGKILL)"
+    assert found["test_neg"].reason == "KeyError: 'neg'"
+    assert "Mismatched elements" in found["test_relu"].reason
+
+
+def test_who_takes_too_long_is_not_waited_for() -> None:
+    (found,) = outcomes([case("test_exp")], Scripted, 2, 0.5)
+    assert found.status == Status.FAILED
+    assert found.reason == "it takes longer than 0.5 s"
+
+
+def test_differences_are_found_in_all_kinds_of_values() -> None:
+    one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
+    same = ([one], [[one, two]], [None], [np.array(["a"], object)], [np.float32(1)])
+    for values in same:
+        assert differences(values, values, 0, 0) == ""
+    different: list[tuple[list[Any], list[Any]]] = [
+        ([one], [two]),
+        ([one], [one.astype(np.float64)]),
+        ([one], [one[:1]]),
+        ([one], []),
+        ([[one, two]], [[one]]),
+        ([[one]], [one]),
+        ([None], [one]),
+        ([one], [None]),
+    ]
+    for wanted, found in different:
+        assert differences(wanted, found, 0, 0)
+
+
+ONLY = "^test_(relu|sub|bernoulli|tril_neg|lstm_defaults|operator_chunk|top_k)$"
+GROUP_TABLE = """
+group                      tests  passed  wrong  failed  refused  skipped
+recurrent                  1      0       0      0       1        0
+structure fed at run time  2      0       0      0       2        0
+other                      4      3       0      0       0        1
+all                        7      3       0      0       3        1
+"""
+NOT_PASSED = ["test_bernoulli", "test_lstm_defaults", "test_top_k", "test_tril_neg"]
+"""By group."""
+
+
+def test_the_command_prints_tables_and_writes_all_outcomes(tmp_path: Path) -> None:
+    file = tmp_path / "found.json"
+    both = ["--backend", "c", "--backend", "reference", "--jobs", "1", "--limit", str(LONG)]
+    ran = CliRunner().invoke(app, ["conformance", "--only", ONLY, "--json", str(file), *both])
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout.count(GROUP_TABLE) == 2
+    assert "\n1      refused  the operator LSTM-22 is not supported\n" in ran.stdout
+    found = json.loads(file.read_text())["backends"]
+    assert set(found) == {"c", "reference"}
+    for each in found.values():
+        assert each["counts"]["all"] == {"passed": 3, "refused": 3, "skipped": 1}
+        assert [test["name"] for test in each["tests"]][:2] == [
+            "test_bernoulli",
+            "test_lstm_defaults",
+        ]
+        assert each["tests"][1]["reason"] == "the operator LSTM-22 is not supported"
+
+
+def test_the_command_lists_what_does_not_pass() -> None:
+    ran = CliRunner().invoke(
+        app, ["conformance", "--only", ONLY, "--list", "--backend", "reference", "--jobs", "1"]
+    )
+    rows = [line.split() for line in ran.stdout.splitlines() if line.startswith("test_")]
+    assert [row[0] for row in rows] == NOT_PASSED
+    assert " ".join(rows[1][1:]) == "recurrent refused the operator LSTM-22 is not supported"
+
+
+def test_the_command_ends_with_1_if_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("popgraph.backend.CBackend", Scripted)
+    ran = CliRunner().invoke(app, ["conformance", "--only", "^test_(relu|sub)$", "--jobs", "1"])
+    assert ran.exit_code == 1, ran.output
+    assert "all    2      1       1      0       0        0" in ran.stdout
