@@ -18,7 +18,7 @@ from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_key import program_key
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
-from popgraph.backends.c.run.warm_start import remember
+from popgraph.backends.c.run.warm_start import KnownModel, remember, remember_open
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
@@ -344,6 +344,32 @@ def compile(
     chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
-    made = BuildRequest(module, compilation, chosen, backend, threads).runner()
-    remember(model, options, threads, made.static, compilation.weights.files, indices)
+    files = compilation.weights.files
+
+    def kept(interface: Interface, make: Make) -> Make:
+        known = remember_open(
+            model, options, threads, files, indices, interface.inputs, interface.structural
+        )
+        return Remembering(known, make)
+
+    request = BuildRequest(module, compilation, chosen, backend, threads)
+    made = request.runner(kept if backend == "c" else unkept)
+    remember(model, options, threads, made.static, files, indices)
     return made
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Makes the programs of an open model, and keeps the way to them for another process."""
+
+    known: KnownModel
+    make: Make
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for a call."""
+        program = self.known.recall(call.signature)
+        if program is not None:
+            return program
+        made = self.make(call)
+        self.known.remember(call.signature, made)
+        return made

@@ -79,7 +79,8 @@ class OpenModel:
 
     def __init__(self, interface: Interface, make: Callable[[Call], Executable]) -> None:
         self.interface = interface
-        self._make = make
+        self.make = make
+        """Makes the program for a call."""
         self._programs: OrderedDict[Signature, Executable] = OrderedDict()
         self._values: dict[str, set[bytes]] = {name: set() for name in interface.structural}
         """The values of each structural input so far, until there were many."""
@@ -109,7 +110,7 @@ class OpenModel:
             with self._building:  # Who waits here may find what another thread has built.
                 program = self._known(call.signature)
                 if program is None:
-                    program = self._make(call)
+                    program = self.make(call)
                     self._keep(call.signature, program)
                     self._count_values(call)
         return program

@@ -22,12 +22,14 @@ class Runner:
     def __init__(self, made: Executable | OpenModel) -> None:
         self.static = made if isinstance(made, Executable) else None
         """The only program, where there is but one."""
+        self.open = made if isinstance(made, OpenModel) else None
+        """The model, where the arrays of a call say which program is to run."""
         self._made = made
 
     @property
     def structural(self) -> tuple[str, ...]:
         """The inputs whose values decide the structure of the program."""
-        return self._made.interface.structural if isinstance(self._made, OpenModel) else ()
+        return () if self.open is None else self.open.interface.structural
 
     def __call__(
         self, inputs: Mapping[str, Array] | None = None, /, **named: Array
