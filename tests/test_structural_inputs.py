@@ -15,12 +15,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
 
 import popgraph
 from popgraph import compiler, open_model, start
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx.read import import_model
+from popgraph.cli import app
 from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.structural_inputs import structural_inputs
@@ -420,6 +422,65 @@ def test_programs_of_training_share_their_weights(backend: str) -> None:
         program = run.program({"x": x, "shape": np.array([rows, 6]), **given})
         assert set(program.variables) == {"w"}
         np.testing.assert_allclose(program.read("w"), w, rtol=1e-4)
+
+
+# Commands
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(reshaping(["N", 6], "R").SerializeToString())
+    return str(path)
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_print_lists_structural_inputs(saved: str, tmp_path: Path) -> None:
+    text = call("print", saved).stdout
+    assert text.startswith("// input 'shape' decides the structure")
+    printed = tmp_path / "printed.mlir"
+    printed.write_text(text)
+    assert call("print", str(printed)).stdout == text
+    dims = ("--dim", "N=4", "--value", "shape=-1,8")
+    assert "-> tensor<3x8xf32>" in call("print", saved, "--at", "graphcore", *dims).stdout
+    assert "decides" not in call("print", saved, *dims).stdout
+    refused = call("print", saved, "--at", "graphcore", "--dim", "N=4")
+    assert refused.exit_code == 1
+    assert "input 'shape' decides the structure" in refused.output
+    assert "--value shape=2,3" in refused.output
+
+
+def test_run_takes_values(saved: str, tmp_path: Path) -> None:
+    for name, array in (("x", X), ("shape", np.array([8, 3])), ("narrow", np.array([3, 8], "i4"))):
+        np.save(tmp_path / f"{name}.npy", array)
+    x, shape, narrow = (f"{name}={tmp_path}/{name}.npy" for name in ("x", "shape", "narrow"))
+    expected = str(np.maximum(X.reshape(8, 3), 0)[7, 2])[:4]
+    for given in (("-i", shape), ("--value", "shape=8,3")):
+        text = call("run", saved, "-i", x, *given, "--backend", "reference").stdout
+        assert text.startswith("y: float32[8, 3]") and expected in text
+    fitted = call("run", saved, "-i", x, "-i", narrow.replace("narrow=", "shape="))
+    assert "float32[3, 8]" in fitted.output
+    made_up = ("run", saved, "--random", "--dim", "N=4", "--backend", "reference")
+    assert "float32[6, 4]" in call(*made_up, "--value", "shape=6,4").stdout
+    assert "is not made up" in call(*made_up).output
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("shap=3", "no input 'shap'"),
+        ("shape=3,x", "no list of whole numbers"),
+        ("shape=99999999999999999999", "no list of whole numbers"),
+        ("x=1,2", "a list, which the input is not"),
+        ("shape", "is not NAME=VALUE"),
+    ],
+)
+def test_values_that_are_none(saved: str, value: str, message: str) -> None:
+    refused = call("print", saved, "--value", value)
+    assert refused.exit_code and message in refused.output
 
 
 # Other processes
