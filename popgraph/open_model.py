@@ -23,8 +23,8 @@ SPECIALISATIONS = 8
 MANY_VALUES = 32
 """After so many values of one structural input, a warning says what they cost."""
 
-Signature: TypeAlias = tuple[tuple[str, Shape, str, bytes], ...]
-"""Name and shape of each input; of a structural one also the element type and the elements."""
+Signature: TypeAlias = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, str, bytes], ...]]
+"""The shape of each input, and of structural ones the element type and the elements."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,12 @@ class Call:
     @cached_property
     def signature(self) -> Signature:
         """Equal for calls that the same program serves."""
-        return tuple((name, self.shapes[name], *self._value(name)) for name in sorted(self.shapes))
-
-    def _value(self, name: str) -> tuple[str, bytes]:
-        found = self.values.get(name)
-        return ("", b"") if found is None else (found.dtype.str, found.tobytes())
+        values = tuple(
+            # Neither says all of a type: there are names for both orders of bytes, and `V1`s.
+            (name, f"{array.dtype.name} {array.dtype.str}", array.tobytes())
+            for name, array in self.values.items()
+        )
+        return tuple(sorted(self.shapes.items())), values
 
 
 class OpenModel:
@@ -92,7 +93,9 @@ class OpenModel:
         """One step of the program for these inputs."""
         call = self.interface.call(inputs)
         program = self._program(call)
-        rest = {name: array for name, array in inputs.items() if name not in call.values}
+        rest = inputs
+        if call.values:
+            rest = {name: array for name, array in inputs.items() if name not in call.values}
         if not program.variables:
             return program.run(rest)
         with self._stepping:

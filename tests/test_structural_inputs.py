@@ -161,6 +161,9 @@ def test_large_inputs_are_data() -> None:
     ]
     small, large = (graph(nodes, {"x": (FLOAT, [6]), "t": (INT, [n])}) for n in (256, 257))
     assert found(small) == ("t",)
+    for backend in BACKENDS:
+        run = popgraph.compile(small, backend=backend)
+        assert run(x=X[0], t=np.arange(-249, 7))["y"].shape == (6,)
     assert found(large) == ()
     with pytest.raises(UnsupportedError, match="shape of Reshape must be constant"):
         popgraph.compile(large)
@@ -367,6 +370,8 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     run = popgraph.compile(reshaping(), backend="reference")
     with pytest.raises(RunError, match="input 'shape' holds int32, the model wants int64"):
         run(x=X, shape=np.array([4, 6], np.int32))
+    with pytest.raises(RunError, match="input 'shape' holds >i8, the model wants int64"):
+        run(x=X, shape=np.array([4, 6], ">i8"))
     with pytest.raises(TypeMismatchError, match=r"input 'shape' is i64\[2\], not i64\[3\]"):
         run(x=X, shape=np.array([4, 2, 3]))
     with pytest.raises(RunError, match="input 'shape' is missing"):
