@@ -86,7 +86,9 @@ class OpenModel:
         self._values: dict[str, set[bytes]] = {name: set() for name in interface.structural}
         """The values of each structural input so far, until there were many."""
         self._latest: Executable | None = None
-        """Which program has the variables as they are now."""
+        """Which program with variables ran last."""
+        self._holders: dict[str, Executable] = {}
+        """Which program has each variable as it is now: not all have the same."""
         self._looking, self._building, self._stepping = Lock(), Lock(), Lock()
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
@@ -132,11 +134,14 @@ class OpenModel:
                 self._programs.popitem(last=False)
 
     def _up_to_date(self, program: Executable) -> Executable:
-        """The program, with the variables as the one that ran last has left them."""
-        latest, self._latest = self._latest, program if program.variables else None
-        if latest is not None and latest is not program:
+        """The program, with its variables as those that ran before have left them."""
+        if program is not self._latest and program.variables:
+            self._latest = program
             for name in program.variables:
-                program.write(name, latest.read(name))
+                holder = self._holders.get(name, program)
+                if holder is not program:
+                    program.write(name, holder.read(name))
+                self._holders[name] = program
         return program
 
     def _count_values(self, call: Call) -> None:

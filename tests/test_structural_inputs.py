@@ -488,6 +488,23 @@ def test_values_that_are_none(saved: str, value: str, message: str) -> None:
     assert refused.exit_code and message in refused.output
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_programs_need_not_have_the_same_variables(backend: str) -> None:
+    """Those that drop elements have a seed, and each draws on where another has stopped."""
+    model = dropping(None)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    run = popgraph.compile(model, backend=backend)
+    x, half = np.ones((100, 100), np.float32), np.array(0.5, np.float32)
+    masks = []
+    for rows, mode in ((50, True), (100, False), (100, True), (75, True), (25, False), (50, True)):
+        given = {"x": x[:rows], "ratio": half, "mode": np.array(mode)}
+        assert bool(run.program(given).variables) == mode
+        found = run(given)["mask"][:50]
+        masks += [found] if mode else []
+    for number, mask in enumerate(masks):
+        assert all((mask != other).any() for other in masks[:number])
+
+
 # Other processes
 
 
