@@ -136,12 +136,12 @@ class OpenModel:
     def _up_to_date(self, program: Executable) -> Executable:
         """The program, with its variables as those that ran before have left them."""
         if program is not self._latest and program.variables:
-            self._latest = program
             for name in program.variables:
                 holder = self._holders.get(name, program)
                 if holder is not program:
                     program.write(name, holder.read(name))
                 self._holders[name] = program
+            self._latest = program
         return program
 
     def _count_values(self, call: Call) -> None:
