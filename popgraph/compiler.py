@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError as IRParseError
 from xdsl.utils.exceptions import VerifyException
 
-from popgraph.backends.base import Executable, as_array
+from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.cache.program_key import program_key
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
-from popgraph.backends.c.run.warm_start import remember
-from popgraph.backends.reference import ReferenceExecutable, can_evaluate
+from popgraph.backends.c.run.warm_start import KnownModel, remember, remember_open
+from popgraph.backends.reference import ReferenceExecutable, can_evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
+from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
@@ -35,40 +35,34 @@ from popgraph.dialects.onnx.types import (
     SeqType,
     SparseType,
     describe,
+    static_shape,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.open_model import Call, Interface, OpenModel
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
-from popgraph.support.arrays import Array
 from popgraph.support.errors import (
+    ErrorGroup,
     ModelError,
     ParseError,
     PassError,
     PopgraphError,
-    RunError,
     UnsupportedError,
     fitting_memory,
 )
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
-from popgraph.support.locks import Lock
 from popgraph.support.nesting import deepest
-from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
 """A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
-
-Signature: TypeAlias = tuple[tuple[str, Shape], ...]
-
-SPECIALISATIONS = 8
-"""How many shape signatures of one model are kept compiled (the least recently used goes)."""
-
 
 DEEPEST = 80
 """Levels of IR text: who reads, verifies and prints it recurses over them."""
@@ -242,6 +236,16 @@ def for_this_machine(options: Options, threads: int = 1) -> Options:
     )
 
 
+Make: TypeAlias = Callable[[Call], Executable]
+Kept: TypeAlias = Callable[[Interface, Make], Make]
+"""What remembers the programs that are made of an open model."""
+
+
+def unkept(interface: Interface, make: Make) -> Make:
+    """Remembers nothing."""
+    return make
+
+
 @dataclass(frozen=True)
 class BuildRequest:
     """What is to be built: a module and its weights, how, and for what to run."""
@@ -255,22 +259,32 @@ class BuildRequest:
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
 
-    def runner(self) -> Runner:
-        """The module as something to call."""
-        opened = is_open(self.module)
-        if opened or self.backend == "reference":
+    def runner(self, kept: Kept = unkept) -> Runner:
+        """The module as something to call; `kept` sees the programs of an open one."""
+        interface = interface_of(self.module, self.compilation.weights)
+        if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
-        if not opened:
+        if interface is None:
             return Runner(self.executable())
         verify(self.module)
         _check_tensors(self.module)
-        return Runner(OpenModel(self))
+        return Runner(OpenModel(interface, kept(interface, self.executable_for)))
 
-    def specialised(self, shapes: Mapping[str, Shape]) -> BuildRequest:
-        """The same of a copy of the module, for inputs of these shapes."""
+    def executable_for(self, call: Call) -> Executable:
+        """The program for what a call brings; the module stays as it is."""
+        try:
+            return self.specialised(call).executable()
+        except PopgraphError as error:
+            raise _with_values(error, call) from error
+
+    def specialised(self, call: Call) -> BuildRequest:
+        """The same of a copy of the module, for the shapes and the structural values of a call."""
+        types = signature(self.module)
+        for name, value in call.values.items():
+            check_dtype(name, value, from_ir(types[name].element_type))
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
-        specialise(module, shapes, compilation.weights)
+        specialise(module, call.shapes, compilation.weights, call.values)
         return replace(self, module=module, compilation=compilation)
 
     def executable(self) -> Executable:
@@ -295,61 +309,24 @@ class BuildRequest:
             return build_c(self.module, weights, threads=self.threads, save_as=key)
 
 
-class OpenModel:
-    """
-    A model with unknown dimensions: a program per combination of shapes, some are kept.
-
-    Not a `functools.lru_cache`: with that, two threads that meet the same new shapes would both
-    compile, and behind a lock around it, who has a program would wait for one to be compiled.
-    """
-
-    def __init__(self, request: BuildRequest) -> None:
-        self._request = request
-        self._programs: OrderedDict[Signature, Executable] = OrderedDict()
-        self._looking, self._building = Lock(), Lock()
-
-    def program(self, inputs: Mapping[str, Array]) -> Executable:
-        """The executable for inputs of these shapes."""
-        self._check_names(inputs)
-        shapes = {name: as_array(name, array).shape for name, array in inputs.items()}
-        signature = tuple(sorted(shapes.items()))
-        program = self._known(signature)
-        if program is None:
-            with self._building:  # Who waits here may find what another thread has built.
-                program = self._known(signature)
-                program = program or self._request.specialised(shapes).executable()
-                self._keep(signature, program)
-        return program
-
-    def _known(self, signature: Signature) -> Executable | None:
-        with self._looking:
-            if signature in self._programs:
-                self._programs.move_to_end(signature)
-            return self._programs.get(signature)
-
-    def _keep(self, signature: Signature, program: Executable) -> None:
-        """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
-        with self._looking:
-            self._programs[signature] = program
-            while len(self._programs) > SPECIALISATIONS:
-                self._programs.popitem(last=False)
-
-    def _check_names(self, inputs: Mapping[str, Array]) -> None:
-        wanted = input_types(self._request.module)
-        missing = [name for name in wanted if name not in inputs]
-        if missing:
-            raise RunError(
-                f"input {', '.join(map(repr, missing))} is missing",
-                hint=f"the model's inputs are {', '.join(map(repr, wanted))}",
-            )
+def interface_of(module: ModuleOp, weights: WeightStore) -> Interface | None:
+    """What an open model is called with; None where all shapes and structures are known."""
+    if level_of(module) != "onnx":
+        return None
+    types = input_types(module)
+    structural = structural_inputs(module, weights)
+    if not structural and all(static_shape(type_) is not None for type_ in types.values()):
+        return None
+    return Interface(tuple(types), structural)
 
 
-def is_open(module: ModuleOp) -> bool:
-    """Whether an input of a module has a dimension that is not known."""
-    return level_of(module) == "onnx" and any(
-        not isinstance(type_, TensorType) or not type_.has_static_shape()
-        for type_ in input_types(module).values()
-    )
+def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
+    """The error, with the values of the inputs that decided the structure where it was found."""
+    if not call.values or isinstance(error, ErrorGroup):
+        return error
+    values = [f"input {name!r} = {array.tolist()}" for name, array in call.values.items()]
+    where = ", ".join(values)
+    return type(error)(error.what, f"{error.where}, with {where}".removeprefix(", "), error.hint)
 
 
 def _check_tensors(module: ModuleOp) -> None:
@@ -386,8 +363,17 @@ def compile(
     chosen = replace(chosen, indices=indices or chosen.indices)
     with without_collection():
         module, compilation = load(model, mapped=True, search=chosen.search)
-    made = BuildRequest(module, compilation, chosen, backend, threads).runner()
-    remember(model, options, threads, made.static, compilation.weights.files, indices)
+    files = compilation.weights.files
+
+    def kept(interface: Interface, make: Make) -> Make:
+        known = remember_open(
+            model, options, threads, files, indices, interface.inputs, interface.structural
+        )
+        return Remembering(known, make)
+
+    request = BuildRequest(module, compilation, chosen, backend, threads)
+    made = request.runner(kept if backend == "c" else unkept)
+    remember(model, options, threads, made.static, files, indices)
     return made
 
 
@@ -400,8 +386,25 @@ def admits(model: Model) -> bool:
     module, compilation = load(model)
     try:
         verify(module)
-        if not is_open(module):
+        if interface_of(module, compilation.weights) is None:
             lower(module, compilation, level="graphcore")
     except UnsupportedError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Makes the programs of an open model, and keeps the way to them for another process."""
+
+    known: KnownModel
+    make: Make
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for a call."""
+        program = self.known.recall(call.signature)
+        if program is not None:
+            return program
+        made = self.make(call)
+        self.known.remember(call.signature, made)
+        return made

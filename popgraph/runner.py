@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from popgraph.backends.base import Executable
+from popgraph.open_model import OpenModel
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
-
-
-class Specialising(Protocol):
-    """A model with unknown dimensions: inputs say which program it is."""
-
-    def program(self, inputs: Mapping[str, Array]) -> Executable:
-        """The executable for inputs of these shapes."""
 
 
 class Runner:
     """
     A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
 
-    Unknown dimensions are taken from the arrays of a call; the program for each combination of
-    shapes is compiled once and kept.
+    Unknown dimensions, and the values of inputs that decide structure (the shape that Reshape
+    gets), are taken from the arrays of a call; the program for each combination is compiled once
+    and kept.
     """
 
-    def __init__(self, made: Executable | Specialising) -> None:
+    def __init__(self, made: Executable | OpenModel) -> None:
         self.static = made if isinstance(made, Executable) else None
-        """The only program, where all dimensions are known."""
-        self._open = None if isinstance(made, Executable) else made
+        """The only program, where there is but one."""
+        self.open = made if isinstance(made, OpenModel) else None
+        """The model, where the arrays of a call say which program is to run."""
+        self._made = made
+
+    @property
+    def structural(self) -> tuple[str, ...]:
+        """The inputs whose values decide the structure of the program."""
+        return () if self.open is None else self.open.interface.structural
 
     def __call__(
         self, inputs: Mapping[str, Array] | None = None, /, **named: Array
@@ -38,13 +39,8 @@ class Runner:
                 f"inputs are given by name, not as {type(inputs).__name__}",
                 hint='run({"x": array}) or run(x=array)',
             )
-        given = named if inputs is None else {**inputs, **named}
-        program = self.static or self.program(given)
-        return program.run(given)
+        return self._made.run(named if inputs is None else {**inputs, **named})
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
-        """The executable for inputs of these shapes."""
-        if self._open is not None:
-            return self._open.program(inputs)
-        assert self.static is not None
-        return self.static
+        """The executable for these inputs; those that are structural are none of its own."""
+        return self._made if isinstance(self._made, Executable) else self._made.program(inputs)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from popgraph.backends.c.run.warm_start import recall
+from popgraph.backends.base import Executable
+from popgraph.backends.c.run.warm_start import KnownModel, recall
+from popgraph.open_model import Call, Interface, OpenModel
 from popgraph.runner import Runner
+from popgraph.support.errors import RunError
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
@@ -29,10 +33,47 @@ def compile(
     in the reference and in training.
     """
     found = recall(model, options, threads, indices) if backend == "c" else None
-    if found is not None:
+
+    def compiled() -> Runner:
+        compiler = import_module("popgraph.compiler")
+        made: Runner = compiler.compile(
+            model, threads=threads, backend=backend, options=options, indices=indices
+        )
+        return made
+
+    if found is None:
+        return compiled()
+    if not isinstance(found, KnownModel):
         return Runner(found)
-    compiler = import_module("popgraph.compiler")
-    made: Runner = compiler.compile(
-        model, threads=threads, backend=backend, options=options, indices=indices
+    interface = Interface(found.inputs, found.structural)
+    return Runner(OpenModel(interface, KnownPrograms(found, compiled)))
+
+
+class KnownPrograms:
+    """The programs of an open model that was compiled before; it is read for others only."""
+
+    def __init__(self, known: KnownModel, compiled: Callable[[], Runner]) -> None:
+        self._known, self._compiled = known, compiled
+        self._model: OpenModel | None = None
+        """The model itself, once a program was wanted that is not known."""
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for a call."""
+        return self._known.recall(call.signature) or self._read().make(call)
+
+    def _read(self) -> OpenModel:
+        if self._model is None:
+            if not self._known.is_unchanged():
+                raise _changed(self._known)
+            model = self._compiled().open
+            assert model is not None, "the shortcut says that the model is open"
+            self._model = model
+        return self._model
+
+
+def _changed(known: KnownModel) -> RunError:
+    return RunError(
+        "the model's file has changed since it was compiled, and has no program for this call yet",
+        ", ".join(known.files),
+        "compile it again: popgraph.compile(model)",
     )
-    return made

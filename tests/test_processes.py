@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import popgraph
-from popgraph import compiler
+from popgraph import compiler, open_model
 from popgraph.backends.base import Executable
 from popgraph.dialects.onnx.schemas import MAKING
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -232,7 +232,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /pro
 def test_code_and_threads_of_forgotten_programs_go(
     path: Path, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiler, "SPECIALISATIONS", 2)
+    monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
     run = popgraph.compile(path, threads=threads)
     before, tasks = libraries(), len(os.listdir("/proc/self/task"))
     shapes = range(64, 69)
@@ -249,7 +249,7 @@ def test_a_program_that_runs_outlives_being_forgotten(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads drive each other's programs out, again and again."""
-    monkeypatch.setattr(compiler, "SPECIALISATIONS", 1)
+    monkeypatch.setattr(open_model, "SPECIALISATIONS", 1)
     run = popgraph.compile(path, threads=2)
     wanted = {rows: run(data(rows))["y"] for rows in (64, 65, 66)}
 

@@ -21,6 +21,15 @@ def as_array(name: str, value: object) -> Array:
         raise RunError(f"input {name!r} is no array: {error}") from error
 
 
+def check_dtype(name: str, array: Array, dtype: DType) -> None:
+    """RunError unless the array of an input has the element type that the model wants."""
+    if array.dtype != dtype.numpy:
+        raise RunError(
+            f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
+            hint=f"pass np.asarray({name}, np.{dtype.numpy})",
+        )
+
+
 class Executable(ABC):
     """A program for known shapes: named inputs and outputs, and named variables that persist."""
 
@@ -60,8 +69,4 @@ class Executable(ABC):
                 raise RunError(
                     f"input {name!r} has shape {text(array.shape)}, the model wants {text(shape)}"
                 )
-            if array.dtype != dtype.numpy:
-                raise RunError(
-                    f"input {name!r} holds {array.dtype}, the model wants {dtype.numpy}",
-                    hint=f"pass np.asarray({name}, np.{dtype.numpy})",
-                )
+            check_dtype(name, array, dtype)

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.options import Folders, ScheduleFile, Switch, Threads, Tuned, Winograd, options
+from popgraph.cli.options import (
+    Folders,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Tuned,
+    Values,
+    Winograd,
+    options,
+)
 
 if TYPE_CHECKING:
     from popgraph.measure.comparison import Result, Row
@@ -33,6 +42,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     threads: Threads = 1,
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,
     repeats: Annotated[int, typer.Option(min=1, help="How many rounds at least.")] = 10,
@@ -67,7 +77,7 @@ def command(
         known = ", ".join(PEERS)
         raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
     pin(threads)
-    module, compilation, _ = models.opened(model, dim)
+    module, compilation, _ = models.opened(model, dim, value)
     made = options(winograd, schedule, tuned)
     comparison = Comparison(str(model), module, compilation, threads, made)
     for name in names:

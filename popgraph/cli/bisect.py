@@ -8,7 +8,16 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, ScheduleFile, Switch, Threads, Train, Winograd, options
+from popgraph.cli.options import (
+    Folders,
+    ScheduleFile,
+    Switch,
+    Threads,
+    Train,
+    Values,
+    Winograd,
+    options,
+)
 from popgraph.support.writing import write_text
 
 
@@ -17,6 +26,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the reproducer is written.")
     ] = Path("reproducer.mlir"),
@@ -43,7 +53,7 @@ def command(
     from popgraph.measure.bisect import bisect, here
 
     models.check_place(output, "--output")
-    module, compilation, training = models.opened(model, dim, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train)
     wanted = replace(options(winograd, schedule, Switch.OFF), training=training)
     compilation.weights.own()
     found = bisect(module, compilation, here(wanted, threads), seed=seed)

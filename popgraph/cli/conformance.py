@@ -94,8 +94,8 @@ def text(backend: str, outcomes: list[Outcome], listed: bool) -> str:
     """The tables."""
     from importlib.metadata import version
 
-    from popgraph.cli.report import table
     from popgraph.conformance.report import failing_rows, group_rows, reason_rows
+    from popgraph.support.tables import table
 
     parts = [
         f"onnx {version('onnx')} on {backend}",

@@ -14,6 +14,7 @@ from popgraph.cli.options import (
     Switch,
     Threads,
     Tuned,
+    Values,
     Winograd,
     options_here,
 )
@@ -26,6 +27,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
@@ -47,7 +49,7 @@ def command(
     from popgraph.backends.c.emit import emit
     from popgraph.cli import models
 
-    module, compilation, _ = models.opened(model, dim)
+    module, compilation, _ = models.opened(model, dim, value)
     made = options_here(winograd, schedule, tuned, threads, indices)
     compiler.lower(module, compilation, made)
     output.mkdir(parents=True, exist_ok=True)

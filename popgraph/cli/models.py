@@ -14,7 +14,7 @@ from popgraph.support.errors import ModelError, PopgraphError, RunError
 from popgraph.support.writing import Parts, replaceable, write_file, write_pair, write_text
 
 if TYPE_CHECKING:
-    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.dialects.builtin import ModuleOp, TensorType
     from xdsl.ir import Attribute
 
     from popgraph.passes.base import Compilation
@@ -43,16 +43,23 @@ def load(path: Path) -> tuple[ModuleOp, Compilation]:
 
 
 def opened(
-    path: Path, dim: Iterable[str] | None, *, train: bool = False, static: bool = True
+    path: Path,
+    dim: Iterable[str] | None,
+    value: Iterable[str] | None = None,
+    *,
+    train: bool = False,
+    static: bool = True,
 ) -> tuple[ModuleOp, Compilation, Training | None]:
     """
-    The model of a file, its symbolic dimensions as `dim` says; with `train`, a step of training.
+    The model of a file; with `train`, a step of training.
 
-    ModelError if an input's shape stays unknown and it is to be `static`.
+    Its symbolic dimensions are as `dim` says, its structural inputs as `value` does. ModelError
+    if something of both stays unknown and it is to be `static`.
     """
     module, compilation, training = _step(path) if train else (*load(path), None)
-    specialise(module, compilation, sizes(dim or ()))
+    specialise(module, compilation, sizes(dim or ()), values(value or (), module))
     if static:
+        check_structure(module, compilation)
         check_static(module)
     return module, compilation, training
 
@@ -102,20 +109,63 @@ def sizes(texts: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, int]) -> None:
-    """Gives symbolic dimensions their sizes; each must be one that the model has."""
+def values(texts: Iterable[str], module: ModuleOp) -> dict[str, Array]:
+    """`["shape=2,3"]` as arrays in the types of a model's inputs."""
+    given = pairs(texts, "--value")
     if not given:
+        return {}
+    from popgraph.dialects.element_types import from_ir
+    from popgraph.dialects.onnx.types import dims
+
+    types = signature_of(module)
+    unknown = [name for name in given if name not in types]
+    if unknown:
+        raise ModelError(
+            f"the model has no input {unknown[0]!r} of numbers",
+            hint=f"it has {', '.join(map(repr, types)) or 'none'}",
+        )
+    return {
+        name: _numbers(text, from_ir(types[name].element_type), len(dims(types[name]) or ()))
+        for name, text in given.items()
+    }
+
+
+def _numbers(text: str, dtype: DType, rank: int) -> Array:
+    import numpy as np
+
+    try:
+        numbers = [float(one) if dtype.is_float else int(one) for one in text.split(",")]
+        array = np.array(numbers, dtype.numpy)
+    except (ValueError, OverflowError) as error:
+        what = "numbers" if dtype.is_float else "whole numbers"
+        raise typer.BadParameter(f"{text!r} is no list of {what}", param_hint="--value") from error
+    if rank > 1 or (rank == 0 and array.size > 1):
+        raise typer.BadParameter(
+            f"{text!r} is a list, which the input is not", param_hint="--value"
+        )
+    return array.reshape([-1] * rank)
+
+
+def specialise(
+    module: ModuleOp,
+    compilation: Compilation,
+    given: Mapping[str, int],
+    values: Mapping[str, Array] | None = None,
+) -> None:
+    """Gives symbolic dimensions their sizes, each one that the model has, and inputs `values`."""
+    if not given and not values:
         return
     from popgraph.dialects.levels import level_of
 
     if level_of(module) != "onnx":
         raise ModelError(
             f"all dimensions of a module of the {level_of(module)} level are known",
-            hint="--dim is for models with symbolic dimensions; leave it out",
+            hint="--dim and --value are for models with something to decide; leave them out",
         )
     from popgraph.dialects.onnx.graphs import input_types
-    from popgraph.dialects.onnx.types import substituted
+    from popgraph.dialects.onnx.types import substituted, tensor_type
     from popgraph.passes.onnx import infer_shapes
+    from popgraph.support.dtypes import from_numpy
 
     types = input_types(module)
     unknown = sorted(set(given) - symbols(types.values()))
@@ -125,7 +175,11 @@ def specialise(module: ModuleOp, compilation: Compilation, given: Mapping[str, i
             f"the model has no symbolic dimension {unknown[0]!r}", hint=f"it has {listed}"
         )
     wanted = {name: substituted(type_, given) for name, type_ in types.items()}
-    infer_shapes.specialise(module, wanted, compilation.weights)
+    wanted |= {
+        name: tensor_type(from_numpy(array.dtype), array.shape)
+        for name, array in (values or {}).items()
+    }
+    infer_shapes.specialise(module, wanted, compilation.weights, values)
 
 
 def sizes_of(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, int]:
@@ -168,6 +222,23 @@ def check_static(module: ModuleOp) -> None:
             )
 
 
+def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
+    """The inputs of a model whose values decide its structure."""
+    from popgraph.compiler import interface_of
+
+    interface = interface_of(module, compilation.weights)
+    return () if interface is None else interface.structural
+
+
+def check_structure(module: ModuleOp, compilation: Compilation) -> None:
+    """ModelError if a model's structure depends on the value of an input."""
+    for name in structural(module, compilation):
+        raise ModelError(
+            f"input {name!r} decides the structure of the model, and its value is not known",
+            hint=f"--value {name}=2,3 (`popgraph run` takes it from an array)",
+        )
+
+
 def check_place(path: Path, option: str) -> None:
     """BadParameter, before work whose result would be lost, where no file can be written."""
     if path.is_dir():
@@ -208,16 +279,20 @@ def fitted(name: str, array: Array, dtype: DType) -> Array:
     return array.astype(dtype.numpy)
 
 
+def signature_of(module: ModuleOp) -> dict[str, TensorType[Attribute]]:
+    """The type of each input of numbers, whatever the level of the module."""
+    from popgraph.backends.reference import signature
+    from popgraph.dialects.element_types import is_number
+
+    types = signature(module)
+    return {name: type_ for name, type_ in types.items() if is_number(type_.element_type)}
+
+
 def element_types(module: ModuleOp) -> dict[str, DType]:
     """The element type of each input of numbers, whatever the level of the module."""
-    from popgraph.backends.reference import signature
-    from popgraph.dialects.element_types import from_ir, is_number
+    from popgraph.dialects.element_types import from_ir
 
-    return {
-        name: from_ir(type_.element_type)
-        for name, type_ in signature(module).items()
-        if is_number(type_.element_type)
-    }
+    return {name: from_ir(type_.element_type) for name, type_ in signature_of(module).items()}
 
 
 def save_onnx(path: Path, module: ModuleOp, compilation: Compilation) -> None:

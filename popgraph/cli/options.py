@@ -123,6 +123,16 @@ Train = Annotated[
 ]
 
 
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        metavar="NAME=2,3",
+        help="The numbers of an input that decides the structure of the model.",
+    ),
+]
+
+
 Tuned = Annotated[
     Switch, typer.Option(help="Whether schedules that `popgraph tune` measured here are used.")
 ]

@@ -19,6 +19,7 @@ from popgraph.cli.options import (
     Threads,
     Train,
     Tuned,
+    Values,
     Winograd,
     level,
     options_here,
@@ -46,6 +47,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,
     tuned: Tuned = Switch.ON,
@@ -64,6 +66,7 @@ def command(
     popgraph print model.onnx --at program --dim N=4    how: kernels, buffers
     popgraph print model.onnx --at c --dim N=4          the C
     popgraph print model.onnx --stop-after normalize    in the middle
+    popgraph print model.onnx --at c --value shape=2,3  of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
     """
     from popgraph import compiler
@@ -74,7 +77,7 @@ def command(
 
     deepest = Level.PROGRAM if at == Level.C or stop_after else at
     lowered = deepest != Level.ONNX or bool(stop_after)
-    module, compilation, training = models.opened(model, dim, train=train, static=lowered)
+    module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices)
     made = replace(made, training=training)
     if lowered:
@@ -86,5 +89,8 @@ def command(
         )
     if at == Level.C and not stop_after:
         typer.echo("\n".join(sources(module).values()))
-    else:
-        typer.echo(str(module))
+        return
+    if not lowered:
+        for name in models.structural(module, compilation):
+            typer.echo(f"// input {name!r} decides the structure: a program for each of its values")
+    typer.echo(str(module))

@@ -16,6 +16,7 @@ from popgraph.cli.options import (
     Threads,
     Train,
     Tuned,
+    Values,
     Winograd,
     options,
 )
@@ -28,6 +29,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     threads: Threads = 1,
     rounds: Annotated[int, typer.Option(min=1, help="How often it runs; minima count.")] = ROUNDS,
     rows: Annotated[int, typer.Option(min=1, help="How many calls the table shows.")] = 20,
@@ -64,7 +66,7 @@ def command(
         if file is not None:
             models.check_place(file, option)
     pin(threads)
-    module, compilation, training = models.opened(model, dim, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train)
     made = replace(options(winograd, schedule, tuned), training=training)
     found = report(str(model), module, compilation, threads, rounds, made)
     typer.echo(text(found, rows))

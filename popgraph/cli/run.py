@@ -17,6 +17,7 @@ from popgraph.cli.options import (
     Switch,
     Threads,
     Tuned,
+    Values,
     Winograd,
     options,
 )
@@ -54,6 +55,7 @@ def command(
         list[str] | None,
         typer.Option(metavar="N=4", help="The size of a symbolic dimension of random inputs."),
     ] = None,
+    value: Values = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     threads: Threads = 1,
     indices: IndicesChoice = None,
@@ -70,6 +72,7 @@ def command(
     popgraph run model.onnx -i x=x.npy -o y=y.npy --threads 2
     popgraph run model.pgraph --random --dim N=4 --seed 7
     popgraph run model.onnx --random --backend reference
+    popgraph run model.onnx -i x=x.npy --value shape=2,3
 
     An index out of range is an error, but for --random, where it is the nearest that is in range.
 
@@ -83,8 +86,14 @@ def command(
     for file in keep.values():
         models.check_place(Path(file), "--output")
     module, compilation = models.load(model)
-    given = models.read_arrays(inputs or (), "--input")
+    given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
     if random:
+        unknown = [name for name in models.structural(module, compilation) if name not in given]
+        if unknown:
+            raise RunError(
+                f"input {unknown[0]!r} decides the structure of the model: it is not made up",
+                hint=f"--value {unknown[0]}=2,3",
+            )
         known = models.sizes_of(module, given)
         models.specialise(module, compilation, known | models.sizes(dim or ()))
         given = {**_made_up(module, seed), **given}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.options import Folders, Switch, Train, Tuned, Winograd, options_here
+from popgraph.cli.options import Folders, Switch, Train, Tuned, Values, Winograd, options_here
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     winograd: Winograd = Switch.ON,
     tuned: Tuned = Switch.ON,
     train: Train = False,
@@ -47,7 +48,7 @@ def command(
 
     if output is not None:
         models.check_place(output, "--output")
-    module, compilation, training = models.opened(model, dim, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train)
     made = replace(options_here(winograd, None, tuned), training=training)
     module = before_scheduling(module, compilation, made)
     text = text_of([row(each, few) for each in contraction_candidates_of(module, made)])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, Switch, Threads, Train, Winograd
+from popgraph.cli.options import Folders, Switch, Threads, Train, Values, Winograd
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def command(
     dim: Annotated[
         list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
     ] = None,
+    value: Values = None,
     winograd: Winograd = Switch.ON,
     train: Train = False,
     folders: Folders = None,
@@ -54,7 +55,7 @@ def command(
     if output is not None:
         models.check_place(output, "--output")
     pin(threads)
-    module, compilation, training = models.opened(model, dim, train=train)
+    module, compilation, training = models.opened(model, dim, value, train=train)
     wanted = Options(training=training, winograd=winograd == Switch.ON, measured=())
     options = for_this_machine(wanted, threads)
     tuning = Tuner(module, compilation, options, threads, few)

@@ -9,7 +9,10 @@ from popgraph.support.errors import TypeMismatchError
 
 Shape = tuple[int, ...]
 
-__all__ = ["Shape", "broadcast", "prod", "reduced", "text", "window_output"]
+__all__ = ["KNOWN_ELEMENTS", "Shape", "broadcast", "prod", "reduced", "text", "window_output"]
+
+KNOWN_ELEMENTS = 256
+"""Up to this size values are followed while a model is read: shapes, axes, pads, sizes, scales."""
 
 
 def text(shape: Sequence[int]) -> str:

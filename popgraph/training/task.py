@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.builder.pgraph import Document, Schedule
 from popgraph.compiler import BuildRequest
 from popgraph.dialects.program import WeightStore
+from popgraph.open_model import Call
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
@@ -43,7 +44,7 @@ class Task:
         options = Options(training=Training(self.loss, self.rule), indices=indices)
         compilation = Compilation(self.weights)
         request = BuildRequest(self.module, compilation, options, backend, threads)
-        return request.specialised(shapes)
+        return request.specialised(Call(shapes, {}))
 
 
 def task_of(document: Document) -> Task | None:

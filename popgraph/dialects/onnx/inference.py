@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from math import prod
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -33,9 +32,7 @@ from popgraph.dialects.onnx.types import (
 from popgraph.dialects.program import BlobAttr, WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
-
-KNOWN_ELEMENTS = 256
-"""Constants up to this size are followed: shapes, axes, pads, steps, sizes, scales."""
+from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 
 class Inference:

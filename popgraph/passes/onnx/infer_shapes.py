@@ -12,6 +12,8 @@ from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.inference import Inference, set_type
 from popgraph.dialects.onnx.op import Graph
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import (
     Dim,
     describe,
@@ -23,6 +25,7 @@ from popgraph.dialects.onnx.types import (
 )
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
+from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.names import closest
 from popgraph.support.shapes import Shape
@@ -67,12 +70,14 @@ def specialise(
     module: ModuleOp,
     inputs: Mapping[str, Shape | Attribute],
     store: WeightStore | None = None,
+    values: Mapping[str, Array] | None = None,
 ) -> None:
     """
     Gives inputs these shapes (or types, see `tensor_type`) and infers all others from them.
 
-    A symbol that stands for a dimension of one input becomes the same number everywhere. Raises
-    `TypeMismatchError` where a shape does not fit what the model says of the input.
+    A symbol that stands for a dimension of one input becomes the same number everywhere. Inputs
+    that have `values` become constants. Raises `TypeMismatchError` where a shape does not fit
+    what the model says of the input.
     """
     graph = model_of(module).graph
     arguments: dict[str, SSAValue] = dict(zip(graph.input_names, graph.block.args, strict=True))
@@ -92,7 +97,29 @@ def specialise(
         for info, argument in zip(graph.inputs, graph.block.args, strict=True)
     ]
     graph.properties["inputs"] = ArrayAttr(infos)
+    store = store if store is not None else WeightStore()
+    for name, value in (values or {}).items():
+        _settle(module, name, value, store)
     infer_shapes(module, store)
+
+
+def _settle(module: ModuleOp, name: str, value: Array, store: WeightStore) -> None:
+    """Puts a Constant in place of an input; an initializer is what training may change."""
+    model = model_of(module)
+    graph, versions = model.graph, model.opset_versions
+    argument = graph.block.args[graph.input_names.index(name)]
+    held = from_value(value, store)
+    made = op_class("Constant", versions.get("", 1)).make(
+        [], {"value": held}, {}, [name], [held.type], {}
+    )
+    made.locate()
+    first = graph.block.first_op
+    assert first is not None, "a graph ends with its outputs"
+    graph.block.insert_op_before(made, first)
+    argument.replace_all_uses_with(made.results[0])
+    graph.block.erase_arg(argument)
+    infos = [info for info in graph.inputs if info.text != name]
+    graph.properties["inputs"] = ArrayAttr(infos)
 
 
 def _no_input(name: str, names: list[str]) -> TypeMismatchError:

@@ -1,13 +1,15 @@
-"""Warm start: the program that this very model file became last time, before anything is read."""
+"""Warm start: the programs that this very model file became before, before anything is read."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.cache import install_fingerprint
@@ -20,37 +22,68 @@ from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, seen, state_of
 
-MAGIC = "popgraph shortcut 2"
+MAGIC = "popgraph shortcut 3"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
 
 
+@dataclass(frozen=True)
+class KnownModel:
+    """An open model whose file was read before, and the way to the programs it became then."""
+
+    key: str
+    """What its programs are found by, together with what a call says; empty: they are not kept."""
+    threads: int
+    inputs: tuple[str, ...]
+    structural: tuple[str, ...]
+    files: Mapping[str, Sequence[int]]
+    """The files that were read, and the states that they were in."""
+
+    def recall(self, signature: object) -> CExecutable | None:
+        """The program for calls of this signature."""
+        found = None if is_watched() or not self.key else _read(self._key(signature))
+        program = None if found is None else found.get("program")
+        if not isinstance(program, str):
+            return None
+        return build_again(ProgramKey(program), ArrayStore(), self.threads)
+
+    def remember(self, signature: object, program: object) -> None:
+        """Keeps the way to a program; nothing that is found under no key, or was not compiled."""
+        if self.key and isinstance(program, CExecutable) and program.key is not None:
+            _write(self._key(signature), {"program": program.key})
+
+    def _key(self, signature: object) -> str:
+        return digest(self.key, repr(signature), repr(_surroundings()))
+
+    def is_unchanged(self) -> bool:
+        """Whether the files are still what they were."""
+        return all(list(seen(Path(name))) == [*state] for name, state in self.files.items())
+
+
 def recall(
     model: object, options: object, threads: int, indices: str | None = None
-) -> CExecutable | None:
-    """The program of a file, if file, options, machine and this package are as they were."""
+) -> CExecutable | KnownModel | None:
+    """What a file became, if file, options, machine and this package are as they were."""
     if not isinstance(model, str | Path):
         return None
     # RuntimeError: a loop of links.
     with suppress(OSError, RuntimeError, ValueError, KeyError, TypeError):
         path = Path(model).resolve()
         key = _key(path, state_of(path), options, threads, indices)
-        for cache in readable_caches() if key else ():
-            file = _file(cache, key)
-            if file.exists():
-                return _follow(json.loads(read_sealed(file)), threads)
+        found = _read(key) if key else None
+        return None if found is None else _follow(found, key, threads)
     return None
 
 
-def _follow(found: dict[str, object], threads: int) -> CExecutable | None:
-    files, program = found["files"], found["program"]
-    if not isinstance(files, dict) or not isinstance(program, str):
-        raise ValueError("no shortcut")
-    for name, state in files.items():
-        if list(seen(Path(name))) != state:
-            return None
-    return build_again(ProgramKey(program), ArrayStore(), threads)
+def _follow(found: Mapping[str, Any], key: str, threads: int) -> CExecutable | KnownModel | None:
+    inputs, structural = (tuple(found.get(part, ())) for part in ("inputs", "structural"))
+    known = KnownModel(key, threads, inputs, structural, dict(found["files"]))
+    if not known.is_unchanged():
+        return None
+    if "program" not in found:
+        return known
+    return build_again(ProgramKey(found["program"]), ArrayStore(), threads)
 
 
 def remember(
@@ -62,19 +95,63 @@ def remember(
     indices: str | None = None,
 ) -> None:
     """Keeps the way from a model's file to its program; `files` are all that were read."""
-    if not isinstance(program, CExecutable) or program.key is None or not files:
-        return
-    if not isinstance(model, str | Path) or not all(map(is_settled, files.values())):
-        return
+    if isinstance(program, CExecutable) and program.key is not None:
+        key = _key_to_keep(model, options, threads, files, indices)
+        _write(key, {"program": program.key, "files": _rows(files)})
+
+
+def remember_open(
+    model: object,
+    options: object,
+    threads: int,
+    files: Mapping[Path, State],
+    indices: str | None,
+    inputs: tuple[str, ...],
+    structural: tuple[str, ...],
+) -> KnownModel:
+    """Keeps what must be known of an open model to find its programs, each by its signature."""
+    key = _key_to_keep(model, options, threads, files, indices)
+    rows = _rows(files)
+    _write(key, {"inputs": inputs, "structural": structural, "files": rows})
+    return KnownModel(key, threads, inputs, structural, rows)
+
+
+def _key_to_keep(
+    model: object,
+    options: object,
+    threads: int,
+    files: Mapping[Path, State],
+    indices: str | None,
+) -> str:
+    """The key of a model's file; empty when what it became is not to be kept."""
+    if not files or not isinstance(model, str | Path) or not all(map(is_settled, files.values())):
+        return ""
     path = Path(model).resolve()
-    key = _key(path, files[path], options, threads, indices) if path in files else ""
+    return _key(path, files[path], options, threads, indices) if path in files else ""
+
+
+def _rows(files: Mapping[Path, State]) -> dict[str, State]:
+    return {str(name): state for name, state in files.items()}
+
+
+def _read(key: str) -> dict[str, Any] | None:
+    """The shortcut of a key; None when there is none, or any doubt about it."""
+    with suppress(OSError, ValueError):
+        for cache in readable_caches():
+            file = _file(cache, key)
+            if file.exists():
+                found = json.loads(read_sealed(file))
+                return found if isinstance(found, dict) else None
+    return None
+
+
+def _write(key: str, shortcut: Mapping[str, object]) -> None:
+    """Keeps a shortcut; not one without a key, nor in a cache that is read-only."""
     first, *others = readable_caches()
     if not key or others:
-        return  # this is not to be kept, or the cache is read-only
-    rows = {str(name): state for name, state in files.items()}
-    text = json.dumps({"program": program.key, "files": rows})
+        return
     with suppress(OSError):
-        write_sealed(_file(first, key), text.encode())
+        write_sealed(_file(first, key), json.dumps(shortcut).encode())
         trim(first / "shortcuts", LIMIT)
 
 
@@ -85,21 +162,24 @@ def _key(
     described, installed = repr(options), install_fingerprint.states()
     if is_watched() or installed is None or " at 0x" in described or not _own_passes():
         return ""
-    environment = sorted(
-        (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
-    )
     place = str(Path.cwd()) if path.suffix == ".pgraph" else ""  # Texts may search beside it.
     facts = (
         str(path),
         state,
         threads,
         indices,
-        host_machine(),
-        measured_text(),
-        environment,
+        *_surroundings(),
         place,
     )
     return digest(MAGIC, installed, machine(), described, repr(facts))
+
+
+def _surroundings() -> tuple[object, ...]:
+    """What a process has around it that its programs depend on."""
+    environment = sorted(
+        (name, value) for name, value in os.environ.items() if name.startswith("POPGRAPH_")
+    )
+    return host_machine(), measured_text(), environment
 
 
 def _own_passes() -> bool:

@@ -32,7 +32,7 @@ def constant(node: Node) -> Lowered:
     return ConstantOp(node.lowering.weights.attribute(np.ascontiguousarray(array)))
 
 
-@lowers("ConstantOfShape")
+@lowers("ConstantOfShape", structural=[0])
 def constant_of_shape(node: Node) -> Lowered:
     value: Array = np.zeros(1, np.float32)
     if "value" in node.op.onnx_attributes():
@@ -52,7 +52,7 @@ def size(node: Node) -> Lowered:
     return node.literal(np.array(prod(node.shape), np.int64))
 
 
-@lowers("Range")
+@lowers("Range", structural=[0, 1, 2])
 def range_(node: Node) -> Lowered:
     start, limit, delta = (
         node.array(index, what).reshape(-1)[0]

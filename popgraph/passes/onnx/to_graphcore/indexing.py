@@ -136,5 +136,5 @@ def _moved(value: SSAValue, axis: int, by: int, neutral: int) -> SSAValue:
     return gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
 
 
-lowers("CumSum")(running(gc.AddOp, 0))
-lowers("CumProd")(running(gc.MulOp, 1))
+lowers("CumSum", structural=[1])(running(gc.AddOp, 0))
+lowers("CumProd", structural=[1])(running(gc.MulOp, 1))

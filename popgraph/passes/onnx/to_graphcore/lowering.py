@@ -28,7 +28,7 @@ from popgraph.passes.analysis.replace import erase_dead, made_for
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, STRUCTURAL, as_values
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import (
     PassError,
@@ -160,14 +160,15 @@ class Lowering(LoweringContext):
         return {}
 
     def _lower(self, op: OnnxOp) -> list[SSAValue | None]:
-        function = REGISTRY.get((op.domain, op.op_type))
+        key = (op.domain, op.op_type)
+        function = REGISTRY.get(key)
         if function is None:
             raise UnsupportedError(
                 f"the operator {operator(op)} is not supported",
                 hint="`popgraph ops` lists what is; express it with those, or remove the node",
             )
         inputs = [None if value is None else self._input(value) for value in op.input_values()]
-        return as_values(function(Node(op, inputs, self)))
+        return as_values(function(Node(op, inputs, self, STRUCTURAL[key])))
 
     def _input(self, value: SSAValue) -> SSAValue:
         found = self.values.get(value)

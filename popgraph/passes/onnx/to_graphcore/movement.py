@@ -24,8 +24,8 @@ def reshaped(value: SSAValue, shape: Sequence[int]) -> Operand:
     return value if shape_of(value) == tuple(shape) else gc.ReshapeOp(value, shape=shape)
 
 
-@lowers("Reshape")
-@lowers("Reshape", domain=GRAPHCORE)
+@lowers("Reshape", structural=[1])
+@lowers("Reshape", domain=GRAPHCORE, structural=[1])
 def reshape(node: Node) -> Lowered:
     wanted = list(node.numbers_or_ints("shape", 1) or ())
     if not node.integer("allowzero"):
@@ -65,7 +65,7 @@ def concat(node: Node) -> Lowered:
     return gc.ConcatOp(node.inputs, axis=node.axis(node.integer("axis", 1)))
 
 
-@lowers("Split")
+@lowers("Split", structural=[1])
 def split(node: Node) -> Lowered:
     axis = node.axis(node.integer("axis"))
     sizes = node.numbers_or_ints("split", 1) or _even_parts(node, node.shape[axis])
@@ -90,8 +90,8 @@ def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
     return gc.SliceOp(value, starts=starts, sizes=sizes, steps=steps)
 
 
-@lowers("Slice")
-@lowers("Slice", domain=GRAPHCORE)
+@lowers("Slice", structural=[1, 2, 3, 4])
+@lowers("Slice", domain=GRAPHCORE, structural=[1, 2, 3, 4])
 def slice_(node: Node) -> Lowered:
     starts = node.numbers_or_ints("starts", 1) or ()
     ends = node.numbers_or_ints("ends", 2) or ()
@@ -132,7 +132,7 @@ def reverse(node: Node) -> Lowered:
     return sliced(node[0], {axis: (node.shape[axis] - 1, node.shape[axis], -1) for axis in axes})
 
 
-@lowers("Pad")
+@lowers("Pad", structural=[1, 3])
 def pad(node: Node) -> Lowered:
     given = node.integers("paddings") if node.has("paddings") else node.numbers_or_ints("pads", 1)
     assert given is not None, "every version of Pad has its pads somewhere"
@@ -164,13 +164,21 @@ def _cut(value: SSAValue, low: list[int], high: list[int]) -> SSAValue:
 
 def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Operand:
     number = 0.0
-    if node.optional(2) is not None:
-        number = node.array(2, "constant_value").reshape(-1)[0].item()
+    given = node.optional(2)
+    known = None if given is None else node.lowering.array(given)
+    if known is not None:
+        number = known.reshape(-1)[0].item()
     elif "value" in node.op.onnx_attributes():
         number = node.real("value")
     if not any(low) and not any(high):
         return value
-    return gc.PadOp(value, low=low, high=high, interior=[0] * node.rank, value=number)
+    interior = [0] * node.rank
+    wide = gc.PadOp(value, low=low, high=high, interior=interior, value=number)
+    if given is None or known is not None:
+        return wide
+    inside = gc.BroadcastOp(node.literal(np.array(True)), shape=shape_of(value))
+    kept = gc.PadOp(inside, low=low, high=high, interior=interior, value=False)
+    return gc.WhereOp(kept, wide, reshaped(given, ()))
 
 
 def _continued(
@@ -183,7 +191,7 @@ def _continued(
     return SSAValue.get(gc.GatherOp(value, node.literal(places.astype(np.int64)), axis=axis))
 
 
-@lowers("Squeeze")
+@lowers("Squeeze", structural=[1])
 def squeeze(node: Node) -> Lowered:
     ones = tuple(axis for axis, size in enumerate(node.shape) if size == 1)
     axes = node.axes(node.numbers_or_ints("axes", 1, ones) or ())
@@ -192,7 +200,7 @@ def squeeze(node: Node) -> Lowered:
     return reshaped(node[0], [size for axis, size in enumerate(node.shape) if axis not in axes])
 
 
-@lowers("Unsqueeze")
+@lowers("Unsqueeze", structural=[1])
 def unsqueeze(node: Node) -> Lowered:
     given = node.numbers_or_ints("axes", 1) or ()
     rank = node.rank + len(given)
@@ -201,13 +209,13 @@ def unsqueeze(node: Node) -> Lowered:
     return reshaped(node[0], [1 if axis in axes else next(rest) for axis in range(rank)])
 
 
-@lowers("Expand")
+@lowers("Expand", structural=[1])
 def expand(node: Node) -> Lowered:
     shape = shapes.broadcast(node.shape, node.numbers(1, "the shape"))
     return node[0] if shape == node.shape else gc.BroadcastOp(node[0], shape=shape)
 
 
-@lowers("Tile")
+@lowers("Tile", structural=[1, 2])
 def tile(node: Node) -> Lowered:
     repeats = [1] * node.rank
     if node.version == 1:
@@ -267,17 +275,29 @@ def space_to_depth(node: Node) -> Lowered:
 
 @lowers("Trilu")
 def trilu(node: Node) -> Lowered:
-    diagonal = node.numbers(1, "the diagonal")[0] if node.optional(1) is not None else 0
-    rows, columns = node.shape[-2:]
     upper = bool(node.integer("upper", 1))
+    given = node.optional(1)
+    known = np.zeros(1, np.int64) if given is None else node.lowering.array(given)
+    if given is not None and known is None:
+        return gc.WhereOp(_beyond(node, given, upper), node[0], node.scalar(0))
+    assert known is not None
+    rows, columns = node.shape[-2:]
     # Beyond all rows and columns, the diagonal is where it is at their end.
-    diagonal = min(max(diagonal, -rows - 1), columns + 1)
+    diagonal = min(max(int(known.reshape(-1)[0]), -rows - 1), columns + 1)
     below = np.tri(rows, columns, diagonal - 1 if upper else diagonal).astype(bool)
     kept = node.literal(~below if upper else below)
     return gc.WhereOp(kept, node[0], node.scalar(0))
 
 
-@lowers("OneHot")
+def _beyond(node: Node, diagonal: SSAValue, upper: bool) -> Operand:
+    """Which elements of a matrix are on a diagonal that is known at run time only, or beyond it."""
+    shape = node.shape[-2:]
+    row, column = (gc.IotaOp(shape=shape, axis=axis, dtype=I64) for axis in (0, 1))
+    number = gc.CastOp(reshaped(diagonal, ()), to=I64)
+    return gc.CompareOp(gc.SubOp(column, row), number, predicate="ge" if upper else "le")
+
+
+@lowers("OneHot", structural=[1])
 def one_hot(node: Node) -> Lowered:
     depth = node.numbers(1, "the depth")[0]
     axis = node.axis(node.integer("axis", -1), node.rank + 1)

@@ -21,10 +21,16 @@ class Node:
     """One ONNX node: its inputs as graphcore values, its attributes as Python values."""
 
     def __init__(
-        self, op: OnnxOp, inputs: Sequence[SSAValue | None], lowering: LoweringContext
+        self,
+        op: OnnxOp,
+        inputs: Sequence[SSAValue | None],
+        lowering: LoweringContext,
+        structural: frozenset[int] = frozenset(),
     ) -> None:
+        """`structural` are the inputs whose elements may be asked for, see `lowers`."""
         self.op = op
         self.lowering = lowering
+        self._structural = structural
         self._inputs = list(inputs)
         self._attributes = op.attribute_values(lowering.weights)
 
@@ -46,7 +52,8 @@ class Node:
 
     def on(self, first: Operand) -> Node:
         """The same node on another first input."""
-        return Node(self.op, [SSAValue.get(first), *self._inputs[1:]], self.lowering)
+        inputs = [SSAValue.get(first), *self._inputs[1:]]
+        return Node(self.op, inputs, self.lowering, self._structural)
 
     def optional(self, index: int) -> SSAValue | None:
         return self._inputs[index] if index < len(self._inputs) else None
@@ -71,7 +78,8 @@ class Node:
         return dtype_of(self[0])
 
     def array(self, index: int, what: str) -> Array:
-        """The elements of an input that must be known when the model is compiled."""
+        """The elements of a structural input: they must be known when the model is compiled."""
+        assert index in self._structural, f"@lowers does not say that input {index} is structural"
         found = self.lowering.array(self[index])
         if found is None:
             raise UnsupportedError(

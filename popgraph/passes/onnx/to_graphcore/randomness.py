@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast
+from popgraph.passes.onnx.to_graphcore.movement import reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
@@ -51,18 +53,23 @@ class Source:
         return gc.DropoutOp(x, self.state, ratio=ratio, stream=next(self.streams))
 
 
-@lowers("Dropout")
+@lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
     """Operators of opset 12 and later say themselves whether they train, the first that not."""
-    ratio = node.real("ratio", 0.5)
+    ratio: float | None = node.real("ratio", 0.5)
     training = node.lowering.training and not node.integer("is_test")
+    given = node.optional(1)
     if node.version >= 12:
-        ratio = 0.5 if node.optional(1) is None else float(node.array(1, "the ratio").item())
-        given = node.optional(2)
-        training = given is not None and bool(node.array(2, "training_mode").item())
+        known = np.array(0.5) if given is None else node.lowering.array(given)
+        ratio = None if known is None else float(known.item())
+        mode = node.optional(2)
+        training = mode is not None and bool(node.array(2, "training_mode").item())
     result: Operand
     wide: Operand
-    if training and ratio > 0:
+    if training and ratio is None:
+        assert given is not None, "a ratio that is not known is an input"
+        result, wide = _dropped(node, given)
+    elif training and ratio:
         result, wide = Source.of(node).dropout(node[0], ratio).results
     else:
         result = node[0]
@@ -73,6 +80,16 @@ def dropout(node: Node) -> Lowered:
         result,
         wide if node.version >= 10 else gc.CastOp(wide, to=element_types.to_ir(node.dtype)),
     ]
+
+
+def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
+    """Dropout by a ratio that is known at run time only, and what it keeps."""
+    single, wide = dtypes.BY_NAME["f32"], _drawn_in(node.dtype)
+    share = reshaped(ratio, ())
+    kept = gc.CompareOp(Source.of(node).uniform(node.shape, single), cast(share, single), "ge")
+    scale = gc.DivOp(node.scalar(1.0, wide), gc.SubOp(node.scalar(1.0, wide), cast(share, wide)))
+    scaled = gc.MulOp(node[0], cast(scale, node.dtype))
+    return gc.WhereOp(kept, scaled, node.scalar(0.0)), kept
 
 
 @lowers("ShapedDropout", domain=GRAPHCORE)

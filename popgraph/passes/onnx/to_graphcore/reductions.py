@@ -99,13 +99,13 @@ def _square(x: Operand) -> Operand:
     return gc.MulOp(x, x)
 
 
-lowers("ReduceSum")(reduce_with(gc.ReduceSumOp))
-lowers("ReduceMean")(reduce_with(gc.ReduceMeanOp))
-lowers("ReduceMax")(extremum(gc.ReduceMaxOp, largest=True))
-lowers("ReduceMin")(extremum(gc.ReduceMinOp, largest=False))
-lowers("ReduceProd")(reduce_with(gc.ReduceProdOp))
-lowers("ReduceL1")(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
-lowers("ReduceSumSquare")(reduce_with(gc.ReduceSumOp, before=_square))
+lowers("ReduceSum", structural=[1])(reduce_with(gc.ReduceSumOp))
+lowers("ReduceMean", structural=[1])(reduce_with(gc.ReduceMeanOp))
+lowers("ReduceMax", structural=[1])(extremum(gc.ReduceMaxOp, largest=True))
+lowers("ReduceMin", structural=[1])(extremum(gc.ReduceMinOp, largest=False))
+lowers("ReduceProd", structural=[1])(reduce_with(gc.ReduceProdOp))
+lowers("ReduceL1", structural=[1])(reduce_with(gc.ReduceSumOp, before=gc.AbsOp))
+lowers("ReduceSumSquare", structural=[1])(reduce_with(gc.ReduceSumOp, before=_square))
 
 
 @in_reals
@@ -129,9 +129,11 @@ def reduce_log_sum_exp(node: Node) -> Lowered:
     return gc.ReshapeOp(result, shape=reduced(node.shape, axes, keepdims=False))
 
 
-lowers("ReduceL2")(in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp)))
-lowers("ReduceLogSum")(in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)))
-lowers("ReduceLogSumExp")(reduce_log_sum_exp)
+lowers("ReduceL2", structural=[1])(
+    in_reals(reduce_with(gc.ReduceSumOp, before=_square, after=gc.SqrtOp))
+)
+lowers("ReduceLogSum", structural=[1])(in_reals(reduce_with(gc.ReduceSumOp, after=gc.LogOp)))
+lowers("ReduceLogSumExp", structural=[1])(reduce_log_sum_exp)
 
 
 class ArgReduce(Protocol):

@@ -28,14 +28,25 @@ GRAPHCORE = "ai.graphcore"
 REGISTRY: dict[tuple[str, str], LoweringFunction] = {}
 """By domain ("" is ai.onnx) and operator; each function takes every version."""
 
+STRUCTURAL: dict[tuple[str, str], frozenset[int]] = {}
+"""The operands whose values decide the structure of the result: `Node.array` asks for no others."""
 
-def lowers(*names: str, domain: str = "") -> Callable[[LoweringFunction], LoweringFunction]:
-    """Registers a function for operators, in all their versions."""
+
+def lowers(
+    *names: str, domain: str = "", structural: Sequence[int] = ()
+) -> Callable[[LoweringFunction], LoweringFunction]:
+    """
+    Registers a function for operators, in all their versions.
+
+    `structural` are the operands whose elements it must know: where they come from the inputs of
+    a model, there is a program for each of their values.
+    """
 
     def register(function: LoweringFunction) -> LoweringFunction:
         for name in names:
             assert (domain, name) not in REGISTRY, f"{name} is lowered twice"
             REGISTRY[domain, name] = function
+            STRUCTURAL[domain, name] = frozenset(structural)
         return function
 
     return register

@@ -1,0 +1,162 @@
+"""Open models: a program for each combination of shapes and structural values, some are kept."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from popgraph.backends.base import Executable, as_array
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+from popgraph.support.locks import Lock
+from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
+from popgraph.support.warnings import ManyProgramsWarning
+
+SPECIALISATIONS = 8
+"""How many programs of one model are kept compiled (the least recently used goes)."""
+MANY_VALUES = 32
+"""After so many values of one structural input, a warning says what they cost."""
+
+Signature: TypeAlias = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, str, bytes], ...]]
+"""The shape of each input, and of structural ones the element type and the elements."""
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What is known of an open model before it is called."""
+
+    inputs: tuple[str, ...]
+    structural: tuple[str, ...]
+    """The inputs whose values decide the structure of the program."""
+
+    def call(self, inputs: Mapping[str, Array]) -> Call:
+        """What these arrays say of the program that is to run on them; RunError if some lack."""
+        missing = [name for name in self.inputs if name not in inputs]
+        if missing:
+            raise RunError(
+                f"input {', '.join(map(repr, missing))} is missing",
+                hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
+            )
+        arrays = {name: as_array(name, array) for name, array in inputs.items()}
+        values = {
+            name: np.array(arrays[name], order="C")
+            for name in self.structural
+            if arrays[name].size <= KNOWN_ELEMENTS
+        }
+        return Call({name: array.shape for name, array in arrays.items()}, values)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the arrays of a call say of the program that they need."""
+
+    shapes: Mapping[str, Shape]
+    values: Mapping[str, Array]
+    """The elements of structural inputs (those that are too many to be so are data)."""
+
+    @cached_property
+    def signature(self) -> Signature:
+        """Equal for calls that the same program serves."""
+        values = tuple(
+            # Neither says all of a type: there are names for both orders of bytes, and `V1`s.
+            (name, f"{array.dtype.name} {array.dtype.str}", array.tobytes())
+            for name, array in self.values.items()
+        )
+        return tuple(sorted(self.shapes.items())), values
+
+
+class OpenModel:
+    """
+    A model with unknown dimensions or structural inputs: the arrays of a call say which program.
+
+    Its programs share their variables: each goes on where the one before it has stopped.
+    """
+
+    def __init__(self, interface: Interface, make: Callable[[Call], Executable]) -> None:
+        self.interface = interface
+        self.make = make
+        """Makes the program for a call."""
+        self._programs: OrderedDict[Signature, Executable] = OrderedDict()
+        self._values: dict[str, set[bytes]] = {name: set() for name in interface.structural}
+        """The values of each structural input so far, until there were many."""
+        self._latest: Executable | None = None
+        """Which program with variables ran last."""
+        self._holders: dict[str, Executable] = {}
+        """Which program has each variable as it is now: not all have the same."""
+        self._looking, self._building, self._stepping = Lock(), Lock(), Lock()
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One step of the program for these inputs."""
+        call = self.interface.call(inputs)
+        program = self._program(call)
+        rest = inputs
+        if call.values:
+            rest = {name: array for name, array in inputs.items() if name not in call.values}
+        if not program.variables:
+            return program.run(rest)
+        with self._stepping:
+            return self._up_to_date(program).run(rest)
+
+    def program(self, inputs: Mapping[str, Array]) -> Executable:
+        """The program for these inputs; those that are structural are none of its own."""
+        program = self._program(self.interface.call(inputs))
+        with self._stepping:
+            return self._up_to_date(program)
+
+    def _program(self, call: Call) -> Executable:
+        program = self._known(call.signature)
+        if program is None:
+            with self._building:  # Who waits here may find what another thread has built.
+                program = self._known(call.signature)
+                if program is None:
+                    program = self.make(call)
+                    self._keep(call.signature, program)
+                    self._count_values(call)
+        return program
+
+    def _known(self, signature: Signature) -> Executable | None:
+        with self._looking:
+            if signature in self._programs:
+                self._programs.move_to_end(signature)
+            return self._programs.get(signature)
+
+    def _keep(self, signature: Signature, program: Executable) -> None:
+        """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
+        with self._looking:
+            self._programs[signature] = program
+            while len(self._programs) > SPECIALISATIONS:
+                self._programs.popitem(last=False)
+
+    def _up_to_date(self, program: Executable) -> Executable:
+        """The program, with its variables as those that ran before have left them."""
+        if program is not self._latest and program.variables:
+            for name in program.variables:
+                holder = self._holders.get(name, program)
+                if holder is not program:
+                    program.write(name, holder.read(name))
+                self._holders[name] = program
+            self._latest = program
+        return program
+
+    def _count_values(self, call: Call) -> None:
+        for name, array in call.values.items():
+            seen = self._values.get(name)
+            if seen is None:
+                continue
+            seen.add(array.tobytes())
+            if len(seen) >= MANY_VALUES:
+                del self._values[name]
+                warnings.warn(
+                    f"input {name!r} decides the structure of the model, and has had {len(seen)} "
+                    f"different values: a program is compiled for each, and {SPECIALISATIONS} are "
+                    "kept\n  try: round it to a few values (pad to a few sizes), or let the model "
+                    "compute with it as data",
+                    ManyProgramsWarning,
+                    stacklevel=5,
+                )

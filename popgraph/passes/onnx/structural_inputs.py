@@ -1,0 +1,140 @@
+"""Finds structural inputs: inputs of a model whose values decide the structure of its program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp, TensorType
+from xdsl.ir import Attribute, SSAValue
+from xdsl.traits import Pure
+
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx.containers import Function, model_of
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.expansion import schema_function
+from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Body, OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, STRUCTURAL
+from popgraph.support.shapes import KNOWN_ELEMENTS, prod
+
+Sources: TypeAlias = frozenset[str] | None
+"""The inputs whose values a value is computed from; None: it is not known before a run."""
+
+CONSTANT: Sources = frozenset()
+SHAPES_ONLY = frozenset({"Shape", "Size", "EyeLike"})
+"""Operators that look at the shape of what they get, and not at its elements."""
+
+
+def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
+    """
+    The inputs of a model whose values its lowering must know, in the model's order.
+
+    Found by following the values of nodes from the inputs to the structural operands of
+    operators (see `lowers`), through functions, and past whatever looks at shapes alone. What is
+    large is followed no further: it is data.
+    """
+    model = model_of(module)
+    walk = _Walk(model.functions, model.opset_versions, store)
+    graph = model.graph
+    sources: dict[SSAValue, Sources] = {
+        argument: frozenset([name]) if _may_be_known(argument.type) else None
+        for name, argument in zip(graph.input_names, graph.block.args, strict=True)
+    }
+    if any(sources.values()):
+        walk.follow(graph, sources)
+    return tuple(name for name in graph.input_names if name in walk.found)
+
+
+def _may_be_known(type_: Attribute) -> bool:
+    """Whether a value can be a constant of a program: it is small, as far as its type says."""
+    if not isinstance(type_, TensorType) or not element_types.is_number(type_.element_type):
+        return False
+    shape = static_shape(type_)
+    return shape is None or prod(shape) <= KNOWN_ELEMENTS
+
+
+@dataclass
+class _Walk:
+    """What values of nodes are computed from, in the order of the nodes."""
+
+    functions: Mapping[tuple[str, str, str], Function]
+    opsets: Mapping[str, int]
+    store: WeightStore
+    found: set[str] = field(default_factory=set)
+
+    def follow(self, body: Body, sources: dict[SSAValue, Sources]) -> None:
+        """Adds the sources of all values in a body to `sources`, which has those of its inputs."""
+        for op in body.block.ops:
+            if isinstance(op, Initializer):
+                sources[op.result] = CONSTANT
+            elif isinstance(op, OnnxOp):
+                given = [CONSTANT if one is None else sources.get(one) for one in op.input_values()]
+                self._note_demands(op, given)
+                made = self._results(op, given, sources)
+                for value, source in zip(op.output_values(), made, strict=False):
+                    if value is not None:
+                        sources[value] = source
+
+    def _note_demands(self, op: OnnxOp, given: Sequence[Sources]) -> None:
+        for index in STRUCTURAL.get((op.domain, op.op_type), ()):
+            if index < len(given):
+                self.found |= given[index] or frozenset()
+
+    def _results(
+        self, op: OnnxOp, given: Sequence[Sources], sources: dict[SSAValue, Sources]
+    ) -> list[Sources]:
+        """What each output is computed from."""
+        count = len(op.output_names)
+        if op.domain == "" and op.op_type in SHAPES_ONLY:
+            return [CONSTANT] * count
+        if op.graphs():
+            return self._of_graphs(op, given, sources)
+        if (op.domain, op.op_type) not in REGISTRY:
+            return self._of_function(op, given) if any(given) else [None] * count
+        return [_joined(given) if op.has_trait(Pure) else None] * count
+
+    def _of_graphs(
+        self, op: OnnxOp, given: Sequence[Sources], sources: dict[SSAValue, Sources]
+    ) -> list[Sources]:
+        """Of an If, all that its condition and its branches are; of others nothing is known."""
+        graphs = [graph for many in op.graphs().values() for graph in many]
+        for graph in graphs:
+            self.follow(graph, sources)
+        if (op.domain, op.op_type) != ("", "If"):
+            return [None] * len(op.output_names)
+        yielded = zip(*(graph.yielded for graph in graphs), strict=False)
+        return [_joined([*given, *(sources.get(one) for one in values)]) for values in yielded]
+
+    def _of_function(self, op: OnnxOp, given: Sequence[Sources]) -> list[Sources]:
+        """What a function's body makes of its inputs; without a body, nothing is known."""
+        function = self._function(op)
+        if function is None:
+            return [None] * len(op.output_names)
+        body = body_of_call(function, op)
+        inner: dict[SSAValue, Sources] = dict.fromkeys(body.block.args, CONSTANT)
+        inner |= dict(zip(body.block.args, given, strict=False))
+        self.follow(body, inner)
+        values = outputs_of_call(op, body, list(body.yielded))
+        return [None if value is None else inner.get(value) for value in values]
+
+    def _function(self, op: OnnxOp) -> Function | None:
+        if isinstance(op, Custom):
+            return self.functions.get(op.key)
+        assert isinstance(op, SchemaOp)
+        return schema_function(op, self.opsets, self.store)
+
+
+def _joined(given: Iterable[Sources]) -> Sources:
+    """The sources of what is computed from several values."""
+    made: set[str] = set()
+    for source in given:
+        if source is None:
+            return None
+        made |= source
+    return frozenset(made)

@@ -1,0 +1,587 @@
+"""Tests inputs whose values decide structure: found, compiled for, forgotten, remembered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+import popgraph
+from popgraph import compiler, open_model, start
+from popgraph.backends.base import Executable
+from popgraph.backends.c.run import warm_start
+from popgraph.builder.onnx.read import import_model
+from popgraph.cli import app
+from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.structural_inputs import structural_inputs
+from popgraph.passes.onnx.to_graphcore.registry import STRUCTURAL
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
+from popgraph.support import files
+from popgraph.support.arrays import Array
+from popgraph.support.errors import (
+    PopgraphError,
+    RunError,
+    TypeMismatchError,
+    UnsupportedError,
+)
+from popgraph.support.warnings import ManyProgramsWarning
+from tests.passes.test_onnx_to_graphcore import as_array, compare, node_cases
+from tests.test_node_cases import Part, batches, differences, together
+
+X = np.random.default_rng(0).normal(size=(4, 6)).astype(np.float32)
+BACKENDS = ("c", "reference")
+
+Shape = Sequence[int | str]
+
+
+def graph(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[int, Shape]],
+    outputs: Sequence[str] = ("y",),
+    initializers: Mapping[str, Array] | None = None,
+    **more: Any,
+) -> onnx.ModelProto:
+    """A model of opset 18; an initializer that is among the inputs could be given, too."""
+    made = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(name, *type_) for name, type_ in inputs.items()],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in (initializers or {}).items()],
+    )
+    return helper.make_model(
+        made, opset_imports=[helper.make_opsetid("", 18)], ir_version=9, **more
+    )
+
+
+FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def reshaping(sizes: Shape = (4, 6), count: int | str = 2) -> onnx.ModelProto:
+    """y = relu(reshape(x, shape))."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"], name="here"),
+        helper.make_node("Relu", ["r"], ["y"]),
+    ]
+    return graph(nodes, {"x": (FLOAT, sizes), "shape": (INT, [count])})
+
+
+def found(model: onnx.ModelProto) -> tuple[str, ...]:
+    compilation = Compilation()
+    return structural_inputs(import_model(model, compilation.weights), compilation.weights)
+
+
+# ONNX's own tests, fed when they run.
+
+AT_LEAST = 175
+"""How many cases have structural inputs and are right; raise it when more do."""
+IN_C = 3
+"""Every how many-th of them is tried in C, too."""
+
+
+def fed_cases() -> Iterator[Part]:
+    """Those in which an input decides structure."""
+    for case in node_cases():
+        infos = case.model.graph.input
+        if all(info.type.HasField("tensor_type") for info in infos) and found(case.model):
+            for inputs, outputs in case.data_sets:
+                names, arrays = (info.name for info in infos), map(as_array, inputs)
+                given = dict(zip(names, arrays, strict=False))
+                yield Part(case, outputs, case.model, given)
+
+
+def test_node_cases_that_are_fed_when_they_run() -> None:
+    right, wrong = [], []
+    for part in fed_cases():
+        try:
+            result = popgraph.compile(part.model, backend="reference")(part.given)
+        except UnsupportedError as error:
+            assert "must be constant" not in error.what, part.case.name
+            continue
+        difference = compare(part.case, result, part.outputs)
+        wrong += [f"{part.case.name}: {difference}"] if difference else []
+        right.append(part)
+    assert not wrong, "\n".join(wrong)
+    assert len(right) >= AT_LEAST
+    for batch in batches(right[::IN_C]):
+        made, given = together(batch)
+        assert not list(differences(batch, popgraph.compile(made, threads=2), given))
+
+
+def test_every_lowering_says_what_it_must_know() -> None:
+    assert STRUCTURAL["", "Reshape"] == {1}
+    assert not STRUCTURAL["", "Relu"] and not STRUCTURAL[CHECK_INDICES]
+
+
+# Which inputs are structural?
+
+
+def test_values_are_followed_through_arithmetic() -> None:
+    nodes = [
+        helper.make_node("Cast", ["n"], ["wide"], to=INT),
+        helper.make_node("Mul", ["wide", "two"], ["twice"]),
+        helper.make_node("Concat", ["twice", "rest"], ["both"], axis=0),
+        helper.make_node("Reshape", ["x", "both"], ["y"]),
+    ]
+    constants = {"two": np.array([2]), "rest": np.array([-1])}
+    model = graph(nodes, {"x": (FLOAT, [4, 6]), "n": (TensorProto.INT32, [1])}, ["y"], constants)
+    assert found(model) == ("n",)
+    run = popgraph.compile(model)
+    for number in (1, 2, 4):
+        given = {"x": X, "n": np.array([number], np.int32)}
+        np.testing.assert_array_equal(run(given)["y"], X.reshape(2 * number, -1))
+
+
+def test_what_looks_at_shapes_only_makes_nothing_structural() -> None:
+    nodes = [
+        helper.make_node("Shape", ["tokens"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["y"]),
+    ]
+    model = graph(nodes, {"x": (FLOAT, [1]), "tokens": (INT, ["N"])})
+    assert found(model) == ()
+
+
+def test_large_inputs_are_data() -> None:
+    nodes = [
+        helper.make_node("ReduceMax", ["t"], ["m"], keepdims=1),
+        helper.make_node("Reshape", ["x", "m"], ["y"]),
+    ]
+    small, large = (graph(nodes, {"x": (FLOAT, [6]), "t": (INT, [n])}) for n in (256, 257))
+    assert found(small) == ("t",)
+    for backend in BACKENDS:
+        run = popgraph.compile(small, backend=backend)
+        assert run(x=X[0], t=np.arange(-249, 7))["y"].shape == (6,)
+    assert found(large) == ()
+    with pytest.raises(UnsupportedError, match="shape of Reshape must be constant"):
+        popgraph.compile(large)
+    unknown = popgraph.compile(graph(nodes, {"x": (FLOAT, [6]), "t": (INT, ["N"])}))
+    assert unknown(x=X[0], t=np.arange(7))["y"].shape == (6,)
+    with pytest.raises(UnsupportedError, match="shape of Reshape must be constant"):
+        unknown(x=X[0], t=np.full(257, 6))
+
+
+def test_values_of_unknown_operators_are_followed_no_further() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["t"], ["places"]),
+        helper.make_node("Shape", ["places"], ["s"]),
+        helper.make_node("Expand", ["x", "s"], ["y"]),
+    ]
+    model = graph(nodes, {"x": (FLOAT, [1]), "t": (INT, [3])})
+    assert found(model) == ()
+    with pytest.raises(UnsupportedError, match="NonZero"):
+        popgraph.compile(model)
+
+
+def test_functions_are_looked_into() -> None:
+    """A function of the model, and an operator that its schema defines by others."""
+    body = [
+        helper.make_node("Shape", ["unused"], ["s"]),
+        helper.make_node("Concat", ["to", "s"], ["both"], axis=0),
+        helper.make_node("Reshape", ["a", "both"], ["b"]),
+    ]
+    opset = [helper.make_opsetid("", 18)]
+    function = helper.make_function("own", "shaped", ["a", "to", "unused"], ["b"], body, opset)
+    call = helper.make_node("shaped", ["x", "n", "t"], ["y"], domain="own")
+    types = {"x": (FLOAT, [4, 6]), "n": (INT, [1]), "t": (INT, [6])}
+    model = graph([call], types, functions=[function])
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    assert found(model) == ("n",)
+    given = {"x": X, "n": np.array([4]), "t": np.zeros(6, np.int64)}
+    np.testing.assert_array_equal(popgraph.compile(model)(given)["y"], X)
+    crop = helper.make_node("CenterCropPad", ["x", "to"], ["y"])
+    model = graph([crop], {"x": (FLOAT, [4, 6]), "to": (INT, [2])})
+    assert found(model) == ("to",)
+    cropped = popgraph.compile(model)(x=X, to=np.array([2, 4]))["y"]
+    np.testing.assert_array_equal(cropped, X[1:3, 1:5])
+
+
+def test_what_need_not_be_known_is_data() -> None:
+    nodes = [
+        helper.make_node("Trilu", ["x", "k"], ["t"]),
+        helper.make_node("Pad", ["t", "pads", "value"], ["p"]),
+        helper.make_node("Clip", ["p", "low", ""], ["y"]),
+    ]
+    types = {"x": (FLOAT, [4, 6]), "k": (INT, []), "value": (FLOAT, []), "low": (FLOAT, [])}
+    model = graph(nodes, types, ["y"], {"pads": np.array([1, 0, 0, 2])})
+    assert found(model) == ()
+    for backend in BACKENDS:
+        run = popgraph.compile(model, backend=backend)
+        assert run.static is not None
+        for k in (-9, -1, 0, 2, 9):
+            given = [np.array(k), np.array(3 + k, np.float32), np.array(-1, np.float32)]
+            wide = np.pad(np.triu(X, k), ((1, 0), (0, 2)), constant_values=3 + k)
+            result = run(x=X, k=given[0], value=given[1], low=given[2])["y"]
+            np.testing.assert_array_equal(result, np.maximum(wide, -1))
+
+
+def dropping(mode: Array | None) -> onnx.ModelProto:
+    node = helper.make_node("Dropout", ["x", "ratio", "mode"], ["y", "mask"])
+    types: dict[str, tuple[int, Shape]] = {"x": (FLOAT, [100, 100]), "ratio": (FLOAT, [])}
+    if mode is None:
+        return graph([node], types | {"mode": (BOOL, [])}, ["y", "mask"])
+    return graph([node], types, ["y", "mask"], {"mode": mode})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_ratio_of_dropout_is_data_and_its_mode_structural(backend: str) -> None:
+    x = np.ones((100, 100), np.float32)
+    assert found(dropping(np.array(True))) == ()
+    assert found(dropping(None)) == ("mode",)
+    run = popgraph.compile(dropping(None), backend=backend)
+    half = np.array(0.5, np.float32)
+    kept = run(x=x, ratio=half, mode=np.array(False))
+    np.testing.assert_array_equal(kept["y"], x)
+    assert kept["mask"].all()
+    for ratio in (0.0, 0.25, 0.5):
+        share = np.array(ratio, np.float32)
+        dropped = run(x=x, ratio=share, mode=np.array(True))
+        assert abs(dropped["mask"].mean() - (1 - ratio)) < 0.02
+        np.testing.assert_allclose(dropped["y"], dropped["mask"] / (1 - ratio), rtol=1e-6)
+
+
+def test_a_ratio_that_is_data_drops_what_a_known_one_drops() -> None:
+    x = np.random.default_rng(1).normal(size=(100, 100)).astype(np.float32)
+    made = [dropping(np.array(True)), dropping(np.array(True))]
+    ratio = np.array(0.25, np.float32)
+    made[1].graph.initializer.append(numpy_helper.from_array(ratio, "ratio"))
+    data, known = (popgraph.compile(model) for model in made)
+    dropped, expected = data(x=x, ratio=ratio), known(x=x)
+    np.testing.assert_array_equal(dropped["mask"], expected["mask"])
+    np.testing.assert_allclose(dropped["y"], expected["y"], rtol=1e-6)
+
+
+def test_initializers_that_could_be_given_are_constants() -> None:
+    model = reshaping()
+    model.graph.initializer.append(numpy_helper.from_array(np.array([6, 4]), "shape"))
+    assert found(model) == ()
+    run = popgraph.compile(model)
+    assert run.static is not None
+    np.testing.assert_array_equal(run(x=X)["y"], np.maximum(X.reshape(6, 4), 0))
+
+
+# Programs of a model
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_values_and_unknown_dimensions_together(backend: str) -> None:
+    run = popgraph.compile(reshaping(["N", "M"], "R"), backend=backend)
+    assert run.structural == ("shape",)
+    for rows in (1, 2, 4):
+        for shape in ([-1], [rows, 6], [2, rows, 3], [0, 3, 2]):
+            y = run(x=X[:rows], shape=np.array(shape))["y"]
+            expected = X[:rows].reshape([rows if size == 0 else size for size in shape])
+            np.testing.assert_array_equal(y, np.maximum(expected, 0))
+
+
+def test_a_structural_input_may_be_data_and_an_output_as_well() -> None:
+    nodes = [
+        helper.make_node("Expand", ["x", "n"], ["wide"]),
+        helper.make_node("Cast", ["n"], ["number"], to=FLOAT),
+        helper.make_node("Mul", ["wide", "number"], ["y"]),
+        helper.make_node("Identity", ["n"], ["same"]),
+    ]
+    run = popgraph.compile(graph(nodes, {"x": (FLOAT, [1]), "n": (INT, [1])}, ["y", "same"]))
+    for number in (2, 3):
+        result = run({"x": X[0, :1], "n": [number]})  # type: ignore[list-item]
+        np.testing.assert_array_equal(result["y"], np.full(number, X[0, 0]) * number)
+        assert list(result["same"]) == [number]
+
+
+def test_the_program_used_least_recently_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
+    built: list[object] = []
+    build = compiler.BuildRequest.executable
+
+    def counted(request: compiler.BuildRequest) -> Executable:
+        built.append(request)
+        return build(request)
+
+    monkeypatch.setattr(compiler.BuildRequest, "executable", counted)
+    run = popgraph.compile(reshaping(), backend="reference")
+    shapes = [np.array(sizes) for sizes in ([4, 6], [6, 4], [8, 3])]
+    for number, times in ((0, 1), (1, 2), (0, 2), (2, 3), (0, 3), (1, 4), (2, 5)):
+        assert run(x=X, shape=shapes[number])["y"].shape == tuple(shapes[number])
+        assert len(built) == times
+
+
+def test_many_values_warn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_model, "MANY_VALUES", 4)
+    model = graph(
+        [helper.make_node("Tile", ["x", "n"], ["y"])], {"x": (FLOAT, [1]), "n": (INT, [1])}
+    )
+    run = popgraph.compile(model, backend="reference")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in (1, 2, 3, 1, 2, 3):
+            run(x=X[0, :1], n=np.array([number]))
+    with pytest.warns(
+        ManyProgramsWarning, match=r"input 'n' decides .* 4 different values"
+    ) as told:
+        run(x=X[0, :1], n=np.array([4]))
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in range(5, 12):
+            run(x=X[0, :1], n=np.array([number]))
+
+
+def test_threads_that_bring_different_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_model, "SPECIALISATIONS", 2)
+    run = popgraph.compile(reshaping(), threads=2)
+    shapes = [[4, 6], [6, 4], [8, 3]]
+
+    def drive(turn: int) -> bool:
+        shape = shapes[turn % 3]
+        y = run(x=X + turn, shape=np.array(shape))["y"]
+        return np.array_equal(y, np.maximum((X + turn).reshape(shape), 0))
+
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(drive, range(24)))
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_impossible_value_is_named(backend: str) -> None:
+    run = popgraph.compile(reshaping(), backend=backend)
+    with pytest.raises(PopgraphError, match="24 elements") as caught:
+        run(x=X, shape=np.array([5, 7]))
+    assert "node 'here'" in caught.value.where
+    assert "input 'shape' = [5, 7]" in caught.value.where
+    assert caught.value.hint
+    assert run(x=X, shape=np.array([3, 8]))["y"].shape == (3, 8)
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    run = popgraph.compile(reshaping(), backend="reference")
+    with pytest.raises(RunError, match="input 'shape' holds int32, the model wants int64"):
+        run(x=X, shape=np.array([4, 6], np.int32))
+    with pytest.raises(RunError, match="input 'shape' holds >i8, the model wants int64"):
+        run(x=X, shape=np.array([4, 6], ">i8"))
+    with pytest.raises(TypeMismatchError, match=r"input 'shape' is i64\[2\], not i64\[3\]"):
+        run(x=X, shape=np.array([4, 2, 3]))
+    with pytest.raises(RunError, match="input 'shape' is missing"):
+        run(x=X)
+    with pytest.raises(TypeMismatchError, match="no input 'shap'"):
+        run(x=X, shape=np.array([4, 6]), shap=np.array(1))
+    run(x=X, shape=np.array([4, 6]))
+    with pytest.raises(RunError, match="input 'x' holds float64"):
+        run(x=X.astype(np.float64), shape=np.array([4, 6]))
+
+
+def test_sessions_demand_structure_that_is_known() -> None:
+    flow = popgraph.DataFlow(1, {"y": popgraph.AnchorReturnType("All")})
+    device = popgraph.DeviceManager().createCpuDevice()
+    with pytest.raises(Exception, match="shape of Reshape must be constant"):
+        popgraph.InferenceSession(reshaping().SerializeToString(), flow, device).prepareDevice()
+
+
+# Training
+
+
+def stepping() -> onnx.ModelProto:
+    """loss = mean((reshape(x, shape) @ w) * range(start, limit, delta))."""
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["r"]),
+        helper.make_node("MatMul", ["r", "w"], ["p"]),
+        helper.make_node("Range", ["start", "limit", "delta"], ["factors"]),
+        helper.make_node("Mul", ["p", "factors"], ["m"]),
+        helper.make_node("ReduceMean", ["m"], ["loss"], keepdims=0),
+    ]
+    types: dict[str, tuple[int, Shape]] = {"x": (FLOAT, ["N"]), "shape": (INT, [2])}
+    types |= dict.fromkeys(("start", "limit", "delta"), (FLOAT, []))
+    weights = {"w": np.ones((6, 3), np.float32)}
+    return graph(nodes, types, ["loss"], weights)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_programs_of_training_share_their_weights(backend: str) -> None:
+    """A step with other shapes or values goes on where the one before it has stopped."""
+    training = Training("loss", SGD(learning_rate=Scalar(0.5)))
+    run = popgraph.compile(stepping(), backend=backend, options=Options(training=training))
+    assert run.structural == ("shape", "start", "limit", "delta")
+    w = np.ones((6, 3), np.float64)
+    for rows, start_at in ((2, 1), (4, 1), (2, 1), (2, 3), (4, 1)):
+        x = X[:rows].reshape(-1)
+        factors = np.arange(start_at, start_at + 3)
+        scalars = (start_at, start_at + 3, 1)
+        given = {name: np.array(number, np.float32) for name, number in
+                 zip(("start", "limit", "delta"), scalars, strict=True)}  # fmt: skip
+        loss = run({"x": x, "shape": np.array([rows, 6]), **given})["loss"]
+        np.testing.assert_allclose(loss, (X[:rows] @ w * factors).mean(), rtol=1e-4)
+        w -= 0.5 * X[:rows].T @ np.broadcast_to(factors / (3 * rows), (rows, 3))
+        program = run.program({"x": x, "shape": np.array([rows, 6]), **given})
+        assert set(program.variables) == {"w"}
+        np.testing.assert_allclose(program.read("w"), w, rtol=1e-4)
+
+
+# Commands
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(reshaping(["N", 6], "R").SerializeToString())
+    return str(path)
+
+
+def call(*arguments: str) -> Any:
+    return CliRunner().invoke(app, arguments)
+
+
+def test_print_lists_structural_inputs(saved: str, tmp_path: Path) -> None:
+    text = call("print", saved).stdout
+    assert text.startswith("// input 'shape' decides the structure")
+    printed = tmp_path / "printed.mlir"
+    printed.write_text(text)
+    assert call("print", str(printed)).stdout == text
+    dims = ("--dim", "N=4", "--value", "shape=-1,8")
+    assert "-> tensor<3x8xf32>" in call("print", saved, "--at", "graphcore", *dims).stdout
+    assert "decides" not in call("print", saved, *dims).stdout
+    refused = call("print", saved, "--at", "graphcore", "--dim", "N=4")
+    assert refused.exit_code == 1
+    assert "input 'shape' decides the structure" in refused.output
+    assert "--value shape=2,3" in refused.output
+
+
+def test_run_takes_values(saved: str, tmp_path: Path) -> None:
+    for name, array in (("x", X), ("shape", np.array([8, 3])), ("narrow", np.array([3, 8], "i4"))):
+        np.save(tmp_path / f"{name}.npy", array)
+    x, shape, narrow = (f"{name}={tmp_path}/{name}.npy" for name in ("x", "shape", "narrow"))
+    expected = str(np.maximum(X.reshape(8, 3), 0)[7, 2])[:4]
+    for given in (("-i", shape), ("--value", "shape=8,3")):
+        text = call("run", saved, "-i", x, *given, "--backend", "reference").stdout
+        assert text.startswith("y: float32[8, 3]") and expected in text
+    fitted = call("run", saved, "-i", x, "-i", narrow.replace("narrow=", "shape="))
+    assert "float32[3, 8]" in fitted.output
+    made_up = ("run", saved, "--random", "--dim", "N=4", "--backend", "reference")
+    assert "float32[6, 4]" in call(*made_up, "--value", "shape=6,4").stdout
+    assert "is not made up" in call(*made_up).output
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("shap=3", "no input 'shap'"),
+        ("shape=3,x", "no list of whole numbers"),
+        ("shape=99999999999999999999", "no list of whole numbers"),
+        ("x=1,2", "a list, which the input is not"),
+        ("shape", "is not NAME=VALUE"),
+    ],
+)
+def test_values_that_are_none(saved: str, value: str, message: str) -> None:
+    refused = call("print", saved, "--value", value)
+    assert refused.exit_code and message in refused.output
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_programs_need_not_have_the_same_variables(backend: str) -> None:
+    """Those that drop elements have a seed, and each draws on where another has stopped."""
+    model = dropping(None)
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    run = popgraph.compile(model, backend=backend)
+    x, half = np.ones((100, 100), np.float32), np.array(0.5, np.float32)
+    masks = []
+    for rows, mode in ((50, True), (100, False), (100, True), (75, True), (25, False), (50, True)):
+        given = {"x": x[:rows], "ratio": half, "mode": np.array(mode)}
+        assert bool(run.program(given).variables) == mode
+        found = run(given)["mask"][:50]
+        masks += [found] if mode else []
+    for number, mask in enumerate(masks):
+        assert all((mask != other).any() for other in masks[:number])
+
+
+# Other processes
+
+
+AT_ONCE = """
+import sys
+import numpy as np
+from popgraph.backends.c.cache import install_fingerprint
+
+install_fingerprint.states = lambda: "the same"
+import popgraph
+
+run = popgraph.compile(sys.argv[1])
+for sizes in ([4, 6], [8, 3]):
+    y = run(x=np.ones((4, 6), np.float32), shape=np.array(sizes))["y"]
+    assert y.shape == tuple(sizes)
+try:
+    run(x=np.ones((4, 6), np.float32))
+except popgraph.PopgraphError as error:
+    assert "'shape' is missing" in str(error)
+for name in ("popgraph.compiler", "popgraph.dialects", "xdsl", "onnx", "lark"):
+    assert name not in sys.modules, name
+assert run(x=np.ones((2, 6), np.float32), shape=np.array([3, 4]))["y"].shape == (3, 4)
+assert "xdsl" in sys.modules
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model's file, and a cache that remembers it at once."""
+    monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
+    monkeypatch.setattr(files, "SETTLED", -1.0)
+    monkeypatch.setattr("popgraph.backends.c.cache.install_fingerprint.states", lambda: "the same")
+    path = tmp_path / "model.onnx"
+    path.write_bytes(reshaping(["N", 6]).SerializeToString())
+    return path
+
+
+def test_known_programs_of_an_open_model_start_without_the_compiler(file: Path) -> None:
+    run = popgraph.compile(file)
+    for sizes in ([4, 6], [8, 3]):
+        run(x=X, shape=np.array(sizes))
+    environment = {**os.environ}
+    subprocess.run([sys.executable, "-c", AT_ONCE, str(file)], check=True, env=environment)
+
+
+def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
+    popgraph.compile(file)(x=X, shape=np.array([6, 4]))
+    known = warm_start.recall(file, None, 1)
+    assert isinstance(known, warm_start.KnownModel) and known.structural == ("shape",)
+    run = start.compile(file)
+    file.write_bytes(reshaping(["N", 6], 1).SerializeToString())
+    assert warm_start.recall(file, None, 1) is None
+    assert run(x=X, shape=np.array([6, 4]))["y"].shape == (6, 4), "that program is of the old file"
+    with pytest.raises(RunError, match="has changed since it was compiled") as caught:
+        run(x=X, shape=np.array([3, 8]))
+    assert str(file) in caught.value.where and "popgraph.compile" in caught.value.hint
+    assert start.compile(file)(x=X, shape=np.array([24]))["y"].shape == (24,)
+
+
+def test_programs_of_other_options_are_not_mixed_up(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popgraph.compile(file)(x=X, shape=np.array([6, 4]))
+    known = warm_start.recall(file, None, 1)
+    assert isinstance(known, warm_start.KnownModel)
+    signature = known_signature(known, X, [6, 4])
+    assert known.recall(signature) is not None
+    assert known.recall(known_signature(known, X, [4, 6])) is None
+    assert known.recall(known_signature(known, X[:2], [6, 4])) is None
+    monkeypatch.setenv("POPGRAPH_TARGET", "sse2")
+    assert known.recall(signature) is None
+    monkeypatch.delenv("POPGRAPH_TARGET")
+    monkeypatch.setenv("POPGRAPH_CHECK", "1")
+    assert known.recall(signature) is None
+
+
+def known_signature(known: warm_start.KnownModel, x: Array, sizes: list[int]) -> object:
+    interface = open_model.Interface(known.inputs, known.structural)
+    return interface.call({"x": x, "shape": np.array(sizes)}).signature
