@@ -110,7 +110,7 @@ class Graph:
 
     def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
         """A body that sees its arguments only."""
-        values = dict(zip(block.args, arrays, strict=True))
+        values: Values = dict(zip(block.args, arrays, strict=True))
         self._run_block(block, values, {})
         return _yielded(block, values)
 
@@ -119,7 +119,7 @@ class Graph:
         graph = self._bodies[name]
 
         def run(arrays: Sequence[Array]) -> Sequence[Array]:
-            values = dict(zip(graph.block.args, arrays, strict=True))
+            values: Values = dict(zip(graph.block.args, arrays, strict=True))
             self._run_block(graph.block, values, {})
             return [values[value] for value in graph.return_op.values]
 
@@ -133,9 +133,11 @@ class Graph:
             case Control():
                 return partial(op.execute, self._run_body)
             case pg.CallCondOp():
-                return partial(op.branch, *map(self._called, op.graphs))
+                then, otherwise = map(self._called, op.graphs)
+                return partial(op.branch, then, otherwise)
             case pg.CallLoopOp():
-                return partial(op.repeat, *map(self._called, op.graphs))
+                (body,) = map(self._called, op.graphs)
+                return partial(op.repeat, body)
             case GraphcoreOp():
                 return op.evaluate
             case tile.KernelOp():

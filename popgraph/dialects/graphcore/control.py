@@ -43,13 +43,13 @@ def yield_of(block: Block) -> YieldOp:
 
 def run_pure(block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
     """Runs a body whose constants stand in its text."""
-    values = dict(zip(block.args, arrays, strict=True))
+    values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
     for op in block.ops:
         if isinstance(op, YieldOp):
             continue
         if isinstance(op, ConstantOp):
             assert isinstance(op.literal, DataAttr), "large constants need their store"
-            results: Sequence[Array] = [op.literal.array()]
+            results: Sequence[Array] = [op.literal.array]
         else:
             assert isinstance(op, GraphcoreOp), f"{op.name} has no meaning in a body"
             results = op.evaluate(*(values[operand] for operand in op.operands))

@@ -112,6 +112,11 @@ class CallOp(IRDLOperation):
             properties={"callee": symbol(callee), "chunks": chunks},
         )
 
+    @property
+    def label(self) -> str:
+        """Its name in profiles."""
+        return self.callee.string_value()
+
     def verify_(self) -> None:
         check_chunks(self.chunks)
 

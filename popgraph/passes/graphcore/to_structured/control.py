@@ -56,9 +56,7 @@ class Outliner:
             reverse=op.reverse is not None,
         )
 
-    def _graph(
-        self, body: Block, word: str, inputs: Sequence[str], outputs: Sequence[str]
-    ) -> str:
+    def _graph(self, body: Block, word: str, inputs: Sequence[str], outputs: Sequence[str]) -> str:
         """Moves what stands in a body into a new graph; its name."""
         name = self._name(word)
         graph = GraphOp(name, inputs, [argument.type for argument in body.args])
