@@ -115,7 +115,8 @@ class CallOp(IRDLOperation):
     @property
     def label(self) -> str:
         """Its name in profiles."""
-        return self.callee.string_value()
+        name: str = self.callee.string_value()
+        return name
 
     def verify_(self) -> None:
         check_chunks(self.chunks)
