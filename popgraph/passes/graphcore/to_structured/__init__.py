@@ -76,7 +76,7 @@ class GraphcoreToStructured(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         outliner = control.Outliner(module)
-        for op in list(module.walk(reverse=True)):  # bodies before what holds them
+        for op in list(module.walk()):
             if isinstance(op, gc.Control):
                 outliner.outline(op)
         for op in list(module.walk()):
