@@ -25,13 +25,15 @@ from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
-from popgraph.dialects.levels import PROGRAM, check_level, level_of
+from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.program import WeightStore
+from popgraph.hosted import HostedModel
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
@@ -43,6 +45,7 @@ from popgraph.support.errors import (
     PassError,
     PopgraphError,
     RunError,
+    UnsupportedError,
     fitting_memory,
 )
 from popgraph.support.garbage import without_collection
@@ -248,6 +251,8 @@ class BuildRequest:
 
     def runner(self) -> Runner:
         """The module as something to call."""
+        if level_of(self.module) == ONNX and host_nodes(self.module):
+            return self._hosted()
         opened = is_open(self.module)
         if opened or self.backend == "reference":
             self.compilation.weights.own()
@@ -255,6 +260,24 @@ class BuildRequest:
             return Runner(self.executable())
         verify(self.module)
         return Runner(OpenModel(self))
+
+    def _hosted(self) -> Runner:
+        """Segments that are compiled, and nodes that Python computes."""
+        nodes = host_nodes(self.module)
+        if self.options.training is not None:
+            raise UnsupportedError(
+                "a model cannot be trained through what only Python computes",
+                nodes[0].where(),
+                "train the part of the model before it or behind it",
+            )
+        verify(self.module)
+        self.compilation.weights.own()
+        return Runner(HostedModel(self.module, self.compilation.weights, self._segment))
+
+    def _segment(self, module: ModuleOp) -> Runner:
+        """A part of the model as something to call."""
+        weights = WeightStore(self.compilation.weights)
+        return replace(self, module=module, compilation=Compilation(weights)).runner()
 
     def specialised(self, shapes: Mapping[str, Shape]) -> BuildRequest:
         """The same of a copy of the module, for inputs of these shapes."""

@@ -19,7 +19,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "passes": "support dialects",
         "backends": "support dialects",
         "runner": "support backends",
-        "compiler": "support dialects builder passes backends runner",
+        "hosted": "support dialects passes backends runner",
+        "compiler": "support dialects builder passes backends runner hosted",
         "start": "support passes backends runner",
         "testing": "support dialects builder passes backends compiler",
         "universe": "support dialects passes backends",
@@ -83,6 +84,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/onnx": {
         "index_bounds": "",
         "infer_shapes": "",
+        "partition": "infer_shapes",
         "to_graphcore": "",
         "normalize": "index_bounds infer_shapes to_graphcore",
     },
