@@ -98,6 +98,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "fusion": "analysis",
         "alternatives": "schedule winograd",
         "hoist_constants": "",
+        "hoist_invariants": "",
         "move_updates": "",
     },
     "passes/structured/to_loops": {

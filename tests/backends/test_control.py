@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -235,6 +236,45 @@ def test_constants_of_bodies_are_packed_when_the_program_is_loaded() -> None:
     text = str(lowered)
     assert text.count("tile.prepare_program") == 2, "each caller has memory for what it calls"
     assert "tile.loop" in text
+
+
+RNN = graph(
+    f"""
+%y = graphcore.loop trips 3 carried (%h) captured (%w)
+    : (tensor<16x{SIZE}xf32>, tensor<{SIZE}x{SIZE}xf32>) -> tensor<16x{SIZE}xf32> {{
+^bb1(%i : tensor<i64>, %c : tensor<16x{SIZE}xf32>, %v : tensor<{SIZE}x{SIZE}xf32>):
+  %t = graphcore.exp %v : (tensor<{SIZE}x{SIZE}xf32>) -> tensor<{SIZE}x{SIZE}xf32>
+  %p = graphcore.mat_mul %c, %t
+      : (tensor<16x{SIZE}xf32>, tensor<{SIZE}x{SIZE}xf32>) -> tensor<16x{SIZE}xf32>
+  %q = graphcore.tanh %p : (tensor<16x{SIZE}xf32>) -> tensor<16x{SIZE}xf32>
+  pg.yield %q : tensor<16x{SIZE}xf32>
+}}
+""",
+    {"h": f"tensor<16x{SIZE}xf32>", "w": f"tensor<{SIZE}x{SIZE}xf32>"},
+    {"y": f"tensor<16x{SIZE}xf32>"},
+)
+
+
+HOISTED = "hoist-invariants"
+
+
+def test_work_on_captured_values_is_done_before_the_loop() -> None:
+    compilation = Compilation()
+    module = parsed(RNN, compilation)
+    random = np.random.default_rng(0)
+    inputs = {
+        "h": random.standard_normal((16, SIZE)).astype(np.float32),
+        "w": (random.standard_normal((SIZE, SIZE)) - 4).astype(np.float32),
+    }
+    found = at_every_level(module, compilation, inputs)
+    assert_all(found, found[0])
+    text = str(lower(module.clone(), compilation, for_this_machine(Options()), until=HOISTED))
+    main, body = text.split("pg.graph @loop_0")
+    assert "exp" in main
+    assert "exp" not in body
+    kept = replace(for_this_machine(Options()), disabled=(HOISTED, "canonicalize"))
+    main, body = str(lower(module, compilation, kept, until="hoist-constants")).split("@loop_0 inp")
+    assert "exp" in body, "the claim can fail"
 
 
 def test_work_and_memory_are_told() -> None:

@@ -36,6 +36,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects import element_types
 from popgraph.dialects.program.interned import symbol, tensor_type
+from popgraph.dialects.program.ops import GraphOp
 from popgraph.support.arrays import Array
 
 Body: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
@@ -436,3 +437,24 @@ def called_graphs(op: Operation) -> Iterator[str]:
     """The names of the graphs that an operation runs."""
     if isinstance(op, CallCondOp | CallLoopOp):
         yield from op.graphs
+
+
+def callees_first(graphs: Sequence[GraphOp]) -> list[GraphOp]:
+    """The graphs of a module, each behind those that it calls."""
+    known = {graph.sym_name.data: graph for graph in graphs}
+    ordered: dict[str, GraphOp] = {}
+
+    def visit(name: str) -> None:
+        if name not in ordered:
+            for callee in calls_in(known[name]):
+                visit(callee)
+            ordered[name] = known[name]
+
+    for name in known:
+        visit(name)
+    return list(ordered.values())
+
+
+def calls_in(graph: GraphOp) -> list[str]:
+    """The graphs that a graph calls, each once, in order."""
+    return list(dict.fromkeys(name for op in graph.walk() for name in called_graphs(op)))

@@ -9,8 +9,7 @@ from typing import Generic, TypeAlias, TypeVar
 from xdsl.dialects.builtin import MemRefType, i1, i8, i64
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp
-from popgraph.dialects.program.control import called_graphs
+from popgraph.dialects.program import CallCondOp, CallLoopOp
 from popgraph.dialects.tile import CondOp, LoopOp, PrepareProgramOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.loops.ops import memory_type
 
@@ -50,27 +49,6 @@ TURN, TRUTH = memory_of(i64, 1), memory_of(i1, 1)
 def scratch_bytes(programs: Iterable[ProgramOp]) -> int:
     """The arena that programs need of which one runs at a time."""
     return max((program.arena.value.data for program in programs), default=0)
-
-
-def callees_first(graphs: Sequence[GraphOp]) -> list[GraphOp]:
-    """The graphs of a module, each behind those that it calls."""
-    known = {graph.sym_name.data: graph for graph in graphs}
-    ordered: dict[str, GraphOp] = {}
-
-    def visit(name: str) -> None:
-        if name not in ordered:
-            for callee in calls_in(known[name]):
-                visit(callee)
-            ordered[name] = known[name]
-
-    for name in known:
-        visit(name)
-    return list(ordered.values())
-
-
-def calls_in(graph: GraphOp) -> list[str]:
-    """The graphs that a graph calls, each once, in order."""
-    return list(dict.fromkeys(name for op in graph.walk() for name in called_graphs(op)))
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from popgraph.dialects.program import (
     YieldOp,
     graphs_of,
 )
+from popgraph.dialects.program.control import callees_first, calls_in
 from popgraph.dialects.tile import AssembleOp, BufferOp, CallOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import memory_span, physical_shape
 from popgraph.dialects.tile.loops.ops import memory_type
@@ -39,8 +40,6 @@ from popgraph.passes.program.control_steps import (
     Preparation,
     Workspace,
     Writer,
-    callees_first,
-    calls_in,
     scratch_bytes,
 )
 from popgraph.passes.program.copies import Copies
