@@ -25,7 +25,7 @@ from popgraph.builder import pgraph
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.element_types import from_ir
-from popgraph.dialects.levels import PROGRAM, check_level, level_of
+from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import (
@@ -38,10 +38,12 @@ from popgraph.dialects.onnx.types import (
     static_shape,
 )
 from popgraph.dialects.program import WeightStore
+from popgraph.hosted import HostedModel
 from popgraph.open_model import Call, Interface, OpenModel
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.structural_inputs import structural_inputs
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
@@ -261,6 +263,8 @@ class BuildRequest:
 
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
+        if level_of(self.module) == ONNX and host_nodes(self.module):
+            return self._hosted()
         interface = interface_of(self.module, self.compilation.weights)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
@@ -269,6 +273,24 @@ class BuildRequest:
         verify(self.module)
         _check_tensors(self.module)
         return Runner(OpenModel(interface, kept(interface, self.executable_for)))
+
+    def _hosted(self) -> Runner:
+        """Segments that are compiled, and nodes that Python computes."""
+        nodes = host_nodes(self.module)
+        if self.options.training is not None:
+            raise UnsupportedError(
+                "a model cannot be trained through what only Python computes",
+                nodes[0].where(),
+                "train the part of the model before it or behind it",
+            )
+        verify(self.module)
+        self.compilation.weights.own()
+        return Runner(HostedModel(self.module, self.compilation.weights, self._segment))
+
+    def _segment(self, module: ModuleOp) -> Runner:
+        """A part of the model as something to call."""
+        weights = WeightStore(self.compilation.weights)
+        return replace(self, module=module, compilation=Compilation(weights)).runner()
 
     def executable_for(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""
@@ -386,7 +408,7 @@ def admits(model: Model) -> bool:
     module, compilation = load(model)
     try:
         verify(module)
-        if interface_of(module, compilation.weights) is None:
+        if not host_nodes(module) and interface_of(module, compilation.weights) is None:
             lower(module, compilation, level="graphcore")
     except UnsupportedError:
         return False

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from popgraph.backends.base import Executable
 from popgraph.open_model import OpenModel
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
+
+
+class Called(Protocol):
+    """A model whose arrays say what is to run."""
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """The outputs for these inputs."""
+
+    def program(self, inputs: Mapping[str, Array]) -> Executable:
+        """The executable for inputs like these."""
 
 
 class Runner:
@@ -19,7 +30,7 @@ class Runner:
     and kept.
     """
 
-    def __init__(self, made: Executable | OpenModel) -> None:
+    def __init__(self, made: Executable | Called) -> None:
         self.static = made if isinstance(made, Executable) else None
         """The only program, where there is but one."""
         self.open = made if isinstance(made, OpenModel) else None

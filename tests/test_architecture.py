@@ -20,7 +20,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "backends": "support dialects",
         "open_model": "support backends",
         "runner": "support backends open_model",
-        "compiler": "support dialects builder passes backends open_model runner",
+        "hosted": "support dialects passes backends runner",
+        "compiler": "support dialects builder passes backends open_model runner hosted",
         "start": "support passes backends open_model runner",
         "testing": "support dialects builder passes backends compiler",
         "universe": "support dialects passes backends",
@@ -87,6 +88,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/onnx": {
         "index_bounds": "",
         "infer_shapes": "",
+        "partition": "infer_shapes",
         "to_graphcore": "",
         "structural_inputs": "to_graphcore",
         "normalize": "index_bounds infer_shapes to_graphcore",
@@ -101,6 +103,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "fusion": "analysis",
         "alternatives": "analysis schedule winograd",
         "hoist_constants": "",
+        "hoist_invariants": "",
         "move_updates": "",
     },
     "passes/structured/to_loops": {

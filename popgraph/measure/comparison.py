@@ -9,7 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.print.module import find_program
+from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.reference import signature
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects import element_types

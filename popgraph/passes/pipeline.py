@@ -31,6 +31,7 @@ from popgraph.passes.structured.fusion.fuse_elementwise import FuseElementwise
 from popgraph.passes.structured.fusion.fuse_epilogue import FuseEpilogue
 from popgraph.passes.structured.fusion.fuse_rows import FuseRows
 from popgraph.passes.structured.hoist_constants import HoistConstants
+from popgraph.passes.structured.hoist_invariants import HoistInvariants
 from popgraph.passes.structured.layout.assign_halos import AssignHalos
 from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
@@ -126,6 +127,7 @@ PIPELINE: tuple[Step, ...] = (
         "structured", FuseAttention, "which rows run together depends on schedules", optional=True
     ),
     Step("structured", FuseChannels, "panels of channels are what schedules decide", optional=True),
+    Step("structured", HoistInvariants, "schedules say what of loops is packed", optional=True),
     Step("structured", HoistConstants, "packing weights is work for load time", optional=True),
     Step(
         "structured", MoveUpdates, "when nothing is taken apart or joined any more", optional=True

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
@@ -50,6 +51,27 @@ class Node:
     domain: str = ""
     shape: Shape | None = None
     """Of the result, which no schema infers in domains other than ONNX's own."""
+    body: Body | None = None
+    """What an If, a Loop or a Scan runs."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """
+    The graphs inside an If, a Loop or a Scan, whose one operand is that of its node.
+
+    If: the two `networks` get the captured values; each gives the operand and its mean.
+    Loop: the network gets what is carried, at first the operand, and the captured values.
+    Scan: it gets what is carried, at first zeros, and a row of the operand.
+    What a loop carries becomes half of it and the network's mean; rows are the network's values.
+    """
+
+    networks: tuple[Network, ...]
+    captured: tuple[int, ...] = ()
+    """Numbers of values outside."""
+    trips: int = 1
+    stacked: bool = False
+    """Whether the node gives the rows, not what is carried in the end."""
 
 
 @dataclass(frozen=True)
@@ -101,31 +123,148 @@ def build_network(
         for name, shape in zip(names, network.inputs, strict=True)
     ]
     for number, node in enumerate(network.nodes):
-        operands: list[SSAValue | None] = []
-        for position, operand in enumerate(node.operands):
-            match operand:
-                case None:
-                    operands.append(None)
-                case int():
-                    operands.append(values[operand])
-                case Constant():
-                    name = f"c{number}_{position}"
-                    operands.append(writer.add_initializer(name, operand.array()))
         names.append(network.name(len(names), last))
-        (result,) = writer.add_node(
-            node.op,
-            operands,
-            dict(node.attributes),
-            domain=node.domain,
-            outputs=[names[-1] + STILL if disturbed else names[-1]],
-            name=f"n{number}",
-            result_types=None if node.shape is None else [tensor_type(network.dtype, node.shape)],
-        )
+        name = names[-1] + STILL if disturbed else names[-1]
+        result = _written(writer, node, values, name, str(number), network.dtype)
         values.append(_moved(writer, result, names[-1]) if disturbed else result)
     chosen = sorted({*network.outputs, len(values) - 1})
     infos = [ValueInfoAttr.of(names[number], values[number].type) for number in chosen]
     writer.set_outputs([values[number] for number in chosen], infos)
     return writer.module()
+
+
+def _written(
+    writer: GraphWriter, node: Node, values: list[SSAValue], name: str, label: str, dtype: str
+) -> SSAValue:
+    """The result of one node; `label` tells its constants and inner values from others."""
+    operands: list[SSAValue | None] = []
+    for position, operand in enumerate(node.operands):
+        match operand:
+            case None:
+                operands.append(None)
+            case int():
+                operands.append(values[operand])
+            case Constant():
+                constant = f"c{label}_{position}"
+                operands.append(writer.add_initializer(constant, operand.array()))
+    if node.body is not None:
+        (source,) = operands
+        assert source is not None, "what runs bodies has an operand"
+        held = [values[number] for number in node.body.captured]
+        return _Bodies(writer, node.body, label, dtype).written(node.op, source, held, name)
+    (result,) = writer.add_node(
+        node.op,
+        operands,
+        dict(node.attributes),
+        domain=node.domain,
+        outputs=[name],
+        name=f"n{label}",
+        result_types=None if node.shape is None else [tensor_type(dtype, node.shape)],
+    )
+    return result
+
+
+@dataclass(frozen=True)
+class _Bodies:
+    """Writes a node that runs bodies."""
+
+    writer: GraphWriter
+    body: Body
+    label: str
+    dtype: str
+
+    def written(self, op: str, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
+        match op:
+            case "If":
+                return self._if(source, captured, name)
+            case "Loop":
+                return self._loop(source, captured, name)
+            case _:
+                return self._scan(source, name)
+
+    def _number(self, writer: GraphWriter, value: float, word: str) -> SSAValue:
+        array = Constant((), self.dtype, fill=value).array()
+        return writer.add_initializer(f"{word}{self.label}", array)
+
+    def _mean(self, writer: GraphWriter, value: SSAValue, word: str) -> SSAValue:
+        outputs = [f"{word}{self.label}"]
+        return writer.add_node("ReduceMean", [value], {"keepdims": 0}, outputs=outputs)[0]
+
+    def _inner(self, writer: GraphWriter, network: Network, given: list[SSAValue]) -> SSAValue:
+        """The last value of the nodes of a network."""
+        values = list(given)
+        for number, node in enumerate(network.nodes):
+            label = f"{self.label}_{writer.name}_{number}"
+            values.append(_written(writer, node, values, f"v{label}", label, self.dtype))
+        return values[-1]
+
+    def _if(self, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
+        mean, limit = (
+            self._mean(self.writer, source, "decides"),
+            self._number(self.writer, 0.1, "l"),
+        )
+        (predicate,) = self.writer.add_node("Greater", [mean, limit], outputs=[f"p{self.label}"])
+        graphs = {}
+        for word, network in zip(("then", "else"), self.body.networks, strict=True):
+            branch = self.writer.subgraph(word)
+            inner = self._mean(branch, self._inner(branch, network, captured), f"m{word}")
+            made = branch.add_node("Add", [source, inner], outputs=[f"{word}{self.label}"])
+            branch.set_outputs(made, [ValueInfoAttr.of(f"{word}{self.label}", made[0].type)])
+            graphs[f"{word}_branch"] = branch.graph()
+        return self.writer.add_node("If", [predicate], graphs, outputs=[name])[0]
+
+    def _turn(self, body: GraphWriter, carried: SSAValue, value: SSAValue) -> SSAValue:
+        """What is carried on: half of what was, and the mean of a value."""
+        half, mean = self._number(body, 0.5, "half"), self._mean(body, value, "mean")
+        (less,) = body.add_node("Mul", [carried, half], outputs=[f"less{self.label}"])
+        return body.add_node("Add", [less, mean], outputs=[f"next{self.label}"])[0]
+
+    def _loop(self, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
+        body = self.writer.subgraph("loop")
+        body.add_input(f"turn{self.label}", tensor_type("i64", ()))
+        going = body.add_input(f"going{self.label}", tensor_type("bool", ()))
+        carried = body.add_input(f"carried{self.label}", source.type)
+        row = self._inner(body, self.body.networks[0], [carried, *captured])
+        on = body.add_node("Identity", [going], outputs=[f"on{self.label}"])
+        self._end(body, [*on, self._turn(body, carried, row), row])
+        limit = self.writer.add_initializer(f"trips{self.label}", np.array(self.body.trips))
+        return self._node("Loop", [limit, None, source], {"body": body.graph()}, name)
+
+    def _scan(self, source: SSAValue, name: str) -> SSAValue:
+        body = self.writer.subgraph("scan")
+        shape = static_shape(source.type)
+        assert shape, "there is an axis to scan along"
+        type_ = tensor_type(self.dtype, shape[1:])
+        carried = body.add_input(f"carried{self.label}", type_)
+        given = body.add_input(f"row{self.label}", type_)
+        row = self._inner(body, self.body.networks[0], [carried, given])
+        self._end(body, [self._turn(body, carried, row), row])
+        zeros = Constant(shape[1:], self.dtype, fill=0).array()
+        first = self.writer.add_initializer(f"first{self.label}", zeros)
+        attributes = {"body": body.graph(), "num_scan_inputs": 1}
+        return self._node("Scan", [first, source], attributes, name)
+
+    def _end(self, body: GraphWriter, values: list[SSAValue]) -> None:
+        """The outputs, each a value of its own with a name."""
+        made = [
+            body.add_node("Identity", [value], outputs=[f"o{number}_{self.label}"])[0]
+            for number, value in enumerate(values)
+        ]
+        infos = [
+            ValueInfoAttr.of(f"o{number}_{self.label}", value.type)
+            for number, value in enumerate(made)
+        ]
+        body.set_outputs(made, infos)
+
+    def _node(
+        self,
+        op: str,
+        operands: list[SSAValue | None],
+        attributes: dict[str, object],
+        name: str,
+    ) -> SSAValue:
+        outputs = ["", name] if self.body.stacked else [name, ""]
+        return self.writer.add_node(op, operands, attributes, outputs=outputs)[0]
 
 
 def _moved(writer: GraphWriter, value: SSAValue, name: str) -> SSAValue:

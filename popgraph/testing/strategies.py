@@ -175,8 +175,18 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
         image,
     ]
     inputs = draw(st.lists(st.one_of(*shape_strategies), min_size=1, max_size=2))
-    shapes, nodes = list(inputs), list[Node]()
-    wanted = draw(st.integers(1, max_nodes))
+    shapes = list(inputs)
+    nodes = grown(draw, shapes, draw(st.integers(1, max_nodes)), dtype)
+    outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=2))
+    read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
+    unread = set(range(len(inputs), len(shapes))) - read
+    outputs |= {number for number in sorted(unread) if draw(st.integers(0, 3))}
+    return Network(tuple(inputs), tuple(nodes), dtype, tuple(sorted(outputs))), shapes
+
+
+def grown(draw: DrawFn, shapes: list[Shape], wanted: int, dtype: str) -> list[Node]:
+    """About so many nodes on values of these shapes, to which those of their results are added."""
+    nodes = list[Node]()
     for _ in range(wanted):
         if len(nodes) >= wanted:
             break
@@ -192,11 +202,7 @@ def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shap
                     source = len(shapes) - 1
     if not nodes:
         _append(nodes, shapes, (Node("Relu", (0,)), shapes[0]))
-    outputs = draw(st.sets(st.integers(0, len(shapes) - 1), max_size=2))
-    read = {operand for node in nodes for operand in node.operands if isinstance(operand, int)}
-    unread = set(range(len(inputs), len(shapes))) - read
-    outputs |= {number for number in sorted(unread) if draw(st.integers(0, 3))}
-    return Network(tuple(inputs), tuple(nodes), dtype, tuple(sorted(outputs))), shapes
+    return nodes
 
 
 def _append(nodes: list[Node], shapes: list[Shape], step: Step | None) -> bool:

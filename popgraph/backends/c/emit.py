@@ -13,13 +13,9 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.c.build.toolchain import FLAGS
 from popgraph.backends.c.machine.targets import TARGETS, wanted_target
 from popgraph.backends.c.memory.table import Slot
-from popgraph.backends.c.print.module import (
-    ENTRIES,
-    Layout,
-    find_program,
-    print_kernels,
-    program_unit,
-)
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.module import print_kernels, program_unit
+from popgraph.backends.c.print.program import ENTRIES
 from popgraph.backends.c.print.unit import headers, kernel_unit
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import ProgramOp

@@ -18,6 +18,8 @@ from popgraph.backends.reference.winograd import run_transform_tiles, run_winogr
 from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
+from popgraph.dialects.graphcore.control import Control
+from popgraph.dialects.program.control import Body
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
@@ -54,6 +56,7 @@ class Graph:
         self._graph = graph
         self._weights = weights
         self._functions = Functions(module)
+        self._bodies = {one.sym_name.data: one for one in pg.graphs_of(module)}
 
     @property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
@@ -95,10 +98,8 @@ class Graph:
                 case pg.VariableOp():
                     results: Sequence[Array] = [state[op.variable.text]]
                 case pg.PrepareOp():
-                    body = op.body.block
-                    self._run_block(body, values, state)
-                    assert isinstance(body.last_op, pg.YieldOp)
-                    results = [values[value] for value in body.last_op.values]
+                    self._run_block(op.body.block, values, state)
+                    results = _yielded(op.body.block, values)
                 case pg.UpdateOp() | pg.ReturnOp() | pg.YieldOp():
                     continue
                 case _:
@@ -107,11 +108,36 @@ class Graph:
                 check_shape(array, _tensor(value))
                 values[value] = array
 
+    def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
+        """A body that sees its arguments only."""
+        values: Values = dict(zip(block.args, arrays, strict=True))
+        self._run_block(block, values, {})
+        return _yielded(block, values)
+
+    def _called(self, name: str) -> Body:
+        """A graph of the module as a body."""
+        graph = self._bodies[name]
+
+        def run(arrays: Sequence[Array]) -> Sequence[Array]:
+            values: Values = dict(zip(graph.block.args, arrays, strict=True))
+            self._run_block(graph.block, values, {})
+            return [values[value] for value in graph.return_op.values]
+
+        return run
+
     def _runner(self, op: Operation) -> Run:
         """How an operation without effects is computed."""
         match op:
             case pg.ConstantOp():
                 return lambda: [self._weights.array(op.literal)]
+            case Control():
+                return partial(op.execute, self._run_body)
+            case pg.CallCondOp():
+                then, otherwise = map(self._called, op.graphs)
+                return partial(op.branch, then, otherwise)
+            case pg.CallLoopOp():
+                (body,) = map(self._called, op.graphs)
+                return partial(op.repeat, body)
             case GraphcoreOp():
                 return op.evaluate
             case tile.KernelOp():
@@ -125,6 +151,11 @@ class Graph:
             case _:
                 assert type(op) in STRUCTURED, f"{op.name} has no meaning in a graph"
                 return partial(STRUCTURED[type(op)], op)
+
+
+def _yielded(block: Block, values: Values) -> list[Array]:
+    assert isinstance(block.last_op, pg.YieldOp)
+    return [values[value] for value in block.last_op.values]
 
 
 def _launch(op: tile.KernelOp | tile.LaunchOp, kernel: Kernel, *operands: Array) -> list[Array]:

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
 
+from popgraph.backends.base import as_array
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
@@ -19,7 +20,7 @@ from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.protos import write_function
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.types import describe, dims, static_shape
+from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -41,11 +42,11 @@ def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) 
 
     An initializer that the model lists among its inputs may be given as well.
     """
-    return _Run(model_of(module), store).graph(inputs)
+    return Interpreter(model_of(module), store).graph(inputs)
 
 
-class _Run:
-    """One execution of a model."""
+class Interpreter:
+    """Computes the nodes of a model one by one."""
 
     def __init__(self, model: Model, store: WeightStore) -> None:
         self.model = model
@@ -54,19 +55,34 @@ class _Run:
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         graph = self.model.graph
-        values: Values = {}
-        _check_names(graph, inputs)
-        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
-            _check_input(name, argument, inputs[name])
-            values[argument] = inputs[name]
-        for initializer in graph.initializers:
-            given = inputs.get(initializer.value_name.text)
-            values[initializer.result] = initializer.array(self.store) if given is None else given
+        values = self.given(inputs)
         self.nodes(graph, values)
         return {
             name: values[value]
             for name, value in zip(graph.output_names, graph.yielded, strict=True)
         }
+
+    def given(self, inputs: Mapping[str, Any]) -> Values:
+        """The values of the inputs, and of initializers that a caller replaces."""
+        graph = self.model.graph
+        values: Values = {}
+        _check_names(graph, inputs)
+        for name, argument in zip(graph.input_names, graph.block.args, strict=True):
+            value = _as_declared(name, argument.type, inputs[name])
+            _check_input(name, argument, value)
+            values[argument] = value
+        for initializer in graph.initializers:
+            if initializer.value_name.text in inputs:
+                values[initializer.result] = inputs[initializer.value_name.text]
+        return values
+
+    def literals(self, body: Graph, values: Values) -> None:
+        """The values that do not depend on inputs: initializers and constants."""
+        for op in body.block.ops:
+            if isinstance(op, Initializer):
+                values[op.result] = op.array(self.store)
+            elif isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "Constant"):
+                self.node(op, values)
 
     def nodes(self, body: Graph | Function, values: Values) -> None:
         for op in body.block.ops:
@@ -182,6 +198,20 @@ def _check_names(graph: Graph, inputs: Mapping[str, Array]) -> None:
             f"the model has no input {', '.join(map(repr, unknown))}",
             hint=f"the model's inputs are {', '.join(map(repr, wanted)) or 'none'}",
         )
+
+
+def _as_declared(name: str, type_: Attribute, value: Any) -> Any:
+    """What was given, as an array where the model wants one; `RunError` for another container."""
+    if isinstance(type_, SeqType) and not isinstance(value, list | tuple):
+        raise RunError(
+            f"input {name!r} is a sequence, not {type(value).__name__}",
+            hint="give a list of arrays",
+        )
+    if isinstance(type_, SeqType):
+        return list(value)
+    if isinstance(type_, OptType):
+        return None if value is None else _as_declared(name, type_.element, value)
+    return value if isinstance(value, dict) else as_array(name, value)
 
 
 def _check_input(name: str, argument: SSAValue, array: Any) -> None:

@@ -11,6 +11,7 @@ from popgraph.dialects.graphcore.base import *
 from popgraph.dialects.graphcore.batch_norm import *
 from popgraph.dialects.graphcore.broadcasting import *
 from popgraph.dialects.graphcore.contractions import *
+from popgraph.dialects.graphcore.control import *
 from popgraph.dialects.graphcore.detach import *
 from popgraph.dialects.graphcore.functions import *
 from popgraph.dialects.graphcore.logic import *
@@ -24,4 +25,4 @@ from popgraph.dialects.graphcore.random import *
 from popgraph.dialects.graphcore.reductions import *
 from popgraph.dialects.graphcore.softmax import *
 
-GRAPHCORE = Dialect("graphcore", [*OPERATIONS])
+GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL])

@@ -38,7 +38,7 @@ def names_attribute(names: Sequence[str]) -> ArrayAttr[BytesAttr]:
 
 @irdl_op_definition
 class YieldOp(IRDLOperation):
-    """Ends a `pg.prepare` region with its results."""
+    """Ends a body with its results."""
 
     name = "pg.yield"
     values = var_operand_def()

@@ -41,6 +41,7 @@ def may_fold(op: Operation, limit: int, tuning: Tuning) -> bool:
         return False
     return (
         isinstance(op, GraphcoreOp)
+        and not op.regions
         and all(isinstance(operand.owner, ConstantOp) for operand in op.operands)
         and sum(map(bytes_of, op.results)) <= limit
     )

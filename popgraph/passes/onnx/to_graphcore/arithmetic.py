@@ -65,7 +65,7 @@ def compare(node: Node) -> Lowered:
     return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
 
 
-@lowers("Identity")
+@lowers("Identity", "OptionalGetElement")
 def identity(node: Node) -> Lowered:
     return node[0]
 

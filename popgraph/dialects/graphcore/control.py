@@ -1,0 +1,252 @@
+"""Control flow: a branch and a loop, operations whose bodies are blocks of operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias
+
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.irdl import irdl_op_definition, region_def, traits_def
+from xdsl.parser import Parser
+from xdsl.printer import Printer
+from xdsl.traits import IsolatedFromAbove, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.graphcore.base import Array, GraphcoreOp, Operand, Tensor, tensor_of
+from popgraph.dialects.program.attributes import DataAttr
+from popgraph.dialects.program.control import (
+    UNBOUNDED,
+    Body,
+    Branching,
+    Looping,
+    listed,
+    parse_branch,
+    parse_loop,
+    print_branch,
+    print_loop,
+    stacked_type,
+)
+from popgraph.dialects.program.ops import ConstantOp, YieldOp
+
+__all__ = ["CONTROL", "UNBOUNDED", "CondOp", "Control", "LoopOp", "yield_of"]
+
+RunBlock: TypeAlias = Callable[[Block, Sequence[Array]], Sequence[Array]]
+"""From a body and the arrays of its arguments to the arrays that it yields."""
+
+
+def yield_of(block: Block) -> YieldOp:
+    """The end of a body."""
+    last = block.last_op
+    assert isinstance(last, YieldOp), "a body ends with pg.yield"
+    return last
+
+
+def run_pure(block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
+    """Runs a body whose constants stand in its text."""
+    values: dict[SSAValue, Array] = dict(zip(block.args, arrays, strict=True))
+    for op in block.ops:
+        if isinstance(op, YieldOp):
+            continue
+        if isinstance(op, ConstantOp):
+            assert isinstance(op.literal, DataAttr), "large constants need their store"
+            results: Sequence[Array] = [op.literal.array]
+        else:
+            assert isinstance(op, GraphcoreOp), f"{op.name} has no meaning in a body"
+            results = op.evaluate(*(values[operand] for operand in op.operands))
+        values.update(zip(op.results, results, strict=True))
+    return [values[value] for value in yield_of(block).values]
+
+
+class Control(GraphcoreOp):
+    """
+    Kind: what runs bodies. A body sees nothing but its arguments and its own constants.
+
+    Its gradient is made by `autodiff`, which alone can differentiate a block.
+    """
+
+    traits = traits_def(Pure(), IsolatedFromAbove())
+
+    @classmethod
+    def is_differentiable(cls) -> bool:
+        return True
+
+    def bodies(self) -> Iterator[Block]:
+        """The blocks that it runs."""
+        return (region.block for region in self.regions)
+
+    def evaluate(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.execute(run_pure, *arrays)
+
+    def execute(self, run: RunBlock, *arrays: Array) -> tuple[Array, ...]:
+        """The meaning, given how a block is run."""
+        raise AssertionError(f"{self.name} has no meaning")
+
+    def check_bodies(self, arguments: Sequence[object], yielded: Sequence[object]) -> None:
+        """VerifyException unless the bodies take and give these types."""
+        for block in self.bodies():
+            if not isinstance(block.last_op, YieldOp):
+                raise VerifyException(f"a body of {self.title} ends with pg.yield")
+            taken = [argument.type for argument in block.args]
+            given = [value.type for value in yield_of(block).values]
+            for word, types, wanted in (("takes", taken, arguments), ("yields", given, yielded)):
+                if types != wanted:
+                    raise VerifyException(
+                        f"a body of {self.title} {word} {listed(types)}, not {listed(wanted)}"  # type: ignore[arg-type]
+                    )
+
+
+@irdl_op_definition
+class CondOp(Branching, Control):
+    """What one of two bodies yields: the first if the predicate holds. ONNX If."""
+
+    name = "graphcore.cond"
+    then_body = region_def("single_block")
+    else_body = region_def("single_block")
+
+    def __init__(
+        self, predicate: Operand, captured: Sequence[Operand], then: Region, otherwise: Region
+    ) -> None:
+        types = [value.type for value in yield_of(then.block).values]
+        super(GraphcoreOp, self).__init__(
+            operands=[predicate, captured], result_types=[types], regions=[then, otherwise]
+        )
+
+    def infer(self) -> tuple[Tensor, ...]:
+        return tuple(tensor_of(value) for value in yield_of(self.then_body.block).values)
+
+    def execute(self, run: RunBlock, *arrays: Array) -> tuple[Array, ...]:
+        then, otherwise = (_running(run, block) for block in self.bodies())
+        return self.branch(then, otherwise, *arrays)
+
+    def verify_(self) -> None:
+        self.check_predicate()
+        self.check_bodies(self.argument_types, self.yielded_types)
+        super().verify_()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(" ")
+        print_branch(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.then_body)
+        printer.print_string(" else ")
+        printer.print_region(self.else_body)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CondOp:
+        (predicate, *captured), types, attributes = parse_branch(parser)
+        then = _parse_body(parser)
+        parser.parse_keyword("else")
+        made = cls(predicate, captured, then, _parse_body(parser))
+        _check_parsed(parser, made, types)
+        made.attributes |= attributes
+        return made
+
+
+@irdl_op_definition
+class LoopOp(Looping, Control):
+    """A body that runs turn by turn, as `Looping` says. ONNX Loop and Scan."""
+
+    name = "graphcore.loop"
+    body = region_def("single_block")
+
+    def __init__(
+        self,
+        trips: int,
+        body: Region,
+        *,
+        carried: Sequence[Operand] = (),
+        scanned: Sequence[Operand] = (),
+        captured: Sequence[Operand] = (),
+        go: Operand | None = None,
+        limit: Operand | None = None,
+        reverse: bool = False,
+    ) -> None:
+        first = (go is not None) + len(carried)
+        rows = [value.type for value in yield_of(body.block).values[first:]]
+        made = self._set_up(trips, rows, reverse, go, limit, carried, scanned, captured)
+        super(GraphcoreOp, self).__init__(regions=[body], **made)  # type: ignore[arg-type]
+
+    @property
+    def block(self) -> Block:
+        return self.body.block
+
+    @property
+    def index(self) -> BlockArgument:
+        """The number of the turn."""
+        return self.block.args[0]
+
+    @property
+    def carried_arguments(self) -> Sequence[BlockArgument]:
+        return self._arguments(0)
+
+    @property
+    def scanned_arguments(self) -> Sequence[BlockArgument]:
+        return self._arguments(1)
+
+    @property
+    def captured_arguments(self) -> Sequence[BlockArgument]:
+        return self._arguments(2)
+
+    def _arguments(self, group: int) -> Sequence[BlockArgument]:
+        sizes = [len(self.carried), len(self.scanned), len(self.captured)]
+        start = 1 + sum(sizes[:group])
+        return self.block.args[start : start + sizes[group]]
+
+    @property
+    def yielded_go(self) -> SSAValue | None:
+        return None if self.go is None else yield_of(self.block).values[0]
+
+    @property
+    def yielded_carried(self) -> Sequence[SSAValue]:
+        first = int(self.go is not None)
+        return yield_of(self.block).values[first : first + len(self.carried)]
+
+    @property
+    def yielded_rows(self) -> Sequence[SSAValue]:
+        return yield_of(self.block).values[int(self.go is not None) + len(self.carried) :]
+
+    def infer(self) -> tuple[Tensor, ...]:
+        rows = [stacked_type(self.turns, value.type) for value in self.yielded_rows]
+        return (*map(tensor_of, self.carried), *rows)
+
+    def execute(self, run: RunBlock, *arrays: Array) -> tuple[Array, ...]:
+        return self.repeat(_running(run, self.block), *arrays)
+
+    def verify_(self) -> None:
+        self.check_turns()
+        self.check_bodies(self.argument_types, self.yielded_types)
+        super().verify_()
+
+    def print(self, printer: Printer) -> None:
+        print_loop(printer, self)
+        printer.print_string(" ")
+        printer.print_region(self.body)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> LoopOp:
+        arguments, types, attributes = parse_loop(parser)
+        made = cls(body=_parse_body(parser), **arguments)  # type: ignore[arg-type]
+        _check_parsed(parser, made, types)
+        made.attributes |= attributes
+        return made
+
+
+CONTROL: tuple[type[Control], ...] = (CondOp, LoopOp)
+"""The operations with bodies."""
+
+
+def _running(run: RunBlock, block: Block) -> Body:
+    return lambda arrays: run(block, arrays)
+
+
+def _parse_body(parser: Parser) -> Region:
+    body = parser.parse_region()
+    if len(body.blocks) != 1 or not isinstance(body.block.last_op, YieldOp):
+        parser.raise_error("a body is a block that ends with pg.yield")
+    return body
+
+
+def _check_parsed(parser: Parser, op: Operation, types: Sequence[object]) -> None:
+    given = list(op.result_types)
+    if given != list(types):
+        parser.raise_error(f"{op.name} gives {listed(given)}")

@@ -1,0 +1,119 @@
+"""Loop-invariant code motion: work on what a loop only reads is done once, before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+from xdsl.traits import Pure
+
+from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, graphs_of
+from popgraph.dialects.program.control import callees_first, row_type
+from popgraph.dialects.program.ops import names_attribute
+from popgraph.dialects.tile import ViewOp
+from popgraph.passes.base import Compilation, Pass
+
+
+@dataclass(frozen=True)
+class HoistInvariants(Pass):
+    """
+    What the body of a loop computes from captured values alone moves in front of the loop.
+
+    The packing of weights that training changes is the typical case: once a step instead of once
+    a turn. What depends on constants only is work for hoist-constants; views cost nothing.
+    """
+
+    name = "hoist-invariants"
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+        for graph in callees_first(list(graphs.values())):
+            for op in list(graph.block.ops):
+                if isinstance(op, CallLoopOp):
+                    _hoist(op, graphs[op.graph.string_value()])
+
+
+def _hoist(call: CallLoopOp, body: GraphOp) -> None:
+    """Moves invariant work of a body to its caller, and captures what it gives."""
+    first = 1 + len(call.carried) + len(call.scanned)
+    outer: dict[SSAValue, SSAValue] = dict(zip(body.block.args[first:], call.captured, strict=True))
+    moved = list(_invariant(body, set(outer)))
+    if not moved:
+        return
+    inside = set(moved)
+    for op in moved:
+        for value in op.operands:
+            if value not in outer:
+                assert isinstance(value.owner, ConstantOp), "other operands have moved before"
+                outer[value] = _put(value.owner.clone(), call).results[0]
+        copy = _put(op.clone(outer), call)
+        outer |= dict(zip(op.results, copy.results, strict=True))
+    results = [value for op in moved for value in op.results if _leaves(value, inside)]
+    for value in results:
+        argument = body.block.insert_arg(value.type, len(body.block.args))
+        argument.name_hint = value.name_hint
+        value.replace_all_uses_with(argument)
+    for op in reversed(moved):
+        Rewriter.erase_op(op, safe_erase=False)
+    _capture(call, body, [outer[value] for value in results])
+
+
+def _put(op: Operation, call: CallLoopOp) -> Operation:
+    Rewriter.insert_op(op, InsertPoint.before(call))
+    return op
+
+
+def _leaves(value: SSAValue, inside: set[Operation]) -> bool:
+    return any(use.operation not in inside for use in value.uses)
+
+
+def _invariant(body: GraphOp, known: set[SSAValue]) -> Iterator[Operation]:
+    """
+    The operations that give the same in every turn, in order.
+
+    Those that only read constants are none, nor is a view that nothing else of them needs.
+    """
+    captured, constant = set(known), set[SSAValue]()
+    found: list[Operation] = []
+    for op in body.block.ops:
+        if isinstance(op, ConstantOp):
+            constant.update(op.results)
+        elif op.has_trait(Pure) and op.operands:
+            if all(value in constant for value in op.operands):
+                continue
+            if all(value in captured or value in constant for value in op.operands):
+                captured.update(op.results)
+                found.append(op)
+    while found and any(isinstance(op, ViewOp) and not _is_needed(op, found) for op in found):
+        found = [op for op in found if not isinstance(op, ViewOp) or _is_needed(op, found)]
+    yield from found
+
+
+def _is_needed(view: ViewOp, found: list[Operation]) -> bool:
+    """Whether work that moves reads a view."""
+    return any(use.operation in found for use in view.output.uses)
+
+
+def _capture(call: CallLoopOp, body: GraphOp, values: list[SSAValue]) -> None:
+    """The same loop that captures more."""
+    captured = [*call.captured, *values]
+    names = call.input_names(len(call.carried), len(call.scanned), len(captured))
+    body.properties["input_names"] = names_attribute(names)
+    made = CallLoopOp(
+        call.graph.string_value(),
+        [row_type(value) for value in call.stacked],
+        trips=call.turns,
+        carried=call.carried,
+        scanned=call.scanned,
+        captured=captured,
+        go=call.go,
+        limit=call.limit,
+        reverse=call.reverse is not None,
+    )
+    made.location = call.location
+    for old, new in zip(call.results, made.results, strict=True):
+        new.name_hint = old.name_hint
+    Rewriter.replace_op(call, made)

@@ -1,0 +1,218 @@
+"""Tests models of which Python computes some nodes: what data size, sequences, strings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import popgraph
+from popgraph.compiler import load
+from popgraph.passes.onnx.partition import HostStep, Segment, host_nodes, partition
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.options import Options, Training
+from popgraph.support.errors import RunError, UnsupportedError
+
+FLOAT, INT, BOOL, STRING = (
+    TensorProto.FLOAT,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+    TensorProto.STRING,
+)
+BACKENDS = pytest.mark.parametrize("backend", ["c", "reference"])
+
+
+def tensor(name: str, shape: list[Any] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def model(
+    nodes: list[onnx.NodeProto],
+    inputs: list[onnx.ValueInfoProto],
+    outputs: list[onnx.ValueInfoProto],
+    initializers: dict[str, Any] | None = None,
+    functions: list[onnx.FunctionProto] | None = None,
+) -> onnx.ModelProto:
+    held = [
+        onnx.numpy_helper.from_array(np.asarray(array), name)
+        for name, array in (initializers or {}).items()
+    ]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, held)
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    return helper.make_model(graph, opset_imports=opsets, functions=functions or [], ir_version=9)
+
+
+PICK = [
+    helper.make_node("Mul", ["x", "x"], ["a"]),
+    helper.make_node("NonZero", ["a"], ["places"]),
+    helper.make_node("Transpose", ["places"], ["rows"]),
+    helper.make_node("GatherND", ["a", "rows"], ["picked"]),
+    helper.make_node("ReduceSum", ["picked"], ["sum"], keepdims=0),
+    helper.make_node("Exp", ["x"], ["aside"]),
+]
+
+
+def picking() -> onnx.ModelProto:
+    outputs = [tensor("places", [2, None], INT), tensor("sum", []), tensor("aside", [3, 4])]
+    return model(PICK, [tensor("x", [3, 4])], outputs)
+
+
+@BACKENDS
+def test_what_follows_is_made_for_the_size_that_came_out(backend: str) -> None:
+    run = popgraph.compile(picking(), backend=backend)
+    for seed in range(4):
+        x = np.random.default_rng(seed).integers(-1, 2, (3, 4)).astype(np.float32)
+        found = run(x=x)
+        np.testing.assert_array_equal(found["places"], np.nonzero(x))
+        np.testing.assert_allclose(found["sum"], (x * x).sum(), rtol=1e-6)
+        np.testing.assert_allclose(found["aside"], np.exp(x), rtol=1e-6)
+    nothing = run(x=np.zeros((3, 4), np.float32))
+    assert nothing["places"].shape == (2, 0)
+    assert nothing["sum"] == 0
+
+
+def test_there_are_as_few_segments_as_can_be() -> None:
+    module, compilation = load(picking())
+    first, second, last = partition(module, compilation.weights)
+    assert isinstance(first, Segment)
+    assert isinstance(second, HostStep)
+    assert isinstance(last, Segment)
+    assert sorted(first.outputs) == ["a", "aside"]
+    assert second.op.op_type == "NonZero"
+    assert (sorted(last.inputs), sorted(last.outputs)) == (["a", "places"], ["sum"])
+
+
+@BACKENDS
+def test_functions_and_branches_hold_host_steps(backend: str) -> None:
+    body = helper.make_function(
+        "own",
+        "Count",
+        ["v"],
+        ["n"],
+        [
+            helper.make_node("NonZero", ["v"], ["p"]),
+            helper.make_node("Shape", ["p"], ["s"], start=1, end=2),
+            helper.make_node("Squeeze", ["s"], ["n"]),
+        ],
+        [helper.make_opsetid("", 18)],
+    )
+    branches = [
+        helper.make_graph([node], name, [], [tensor("r", None, element)])
+        for name, node, element in (
+            ("then", helper.make_node("NonZero", ["x"], ["r"]), INT),
+            ("else", helper.make_node("NonZero", ["y"], ["r"]), INT),
+        )
+    ]
+    nodes = [
+        helper.make_node("Neg", ["x"], ["y"]),
+        helper.make_node("Count", ["y"], ["n"], domain="own"),
+        helper.make_node("ReduceSum", ["x"], ["total"], keepdims=0),
+        helper.make_node("Greater", ["total", "zero"], ["positive"]),
+        helper.make_node(
+            "If", ["positive"], ["chosen"], then_branch=branches[0], else_branch=branches[1]
+        ),
+        helper.make_node("Add", ["chosen", "chosen"], ["double"]),
+    ]
+    outputs = [tensor("n", [], INT), tensor("double", [1, None], INT)]
+    proto = model(nodes, [tensor("x", [4])], outputs, {"zero": np.float32(0)}, [body])
+    run = popgraph.compile(proto, backend=backend)
+    for x in ([1, 0, 2, 3], [0, 0, 0, -1], [0, 0, 0, 0]):
+        found = run(x=np.array(x, np.float32))
+        assert found["n"] == np.count_nonzero(x)
+        np.testing.assert_array_equal(found["double"], 2 * np.array(np.nonzero(x)))
+
+
+def test_an_initializer_that_a_caller_gives_reaches_a_segment() -> None:
+    nodes = [
+        helper.make_node("Mul", ["x", "w"], ["a"]),
+        helper.make_node("NonZero", ["a"], ["places"]),
+    ]
+    proto = model(
+        nodes,
+        [tensor("x", [2]), tensor("w", [2])],
+        [tensor("places", [1, None], INT), tensor("a", [2])],
+        {"w": np.array([1, 0], np.float32)},
+    )
+    run = popgraph.compile(proto)
+    x = np.array([3, 4], np.float32)
+    assert run(x=x)["places"].tolist() == [[0]]
+    assert run(x=x, w=np.array([0, 2], np.float32))["a"].tolist() == [0, 8]
+
+
+def test_sequences_and_optionals_come_and_go() -> None:
+    pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
+    maybe = helper.make_value_info(
+        "maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
+    )
+    nodes = [
+        helper.make_node("SequenceInsert", ["pieces", "x"], ["more"]),
+        helper.make_node("ConcatFromSequence", ["more"], ["joined"], axis=0),
+        helper.make_node("Mul", ["joined", "joined"], ["squares"]),
+        helper.make_node("OptionalHasElement", ["maybe"], ["there"]),
+    ]
+    more = helper.make_tensor_sequence_value_info("more", FLOAT, None)
+    outputs = [more, tensor("squares", [None]), tensor("there", [], BOOL)]
+    run = popgraph.compile(model(nodes, [pieces, tensor("x", [2]), maybe], outputs))
+    x = np.array([1, 2], np.float32)
+    found = run(pieces=[x + 2, x[:1]], x=x, maybe=None)
+    assert [array.tolist() for array in found["more"]] == [[3, 4], [1], [1, 2]]
+    assert found["squares"].tolist() == [9, 16, 1, 1, 4]
+    assert not found["there"]
+    assert run(pieces=[], x=x, maybe=x)["there"]
+    with pytest.raises(RunError, match="input 'pieces' is a sequence, not ndarray") as error:
+        run(pieces=x, x=x, maybe=None)
+    assert error.value.hint == "give a list of arrays"
+
+
+def test_strings_are_arrays_of_numpy() -> None:
+    nodes = [
+        helper.make_node("StringConcat", ["words", "words"], ["twice"]),
+        helper.make_node("StringSplit", ["words"], ["parts", "count"], delimiter="-"),
+        helper.make_node("Mul", ["count", "count"], ["squares"]),
+    ]
+    outputs = [
+        tensor("twice", [2], STRING),
+        tensor("parts", [2, None], STRING),
+        tensor("squares", [2], INT),
+    ]
+    proto = model(nodes, [tensor("words", [2], STRING)], outputs)
+    proto.opset_import[0].version = 20
+    found = popgraph.compile(proto)(words=["a-b-c", "d"])  # type: ignore[arg-type]
+    assert found["twice"].dtype.kind == "U"
+    assert found["twice"].tolist() == ["a-b-ca-b-c", "dd"]
+    assert found["parts"].tolist() == [["a", "b", "c"], ["d", "", ""]]
+    assert found["squares"].tolist() == [9, 1]
+
+
+def test_what_python_cannot_compute_names_its_node() -> None:
+    node = helper.make_node("SequenceAt", ["pieces", "at"], ["x"], name="third")
+    pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
+    run = popgraph.compile(model([node], [pieces, tensor("at", [], INT)], [tensor("x", None)]))
+    with pytest.raises(RunError, match="SequenceAt-11 cannot be computed") as error:
+        run(pieces=[np.zeros(1, np.float32)], at=np.array(3))  # type: ignore[arg-type]
+    assert "third" in error.value.where
+
+
+def test_training_through_python_is_refused() -> None:
+    options = Options(training=Training("sum", SGD()))
+    with pytest.raises(UnsupportedError, match="cannot be trained through") as error:
+        popgraph.compile(picking(), options=options)
+    assert "NonZero" in error.value.where
+
+
+def test_a_model_without_host_steps_is_one_program() -> None:
+    module, _ = load(model(PICK[:1], [tensor("x", [3, 4])], [tensor("a", [3, 4])]))
+    assert host_nodes(module) == []
+    assert popgraph.compile(model(PICK[:1], [tensor("x", [3])], [tensor("a", [3])])).static
+
+
+def test_variables_are_none() -> None:
+    x = np.ones((3, 4), np.float32)
+    program = popgraph.compile(picking()).program({"x": x})
+    assert program.inputs["x"][1] == (3, 4)
+    for access in (program.read, lambda name: program.write(name, x)):
+        with pytest.raises(RunError, match="no variable 'w'"):
+            access("w")
