@@ -206,7 +206,7 @@ class LoopOp(Control):
     body = region_def("single_block")
     finals = var_result_def(TensorType)
     stacked = var_result_def(TensorType)
-    irdl_options = (  # noqa: RUF012 (xDSL reads it as it is)
+    irdl_options = (
         AttrSizedOperandSegments(as_property=True),
         AttrSizedResultSegments(as_property=True),
     )

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -104,6 +104,13 @@ class Node:
 
     def value(self, name: str) -> object:
         return self._attributes[name]
+
+    def graph(self, name: str) -> Graph:
+        """A graph inside the node."""
+        found = self.op.graphs().get(name)
+        if not found:
+            raise TypeMismatchError(f"the graph {name!r} of {self.op.op_type} is missing")
+        return found[0]
 
     def numbers_or_ints(
         self, name: str, index: int, default: tuple[int, ...] | None = None
