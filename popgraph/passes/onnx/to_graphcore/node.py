@@ -127,7 +127,9 @@ class Node:
     def wants(self, index: int) -> bool:
         """Whether the node has this output at all."""
         outputs = self.op.output_values()
-        return index < len(outputs) and outputs[index] is not None
+        value = outputs[index] if index < len(outputs) else None
+        # Of any number of outputs, those that are absent are values without a name.
+        return value is not None and bool(self.op.output_names[index] or value.uses)
 
     @property
     def output_count(self) -> int:
