@@ -264,7 +264,7 @@ def _turns(
 ) -> int | None:
     """How many turns a Loop has, if that is known."""
     if condition is not None:
-        known = [inference.known.get(condition), inference.known.get(body.yielded[0])]
+        known = [inference.known.get(value) for value in (condition, *body.yielded[:1])]
         if known[0] is not None and not np.all(known[0]):
             return 0
         if any(one is None or not np.all(one) for one in known):

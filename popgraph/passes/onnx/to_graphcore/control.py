@@ -28,7 +28,9 @@ from popgraph.support.shapes import prod
 @lowers("Call", domain=GRAPHCORE)
 def call(node: Node) -> Lowered:
     """The nodes of the graph take the place of the call."""
-    return node.lowering.place(node.graph("callee"), node.inputs)
+    graph = node.graph("callee")
+    _check_outputs(node, graph, len(graph.yielded))
+    return node.lowering.place(graph, node.inputs)
 
 
 # If
