@@ -10,23 +10,27 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import parser
+from onnx.backend.test.case.node import collect_testcases
 from xdsl.ir import Operation
 
 import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx import model_of
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import ConstantOp, VariableOp
 from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.check_indices import CheckIndices
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
-from tests.passes.test_onnx_to_graphcore import graph_of, lowered
+from popgraph.training.trained_weights import put_weights
+from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
 
 F32 = np.float32
 X = np.array([1, 2, 3], F32)
@@ -495,6 +499,17 @@ def test_weights_inside_are_variables_of_the_model() -> None:
     assert any(isinstance(value.owner, VariableOp) for value in loop.captured)
 
 
+def test_weights_inside_are_saved_where_they_were() -> None:
+    compilation = Compilation()
+    module = import_model(parsed(WEIGHT), compilation.weights)
+    trained = np.array([2, 2, 2], F32)
+    put_weights(module, {"w": trained}, compilation.weights)
+    outer = [op.value_name.text for op in model_of(module).graph.initializers]
+    model = export_model(module, compilation.weights)
+    assert not outer
+    np.testing.assert_array_equal(popgraph.compile(model, backend="reference")(x=X)["y"], 4 * X)
+
+
 def test_two_weights_of_one_name_are_no_variables() -> None:
     branch = "{name} () => (float[3] a) <float[3] w = {values}> {{ a = Mul(x, w) }}"
     branches = [
@@ -731,6 +746,62 @@ def test_functions_inside_bodies_dissolve() -> None:
     np.testing.assert_allclose(found["y"], 8 * X)
 
 
+def test_functions_that_hold_loops_dissolve() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+    g (float[3] x, bool c) => (float[3] y) {
+      n = Constant<value_int = 2>()
+      a = own.grown(x, n)
+      y = If (c) <
+        then_branch = t () => (float[3] p) { p = own.grown(a, n) },
+        else_branch = e () => (float[3] p) { p = Neg(a) }
+      >
+    }
+    <domain: "own", opset_import: ["": 17]>
+    grown (s, n) => (t) {
+      two = Constant<value_float = 2.0>()
+      t = Loop (n, , s) <body =
+        b (int64 i, bool go, q) => (more, r) {
+          more = Constant<value = bool {1}>()  h = Mul(q, two)  r = Add(h, s)
+        }>
+    }"""
+    run_ = popgraph.compile(parser.parse_model(text), backend="reference")
+    np.testing.assert_allclose(run_(x=X, c=np.array(True))["y"], 49 * X)
+    np.testing.assert_allclose(run_(x=X, c=np.array(False))["y"], -7 * X)
+
+
+EXPANDED = ("test_range_", "test_linear_attention_")
+"""What ONNX defines by a Loop or a Scan."""
+SEQUENCES = {"test_if_seq", "test_if_opt", "test_loop13_seq", "test_loop16_seq_none"}
+"""Cases of sequences and optional values, which nothing computes with so far."""
+
+
+def test_cases_of_onnx_with_graphs_inside() -> None:
+    """Its own, and what its functions make of operators that lowering knows by itself."""
+    found, unsupported = set(), set()
+    with np.errstate(all="ignore"):
+        cases = collect_testcases(None)
+    for case in cases:
+        operators = {node.op_type for node in case.model.graph.node}
+        expanded = "_expanded" in case.name
+        if not operators & {"If", "Loop", "Scan"} or (
+            expanded and not case.name.startswith(EXPANDED)
+        ):
+            continue
+        for inputs, outputs in case.data_sets:
+            try:
+                actual = run_case(case.model, inputs)
+            except UnsupportedError:
+                unsupported.add(case.name)
+                continue
+            assert not compare(case, actual, outputs), case.name
+            found.add(case.name)
+    assert unsupported == SEQUENCES | {
+        name for name in unsupported if name.startswith("test_sequence_map")
+    }
+    assert {"test_if", "test_loop11", "test_scan_sum", "test_scan9_multi_state"} <= found
+    assert sum(name.startswith(EXPANDED) for name in found) >= 18
+
+
 # Checks of indices
 
 
@@ -805,6 +876,19 @@ def test_known_indices_of_a_branch_are_wrong_only_if_it_is_taken() -> None:
     np.testing.assert_array_equal(runner(c=np.array(False), x=x, i=i, j=j)["y"], [0, 0])
     with pytest.raises(IndicesError, match="9 is out of range"):
         runner(c=np.array(True), x=x, i=i, j=j)
+
+
+def test_indices_into_nothing_are_refused_where_nobody_knows_whether_they_are_used() -> None:
+    """No number would say of them that a branch was not taken."""
+    module, compilation = lowered(parsed(LOOKS.format(first="i")))
+    (cond,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.CondOp)]
+    block = cond.then_body.block
+    (gather,) = [op for op in block.ops if isinstance(op, gc.GatherOp)]
+    check = gc.CheckIndicesOp(gather.indices, low=[0], last=[-1])
+    block.insert_op_before(check, gather)
+    gather.operands[1] = check.result
+    with pytest.raises(UnsupportedError, match="into nothing"):
+        CheckIndices().run(compilation, module)
 
 
 # PopART's builder
