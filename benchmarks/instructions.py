@@ -28,7 +28,7 @@ import onnx
 from models import light, with_random_weights
 
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
-from popgraph.backends.c.print.module import find_program
+from popgraph.backends.c.print.layout import find_program
 from popgraph.compiler import load, lower
 from popgraph.dialects.tile.program.work import Counter
 from popgraph.passes.onnx.infer_shapes import specialise

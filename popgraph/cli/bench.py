@@ -215,7 +215,7 @@ class Bench:
     def _lowered(self) -> tuple[int, ProgramOp]:
         """Floating-point operations as the model has them, and the program that it becomes."""
         from popgraph import compiler
-        from popgraph.backends.c.print.module import find_program
+        from popgraph.backends.c.print.layout import find_program
         from popgraph.dialects.levels import level_of
         from popgraph.dialects.tile.program.work import contraction_flops
         from popgraph.passes.graphcore.to_structured import GraphcoreToStructured

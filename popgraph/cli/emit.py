@@ -71,14 +71,15 @@ def command(
 def c_files(module: ModuleOp) -> dict[str, str]:
     """The C of a module that has gone through all passes."""
     from popgraph.backends.c.print import module as printer
+    from popgraph.backends.c.print.layout import Layout, find_program
     from popgraph.backends.c.print.unit import headers, kernel_unit
 
-    program = printer.find_program(module, PROGRAM)
+    program = find_program(module, PROGRAM)
     kernels = printer.print_kernels(module)
     return {
         **headers(),
         "kernels.c": kernel_unit(kernels).text,
-        "program.c": printer.program_unit(program, printer.Layout(program), kernels).text,
+        "program.c": printer.program_unit(program, Layout(program), kernels).text,
     }
 
 
@@ -88,16 +89,17 @@ def describe(
     """The table of pointers in words, and the files that constants and variables begin with."""
     from popgraph.backends.c.build.toolchain import FLAGS
     from popgraph.backends.c.machine.targets import TARGETS, wanted_target
-    from popgraph.backends.c.print import module as printer
+    from popgraph.backends.c.print.layout import Layout, find_program
+    from popgraph.backends.c.print.program import ENTRIES
 
-    program = printer.find_program(module, PROGRAM)
-    slots = printer.Layout(program).slots
+    program = find_program(module, PROGRAM)
+    slots = Layout(program).slots
     data: dict[str, list[memoryview]] = {}
     _, (spelling, *_) = TARGETS[wanted_target()]
     flags = " ".join(filter(None, (spelling, *FLAGS)))
     described = {
         "build": f"cc {flags} -shared program.c kernels.c -lm -o model.so",
-        "functions": [f"{PROGRAM}_{ending}" for ending in printer.ENTRIES],
+        "functions": [f"{PROGRAM}_{ending}" for ending in ENTRIES],
         "arena": program.arena.value.data,
         "persistent": program.persistent.value.data,
         "checks": [asdict(check) for check in program.index_checks],

@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, NameLoc
 from xdsl.ir import Attribute
 
 from popgraph import compiler
-from popgraph.backends.c.print.module import find_program
+from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.run.profile import Profile
 from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
 from popgraph.dialects.tile.program.work import Counter
@@ -41,7 +41,7 @@ def _described(name: str, module: ModuleOp, measured: Profile, threads: int) -> 
     in_use = bytes_in_use(program, counter)
     calls = [
         Call(
-            kernel=call.callee.string_value(),
+            kernel=call.label,
             source=source(call.location),
             microseconds=time / 1e3,
             share=time / whole,

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.c.build.compiling import library, library_key
 from popgraph.backends.c.cache.program_cache import ProgramKey, Saved
 from popgraph.backends.c.print import module as printer
-from popgraph.backends.c.print.module import Layout
+from popgraph.backends.c.print.layout import Layout, find_program
 from popgraph.backends.c.print.unit import kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable, check_threads
 from popgraph.backends.c.run.library import load
@@ -28,7 +28,7 @@ def build(
     It is kept in the cache of programs under the key `save_as`.
     """
     check_threads(threads)
-    program = printer.find_program(module, name)
+    program = find_program(module, name)
     layout = Layout(program)
     kernels = printer.print_kernels(module)
     units = [printer.program_unit(program, layout, kernels)]

@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.memory.table import Slot
-from popgraph.backends.c.print.module import (
-    Layout,
-    find_program,
-    print_kernels,
-    print_program,
-)
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.module import print_kernels
+from popgraph.backends.c.print.program import print_callees, print_program
 from popgraph.backends.c.print.unit import RUNTIME, distinct, headers, vector_typedefs
 from popgraph.dialects.tile import ProgramOp
 from popgraph.support.shapes import prod, text
@@ -46,7 +43,8 @@ def _source(module: ModuleOp, program: ProgramOp, layout: Layout) -> str:
     for kernel in distinct(kernels):
         origin = f"/* from {_comment(kernel.location)} */\n" if kernel.location else ""
         parts.append(f"\n{origin}static {kernel.text}")
-    return "".join([*parts, "\n", print_program(program, layout, kernels)])
+    callees = print_callees(layout, kernels)
+    return "".join([*parts, "\n", callees, print_program(program, layout, kernels)])
 
 
 def _header(program: ProgramOp, layout: Layout) -> str:

@@ -19,6 +19,7 @@ from popgraph.dialects import program as pg
 from popgraph.dialects import tile
 from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.dialects.graphcore.control import Control
+from popgraph.dialects.program.control import Body
 from popgraph.dialects.tile.attributes import memory_span
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
@@ -55,6 +56,7 @@ class Graph:
         self._graph = graph
         self._weights = weights
         self._functions = Functions(module)
+        self._bodies = {one.sym_name.data: one for one in pg.graphs_of(module)}
 
     @property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
@@ -108,9 +110,20 @@ class Graph:
 
     def _run_body(self, block: Block, arrays: Sequence[Array]) -> Sequence[Array]:
         """A body that sees its arguments only."""
-        values = dict(zip(block.args, arrays, strict=True))
+        values: Values = dict(zip(block.args, arrays, strict=True))
         self._run_block(block, values, {})
         return _yielded(block, values)
+
+    def _called(self, name: str) -> Body:
+        """A graph of the module as a body."""
+        graph = self._bodies[name]
+
+        def run(arrays: Sequence[Array]) -> Sequence[Array]:
+            values: Values = dict(zip(graph.block.args, arrays, strict=True))
+            self._run_block(graph.block, values, {})
+            return [values[value] for value in graph.return_op.values]
+
+        return run
 
     def _runner(self, op: Operation) -> Run:
         """How an operation without effects is computed."""
@@ -119,6 +132,12 @@ class Graph:
                 return lambda: [self._weights.array(op.literal)]
             case Control():
                 return partial(op.execute, self._run_body)
+            case pg.CallCondOp():
+                then, otherwise = map(self._called, op.graphs)
+                return partial(op.branch, then, otherwise)
+            case pg.CallLoopOp():
+                (body,) = map(self._called, op.graphs)
+                return partial(op.repeat, body)
             case GraphcoreOp():
                 return op.evaluate
             case tile.KernelOp():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TypeGuard
 
 import numpy as np
 from xdsl.dialects.builtin import MemRefType, ModuleOp, TensorType
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from popgraph.backends.reference.control import Workspace, run_programs
 from popgraph.backends.reference.graph import Functions, State
 from popgraph.backends.reference.memory import Bytes, numpy_dtype, typed, unwritten, unwritten_bytes
 from popgraph.dialects import tile
@@ -16,15 +18,21 @@ from popgraph.support.arrays import Array
 from popgraph.support.index_checks import IndexCheck
 
 
+def _is_program(op: Operation) -> TypeGuard[tile.ProgramOp]:
+    return isinstance(op, tile.ProgramOp)
+
+
 class Program:
     """A `tile.program` with its functions, ready to run."""
 
     def __init__(self, module: ModuleOp, program: tile.ProgramOp, weights: WeightStore) -> None:
+        self._module = module
         self._program = program
         self._weights = weights
         self._functions = Functions(module)
         self._persistent = unwritten_bytes(program.persistent.value.data)
         self._prepared = False
+        self._callees: dict[str, Program] = {}
 
     @property
     def inputs(self) -> dict[str, TensorType[Attribute]]:
@@ -54,7 +62,7 @@ class Program:
     ) -> tuple[dict[str, Array], State]:
         """The outputs, and the variables after the step."""
         if not self._prepared:  # Who asks for types only need not have the weights.
-            self._run(self._program.prepare.block, {"variable": self.state()})
+            self._run(self._program.prepare.block, {"variable": self.state()}, self._arena())
             self._prepared = True
         following = {name: np.array(array) for name, array in sorted(state.items())}
         outputs = {
@@ -62,12 +70,37 @@ class Program:
             for name, type_ in self.outputs.items()
         }
         spaces = {"input": inputs, "output": outputs, "variable": following}
-        self._run(self._program.body.block, spaces)
+        self._run(self._program.body.block, spaces, self._arena())
         return outputs, following
 
-    def _run(self, block: Block, spaces: Mapping[str, Mapping[str, Array]]) -> None:
+    def prepare_on(self, arena: Bytes, persistent: Bytes) -> None:
+        """Fills the persistent memory that a caller has for this program."""
+        self._persistent = persistent
+        self._run(self._program.prepare.block, {}, arena)
+
+    def run_on(
+        self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], workspace: Workspace
+    ) -> None:
+        """Runs the program on memory of its caller."""
+        self._persistent = workspace.persistent
+        self._run(self._program.body.block, {"input": inputs, "output": outputs}, workspace.arena)
+
+    def callee(self, name: str) -> Program:
+        """Another program of the module."""
+        if name not in self._callees:
+            found = {op.sym_name.data: op for op in self._module.ops if _is_program(op)}
+            self._callees[name] = Program(self._module, found[name], self._weights)
+        return self._callees[name]
+
+    @property
+    def has_persistent(self) -> bool:
+        return self._program.persistent.value.data > 0
+
+    def _arena(self) -> Bytes:
+        return unwritten_bytes(self._program.arena.value.data)
+
+    def _run(self, block: Block, spaces: Mapping[str, Mapping[str, Array]], arena: Bytes) -> None:
         """Runs a section; `spaces` holds the arrays that the caller sees, by space and name."""
-        arena = unwritten_bytes(self._program.arena.value.data)
         memories: dict[SSAValue, Array] = {}
         for op in block.ops:
             match op:
@@ -76,6 +109,8 @@ class Program:
                 case tile.CallOp():
                     kernel = self._functions.called(op.callee)
                     kernel(op.chunks.value.data, [memories[value] for value in op.arguments])
+                case tile.RunsPrograms():
+                    run_programs(op, [self.callee(name) for name in op.programs], memories)
                 case _:
                     raise AssertionError(f"{op.name} has no meaning in a program")
 

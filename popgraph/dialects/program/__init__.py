@@ -6,6 +6,7 @@ from xdsl.ir import Dialect
 
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, IntsAttr
 from popgraph.dialects.program.checks import IndexCheckAttr
+from popgraph.dialects.program.control import CallCondOp, CallLoopOp
 from popgraph.dialects.program.ops import (
     ConstantOp,
     GraphOp,
@@ -20,7 +21,17 @@ from popgraph.dialects.program.weights import WeightStore
 
 PG = Dialect(
     "pg",
-    [ConstantOp, GraphOp, PrepareOp, ReturnOp, UpdateOp, VariableOp, YieldOp],
+    [
+        CallCondOp,
+        CallLoopOp,
+        ConstantOp,
+        GraphOp,
+        PrepareOp,
+        ReturnOp,
+        UpdateOp,
+        VariableOp,
+        YieldOp,
+    ],
     [BlobAttr, BytesAttr, DataAttr, IndexCheckAttr, IntsAttr],
 )
 
@@ -28,6 +39,8 @@ __all__ = [
     "PG",
     "BlobAttr",
     "BytesAttr",
+    "CallCondOp",
+    "CallLoopOp",
     "ConstantOp",
     "DataAttr",
     "GraphOp",

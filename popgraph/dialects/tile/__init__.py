@@ -8,6 +8,7 @@ from popgraph.dialects.tile.attributes import LayoutAttr, ScheduleAttr
 from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.lanes import CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp
 from popgraph.dialects.tile.loops.ops import KernelOp, LaunchOp
+from popgraph.dialects.tile.program.control import CondOp, LoopOp, PrepareProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.ops import BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.structured.chain import ChainOp, LineBufferAttr
 from popgraph.dialects.tile.structured.movement import AssembleOp, PackOp, UnpackOp, ViewOp
@@ -51,7 +52,7 @@ STRUCTURED = (
 LOOPS = (KernelOp, LaunchOp)
 """Kernels whose loops are written out, and launches of functions, on tensors."""
 
-PROGRAM = (BufferOp, CallOp, ProgramOp)
+PROGRAM = (BufferOp, CallOp, CondOp, LoopOp, PrepareProgramOp, ProgramOp)
 """Calls of functions on buffers."""
 
 LANES = (CompareOp, ConvertOp, PrefetchOp, RemainderOp, SelectOp)
@@ -74,6 +75,7 @@ __all__ = [
     "CallOp",
     "ChainOp",
     "CompareOp",
+    "CondOp",
     "PrefetchOp",
     "ContractOp",
     "ConvertOp",
@@ -83,13 +85,16 @@ __all__ = [
     "LaunchOp",
     "CutAttr",
     "LayoutAttr",
+    "LoopOp",
     "MapOp",
     "NestOp",
     "Nested",
     "PackOp",
+    "PrepareProgramOp",
     "ProgramOp",
     "ReduceOp",
     "RemainderOp",
+    "RunsPrograms",
     "ScatterOp",
     "ScheduleAttr",
     "SelectOp",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import (
     IntegerAttr,
@@ -17,6 +18,8 @@ from xdsl.rewriter import Rewriter
 
 from popgraph.dialects import element_types
 from popgraph.dialects.program import (
+    CallCondOp,
+    CallLoopOp,
     ConstantOp,
     GraphOp,
     PrepareOp,
@@ -31,6 +34,15 @@ from popgraph.dialects.tile.attributes import memory_span, physical_shape
 from popgraph.dialects.tile.loops.ops import memory_type
 from popgraph.dialects.tile.program.ops import ALIGNMENT
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.program.control_steps import (
+    Call,
+    Preparation,
+    Workspace,
+    Writer,
+    callees_first,
+    calls_in,
+    scratch_bytes,
+)
 from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.structured.analysis.inplace_concat import Joins, places
@@ -52,9 +64,11 @@ class PlanMemory(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         copies = Copies(module)
-        for graph in graphs_of(module):
-            program = _Planner(graph, copies).program()
+        programs = dict[str, ProgramOp]()
+        for graph in callees_first(graphs_of(module)):
+            program = _Planner(graph, copies, programs).program()
             program.location = graph.location
+            programs[program.sym_name.data] = program
             Rewriter.replace_op(graph, program, [])
         copies.insert()
 
@@ -102,6 +116,10 @@ class Storage:
         self.root.last = max(self.root.last, time)
 
 
+Timed: TypeAlias = LaunchOp | Call | Preparation[Storage]
+"""What happens at a time of its own."""
+
+
 @dataclass(frozen=True)
 class Copy:
     """A value that has to be moved as it is."""
@@ -112,9 +130,13 @@ class Copy:
 
 
 def size_of(type_: Attribute) -> int:
-    """The bytes behind a tensor, rounded up so that whatever follows is aligned."""
+    """The bytes behind a tensor, with what aligns what follows."""
     assert isinstance(type_, TensorType)
-    size = memory_span(type_)[1] * bytes_of(type_)
+    return aligned(memory_span(type_)[1] * bytes_of(type_))
+
+
+def aligned(size: int) -> int:
+    """A number of bytes, rounded up so that whatever follows is aligned."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -125,10 +147,10 @@ def bytes_of(type_: Attribute) -> int:
 
 
 class _Section:
-    """`prepare` or `body`: launches in order, copies before and after them."""
+    """`prepare` or `body`: launches and calls in order, copies before and after them."""
 
     def __init__(self) -> None:
-        self.launches: list[LaunchOp] = []
+        self.launches: list[Timed] = []
         self.before: list[Copy] = []
         self.after: list[Copy] = []
         self.storages: list[Storage] = []
@@ -138,14 +160,17 @@ class _Section:
         """The time of the copies after all launches."""
         return len(self.launches)
 
-    def results(self, launch: LaunchOp) -> Iterator[tuple[SSAValue, Storage]]:
+    def results(self, launch: LaunchOp | Call) -> Iterator[tuple[SSAValue, Storage]]:
         """New storage for everything that a launch writes."""
-        time = len(self.launches)
+        made = [(result, self.storage(size_of(result.type))) for result in launch.results]
         self.launches.append(launch)
-        for result in launch.results:
-            storage = Storage("arena", size_of(result.type), first=time, last=time)
-            self.storages.append(storage)
-            yield result, storage
+        yield from made
+
+    def storage(self, size: int) -> Storage:
+        """New storage for what the next launch writes."""
+        made = Storage("arena", aligned(size), first=self.end, last=self.end)
+        self.storages.append(made)
+        return made
 
     def join(self, pieces: Sequence[tuple[Storage, int]], size: int) -> Storage:
         """Storage with these pieces in it, each at a byte; it lives as long as any of them."""
@@ -168,8 +193,13 @@ class _Section:
 class _Planner:
     """Plans one graph."""
 
-    def __init__(self, graph: GraphOp, copies: Copies) -> None:
+    def __init__(self, graph: GraphOp, copies: Copies, programs: Mapping[str, ProgramOp]) -> None:
         self._graph = graph
+        self._programs = programs
+        """Those that are planned already: all that this one calls."""
+        self._workspaces: dict[Timed, Workspace[Storage]] = {}
+        self._callees: dict[str, Storage] = {}
+        """The persistent memory of the programs that this one calls, where they have any."""
         self._copies = copies
         self._storage: dict[SSAValue, Storage] = {}
         self._joins = Joins()
@@ -182,6 +212,8 @@ class _Planner:
         """The whole plan, written down."""
         for name, value in self._graph.inputs.items():
             self._declare(value, Storage("input", label=name))
+        for name in calls_in(self._graph):
+            self._prepare_callee(name)
         for op in self._graph.block.ops:
             self._place(op, self._body)
         self._place_outputs()
@@ -223,6 +255,11 @@ class _Planner:
                 for operand in op.operands:
                     self._storage[operand].read(section.end)
                 self._storage.update(section.results(op))
+            case CallCondOp() | CallLoopOp():
+                self._workspaces[op] = self._workspace(op, section)
+                for operand in op.operands:
+                    self._storage[operand].read(section.end)
+                self._storage.update(section.results(op))
             case AssembleOp() if op in self._joins:
                 self._storage[op.output] = self._join(op, section)
             case PrepareOp():
@@ -232,9 +269,34 @@ class _Planner:
             case _:
                 raise PassError(
                     f"{op.name} has no memory",
-                    hint="plan-memory takes launches, views, constants and variables; run "
+                    hint="plan-memory takes launches, calls, views, constants and variables; run "
                     "outline-kernels first",
                 )
+
+    def _prepare_callee(self, name: str) -> None:
+        """Persistent memory for a program that is called, which is filled before all else."""
+        size = self._programs[name].persistent.value.data
+        if size:
+            held = self._callees[name] = Storage("persistent", size, offset=self._persistent)
+            self._persistent += size
+            scratch = self._scratch([name], self._prepare)
+            step = Preparation(name, Workspace(scratch, [held]))
+            self._prepare.launches.append(step)
+
+    def _workspace(self, op: Call, section: _Section) -> Workspace[Storage]:
+        """What a call needs while it runs."""
+        held = [self._callees[name] for name in op.graphs if name in self._callees]
+        made = Workspace(self._scratch(op.graphs, section), held)
+        if isinstance(op, CallLoopOp):
+            made.turn = section.storage(1)
+            made.next_go = None if op.go is None else section.storage(1)
+            made.spares = [section.storage(size_of(value.type)) for value in op.finals]
+        return made
+
+    def _scratch(self, names: Sequence[str], section: _Section) -> Storage | None:
+        """The arena of programs of which one runs at a time."""
+        size = scratch_bytes(self._programs[name] for name in names)
+        return section.storage(size) if size else None
 
     def _join(self, op: AssembleOp, section: _Section) -> Storage:
         """The pieces of a concatenation are computed where they stand in the whole."""
@@ -311,8 +373,10 @@ class _Planner:
         pairs = self._in_place_pairs(self._body.launches[new.first])
         return any(source is old and result.root is new for source, result in pairs)
 
-    def _in_place_pairs(self, launch: LaunchOp) -> Iterator[tuple[Storage, Storage]]:
+    def _in_place_pairs(self, launch: Timed) -> Iterator[tuple[Storage, Storage]]:
         """(operand, result) that may share memory, the operand being read under no other name."""
+        if not isinstance(launch, LaunchOp):
+            return
         operands = [self._storage[operand].root for operand in launch.operands]
         numbers = launch.inplace.data
         for i, j in zip(numbers[::2], numbers[1::2], strict=True):
@@ -349,16 +413,25 @@ class _Planner:
         buffers = _Buffers(block)
         for storage, type_ in declared:
             buffers.of(storage, type_)
-        calls: list[CallOp] = [self._copy(copy, buffers) for copy in section.before]
+        calls: list[Operation] = [self._copy(copy, buffers) for copy in section.before]
         memories: dict[SSAValue, SSAValue] = {}
+
+        def of(value: SSAValue) -> SSAValue:
+            if value not in memories:
+                memories[value] = buffers.of(self._storage[value], memory_type(value))
+            return memories[value]
+
+        writer = Writer(buffers.of, of, self._programs)
         for launch in section.launches:
-            values = [*launch.operands, *launch.results]
-            for value in values:
-                if value not in memories:
-                    memories[value] = buffers.of(self._storage[value], memory_type(value))
-            arguments = [memories[value] for value in values]
-            call = CallOp(launch.callee.string_value(), arguments, launch.chunks)
-            call.location = launch.location
+            if isinstance(launch, LaunchOp):
+                arguments = [of(value) for value in (*launch.operands, *launch.results)]
+                call: Operation = CallOp(launch.callee.string_value(), arguments, launch.chunks)
+            elif isinstance(launch, Preparation):
+                call = writer.step(launch, launch.workspace)
+            else:
+                call = writer.step(launch, self._workspaces[launch])
+            if not isinstance(launch, Preparation):
+                call.location = launch.location
             calls.append(call)
         calls += [self._copy(copy, buffers) for copy in section.after]
         block.add_ops(calls)

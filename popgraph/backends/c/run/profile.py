@@ -11,11 +11,13 @@ from xdsl.ir import SSAValue
 
 from popgraph.backends.c.build.compiling import library
 from popgraph.backends.c.print import module as printer
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.program import print_program
 from popgraph.backends.c.print.unit import kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, Entry, load
 from popgraph.dialects.program import WeightStore
-from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
+from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import calls
 from popgraph.support.arrays import Array
 
@@ -46,8 +48,8 @@ class Profile:
     def __init__(
         self, module: ModuleOp, weights: WeightStore, threads: int = 1, name: str = "main"
     ) -> None:
-        program = printer.find_program(module, name)
-        layout = printer.Layout(program)
+        program = find_program(module, name)
+        layout = Layout(program)
         self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
         self.calls = calls(program)
         singles = [_only(program, call, number) for number, call in enumerate(self.calls)]
@@ -55,7 +57,7 @@ class Profile:
         kernels = printer.print_kernels(module)
         unit = printer.program_unit(program, layout, kernels)
         text = unit.text + "".join(map(printer.visible, singles))
-        text += "".join(printer.print_program(single, layout, kernels) for single in singles)
+        text += "".join(print_program(single, layout, kernels) for single in singles)
         path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
         self._code = [load(path, one.sym_name.data) for one in (program, *singles)]
         self._whole, *self._timings, self._empty = [Timing(code.run) for code in self._code]
@@ -90,7 +92,7 @@ class Profile:
         return max(0, timing.best - self._empty.best)
 
 
-def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
+def _only(program: ProgramOp, call: CallOp | RunsPrograms | None, number: int) -> ProgramOp:
     """A program with this call alone, on the memory of the whole one."""
     sizes = (program.arena, program.persistent, program.lower_bound)
     name = f"{program.sym_name.data}_call_{number}"
@@ -104,7 +106,6 @@ def _only(program: ProgramOp, call: CallOp | None, number: int) -> ProgramOp:
         buffer = argument.owner.clone()
         single.body.block.add_op(buffer)
         copies[argument] = buffer.memory
-    arguments = [copies[argument] for argument in call.arguments]
-    single.body.block.add_op(CallOp(call.callee.string_value(), arguments, call.chunks))
+    single.body.block.add_op(call.clone(copies))
     single.location = program.location
     return single

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import Operation
 
+from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import ALIGNMENT, BufferOp, CallOp, ProgramOp
 from popgraph.dialects.tile.program.work import Counter, size, written
 
 
-def calls(program: ProgramOp) -> list[CallOp]:
+def calls(program: ProgramOp) -> list[CallOp | RunsPrograms]:
     """What one step runs, in order."""
-    return [op for op in program.body.block.ops if isinstance(op, CallOp)]
+    return [op for op in program.body.block.ops if isinstance(op, CallOp | RunsPrograms)]
 
 
 def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
@@ -26,7 +27,10 @@ def bytes_in_use(program: ProgramOp, counter: Counter) -> list[int]:
     live = arena.nothing()
     used: list[int] = []
     for call in reversed(calls(program)):
-        targets = written(counter.function(call.callee.string_value()))
+        if isinstance(call, CallOp):
+            targets = written(counter.function(call.callee.string_value()))
+        else:
+            targets = call.written
         reads, writes = arena.nothing(), arena.nothing()
         for number, argument in enumerate(call.arguments):
             arena.mark(writes if number in targets else reads, argument.owner)

@@ -112,6 +112,12 @@ class CallOp(IRDLOperation):
             properties={"callee": symbol(callee), "chunks": chunks},
         )
 
+    @property
+    def label(self) -> str:
+        """Its name in profiles."""
+        name: str = self.callee.string_value()
+        return name
+
     def verify_(self) -> None:
         check_chunks(self.chunks)
 

@@ -11,7 +11,8 @@ from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
-from popgraph.dialects.tile.program.ops import CallOp
+from popgraph.dialects.tile.program.control import RunsPrograms
+from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
 from popgraph.dialects.tile.structured.ops import ContractOp
 from popgraph.support.shapes import prod
@@ -122,10 +123,14 @@ class Counter:
             for op in module.ops
             if isinstance(op, func.FuncOp) and op.body.blocks
         }
+        self._programs = {op.sym_name.data: op for op in module.ops if isinstance(op, ProgramOp)}
         self._known: dict[tuple[str, int], Work] = {}
 
-    def call(self, op: CallOp) -> Work:
-        """What a call does, all its chunks."""
+    def call(self, op: CallOp | RunsPrograms) -> Work:
+        """What a call does, all its chunks; of branches the longer, of loops all turns."""
+        if isinstance(op, RunsPrograms):
+            bodies = [self.calls(self._programs[name].body.block.ops) for name in op.programs]
+            return max(bodies, key=lambda work: work.instructions) * op.repetitions
         name, chunks = op.callee.string_value(), op.chunks.value.data
         if (name, chunks) not in self._known:
             self._known[name, chunks] = self._kernel(self._functions[name], chunks)
@@ -133,7 +138,8 @@ class Counter:
 
     def calls(self, ops: Iterable[Operation]) -> Work:
         """What a section of a program does."""
-        return sum((self.call(op) for op in ops if isinstance(op, CallOp)), NOTHING)
+        steps = (op for op in ops if isinstance(op, CallOp | RunsPrograms))
+        return sum((self.call(op) for op in steps), NOTHING)
 
     def function(self, name: str) -> func.FuncOp:
         return self._functions[name]

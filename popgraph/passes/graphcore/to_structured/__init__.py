@@ -17,6 +17,7 @@ from popgraph.passes.analysis.graph import place
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
     contractions,
+    control,
     elementwise,
     lookup,
     movement,
@@ -66,12 +67,18 @@ class GraphcoreToStructured(Pass):
 
     graphcore.add, mat_mul, conv ...  ->  tile.map, tile.reduce, tile.contract, tile.scatter,
     tile.assemble, tile.view
+
+    Bodies of branches and loops become graphs of the module, which are called.
     """
 
     name = "graphcore-to-structured"
     TOLERANCE = 1e-5
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        outliner = control.Outliner(module)
+        for op in list(module.walk()):
+            if isinstance(op, gc.Control):
+                outliner.outline(op)
         for op in list(module.walk()):
             if isinstance(op, GraphcoreOp) and not isinstance(op, gc.Composite):
                 lower(op)

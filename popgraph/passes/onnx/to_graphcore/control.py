@@ -10,11 +10,11 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.graphcore.control import NUMBER, UNBOUNDED, row_type
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.inference import unchanged
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
 from popgraph.passes.onnx.to_graphcore.lowering import in_declared_shape
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced

@@ -12,9 +12,9 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
-from popgraph.dialects.graphcore.control import NUMBER, UNBOUNDED, row_type
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node

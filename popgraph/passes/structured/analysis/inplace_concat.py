@@ -8,7 +8,7 @@ from itertools import islice
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from popgraph.dialects.program import ReturnOp, UpdateOp, YieldOp
+from popgraph.dialects.program import CallCondOp, CallLoopOp, ReturnOp, UpdateOp, YieldOp
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ViewOp
 from popgraph.dialects.tile.affine import row_major
 from popgraph.dialects.tile.attributes import halo_of, layout_of, memory_span, physical_shape
@@ -120,8 +120,9 @@ def _readers(value: SSAValue) -> Iterator[Operation]:
 
 
 def escapes(value: SSAValue) -> bool:
-    """Whether the caller gets a value, or a variable."""
-    return any(isinstance(op, ReturnOp | UpdateOp | YieldOp) for op in _readers(value))
+    """Whether the caller gets a value, or a variable, or another graph."""
+    takers = (ReturnOp, UpdateOp, YieldOp, CallCondOp, CallLoopOp)
+    return any(isinstance(op, takers) for op in _readers(value))
 
 
 def can_write_into(value: SSAValue, op: AssembleOp) -> bool:

@@ -1,0 +1,115 @@
+"""The table of memory of a program: its slots, and those of the programs that it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.dialects.builtin import MemRefType, ModuleOp
+
+from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
+from popgraph.dialects import element_types
+from popgraph.dialects.program.attributes import BlobAttr, DataAttr
+from popgraph.dialects.tile import BufferOp, ProgramOp
+from popgraph.dialects.tile.program.control import runs_programs
+from popgraph.support.errors import BackendError
+
+
+class Layout:
+    """
+    Which memory does a program use, and where in the table does each piece stand?
+
+    The constants of the programs that it runs are in it: whoever calls a program hands it its own
+    table, made of pieces of this one.
+    """
+
+    def __init__(self, program: ProgramOp) -> None:
+        self.program = program
+        self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
+        self._sizes = program.arena.value.data, program.persistent.value.data
+        self._checks = program.index_checks
+        self._places: dict[tuple[str, object], int] = {("arena", ""): 1, ("persistent", ""): 2}
+        bodies = (program.body.block, program.prepare.block)
+        for prepared, block in zip((False, True), bodies, strict=True):
+            for op in block.ops:
+                if isinstance(op, BufferOp):
+                    self._add(_key(op), _slot(op, prepared))
+        self.callees = {name: Layout(_neighbour(program, name)) for name in _called(program)}
+        for callee in self.callees.values():
+            for key, slot in callee.constants():
+                self._add(key, slot)
+
+    def _add(self, key: tuple[str, object], slot: Slot) -> None:
+        if key not in self._places:
+            self._places[key] = len(self.slots)
+            self.slots.append(slot)
+
+    def constants(self) -> Iterator[tuple[tuple[str, object], Slot]]:
+        """The literals in the table, by what they are known by."""
+        for key, place in self._places.items():
+            if key[0] == "constant":
+                yield key, self.slots[place]
+
+    def place(self, op: BufferOp) -> int:
+        """The number of a buffer's slot."""
+        return self._places[_key(op)]
+
+    def place_of(self, space: str, name: object) -> int:
+        """The number of the slot of an input, an output or a constant."""
+        return self._places[space, name]
+
+    @property
+    def table(self) -> Table:
+        """The memory, apart from the IR that it was read from."""
+        return Table(tuple(self.slots), *self._sizes, self._checks)
+
+
+def _called(program: ProgramOp) -> list[str]:
+    """The programs that a program runs, each once."""
+    blocks = (program.prepare.block, program.body.block)
+    names = (name for block in blocks for op in block.ops for name in runs_programs(op))
+    return list(dict.fromkeys(names))
+
+
+def _neighbour(program: ProgramOp, name: str) -> ProgramOp:
+    module = program.parent_op()
+    assert isinstance(module, ModuleOp), "programs that others run stand beside them"
+    return find_program(module, name)
+
+
+def find_program(module: ModuleOp, name: str) -> ProgramOp:
+    """The program of that name."""
+    programs = [op for op in module.ops if isinstance(op, ProgramOp)]
+    for program in programs:
+        if program.sym_name.data == name:
+            return program
+    known = ", ".join(repr(program.sym_name.data) for program in programs) or "none"
+    raise BackendError(
+        f"the module has no tile.program {name!r}",
+        hint="run the passes up to plan-memory, without POPGRAPH_STOP_AFTER; "
+        f"programs here: {known}",
+    )
+
+
+def _key(op: BufferOp) -> tuple[str, object]:
+    space = op.space.data
+    if space in ("arena", "persistent"):
+        return space, ""
+    return space, op.literal if space == "constant" else op.label.text
+
+
+def _slot(op: BufferOp, prepared: bool) -> Slot:
+    """The first buffer of a name says what it holds; later ones are views of it."""
+    memory = op.memory.type
+    assert isinstance(memory, MemRefType)
+    dtype = element_types.from_ir(memory.element_type)
+    return Slot(op.space.data, op.label.text, dtype, memory.get_shape(), _literal(op), prepared)
+
+
+def _literal(op: BufferOp) -> Literal | None:
+    literal = op.literal
+    if not isinstance(literal, DataAttr | BlobAttr):
+        return None
+    dtype, shape = element_types.from_ir(literal.type.element_type), literal.type.get_shape()
+    if isinstance(literal, DataAttr):
+        return Literal(dtype, shape, data=literal.payload.data)
+    return Literal(dtype, shape, key=literal.key.text)

@@ -1,0 +1,438 @@
+"""Control flow: what a branch and a loop take and give, and calls of graphs as their bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
+
+import numpy as np
+from xdsl.dialects.builtin import (
+    FunctionType,
+    IntegerAttr,
+    SymbolRefAttr,
+    TensorType,
+    UnitAttr,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import Parser, UnresolvedOperand
+from xdsl.printer import Printer
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects import element_types
+from popgraph.dialects.program.interned import symbol, tensor_type
+from popgraph.support.arrays import Array
+
+Body: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
+"""From the arrays that a body gets to those that it gives."""
+
+Item = TypeVar("Item")
+
+UNBOUNDED = 2**63 - 1
+"""The trips of a loop that only its condition, or a limit known at run time, ends."""
+
+TRUTH = tensor_type(i1, ())
+"""The type of conditions."""
+
+NUMBER = tensor_type(i64, ())
+"""The type of the number of a turn, and of limits."""
+
+STEERING = ("while", "limit")
+GROUPS = ("carried", "scanned", "captured")
+"""What a loop takes beside what steers it; its body has an argument for each of them."""
+
+
+def _tensor(value: SSAValue) -> TensorType[Attribute]:
+    assert isinstance(value.type, TensorType)
+    return value.type
+
+
+def stacked_type(trips: int, row: Attribute) -> TensorType[Attribute]:
+    """The type of the rows of all turns."""
+    assert isinstance(row, TensorType)
+    return tensor_type(row.element_type, (trips, *row.get_shape()))
+
+
+def row_type(stacked: SSAValue) -> TensorType[Attribute]:
+    """The type of one row."""
+    type_ = _tensor(stacked)
+    return tensor_type(type_.element_type, type_.get_shape()[1:])
+
+
+def listed(types: Sequence[Attribute]) -> str:
+    """Types as messages list them."""
+    return f"({', '.join(map(str, types))})"
+
+
+class Branching(IRDLOperation):
+    """What a branch takes and gives: one of two bodies gets all that is captured."""
+
+    predicate = operand_def(TensorType)
+    captured = var_operand_def(TensorType)
+    outputs = var_result_def(TensorType)
+
+    def branch(self, then: Body, otherwise: Body, *arrays: Array) -> tuple[Array, ...]:
+        """The meaning, given what the bodies do."""
+        predicate, *captured = arrays
+        return tuple((then if predicate else otherwise)(captured))
+
+    def check_predicate(self) -> None:
+        if self.predicate.type != TRUTH:
+            raise VerifyException(
+                f"the predicate of {self.name} is {TRUTH}, not {self.predicate.type}"
+            )
+
+    @property
+    def argument_types(self) -> list[Attribute]:
+        """What a body takes."""
+        return [value.type for value in self.captured]
+
+    @property
+    def yielded_types(self) -> list[Attribute]:
+        """What a body gives."""
+        return list(self.outputs.types)
+
+    @staticmethod
+    def input_names(captured: int) -> list[str]:
+        """The names of the inputs of a graph that is a body."""
+        return [f"captured{number}" for number in range(captured)]
+
+    @staticmethod
+    def output_names(count: int) -> list[str]:
+        """The names of its outputs."""
+        return [f"output{number}" for number in range(count)]
+
+
+class Looping(IRDLOperation):
+    """
+    What a loop takes and gives: its body runs for the turns 0 to `trips`.
+
+    If `reverse`, the last turn comes first. The body takes the number of the turn, the carried
+    values, row `turn` of each of `scanned`, and `captured` as they are. It yields the carried
+    values of the next turn and rows of the stacked results. With `limit` there are no more turns
+    than that; with `go`, whose next value the body yields first, none from the turn on before
+    which it is false: rows of these turns are zero.
+    """
+
+    trips = prop_def(IntegerAttr)
+    reverse = opt_prop_def(UnitAttr)
+    go = opt_operand_def(TensorType)
+    limit = opt_operand_def(TensorType)
+    carried = var_operand_def(TensorType)
+    scanned = var_operand_def(TensorType)
+    captured = var_operand_def(TensorType)
+    finals = var_result_def(TensorType)
+    stacked = var_result_def(TensorType)
+    irdl_options = (
+        AttrSizedOperandSegments(as_property=True),
+        AttrSizedResultSegments(as_property=True),
+    )
+
+    def _set_up(
+        self, trips: int, rows: Sequence[Attribute], reverse: bool, *operands: object
+    ) -> dict[str, object]:
+        """What the constructors of all loops hand on."""
+        carried = operands[2]
+        assert isinstance(carried, Sequence)
+        return {
+            "operands": operands,
+            "properties": {
+                "trips": IntegerAttr(trips, i64),
+                "reverse": UnitAttr() if reverse else None,
+            },
+            "result_types": [
+                [SSAValue.get(value).type for value in carried],
+                [stacked_type(trips, row) for row in rows],
+            ],
+        }
+
+    @property
+    def turns(self) -> int:
+        """The number of turns; the largest that there may be, if the loop can end before."""
+        return self.trips.value.data
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether something at run time decides how many turns there are."""
+        return self.go is not None or self.limit is not None
+
+    @property
+    def argument_types(self) -> list[Attribute]:
+        """What the body takes."""
+        rows = map(row_type, self.scanned)
+        return [NUMBER, *self.carried.types, *rows, *self.captured.types]
+
+    @property
+    def yielded_types(self) -> list[Attribute]:
+        """What the body gives."""
+        steering = [] if self.go is None else [TRUTH]
+        return [*steering, *self.carried.types, *map(row_type, self.stacked)]
+
+    @staticmethod
+    def input_names(carried: int, scanned: int, captured: int) -> list[str]:
+        """The names of the inputs of a graph that is a body."""
+        counts = zip(GROUPS, (carried, scanned, captured), strict=True)
+        named = [f"{group}{number}" for group, count in counts for number in range(count)]
+        return ["turn", *named]
+
+    @staticmethod
+    def output_names(go: bool, carried: int, rows: int) -> list[str]:
+        """The names of its outputs."""
+        finals = [f"carried{number}" for number in range(carried)]
+        return [*(["go"] if go else []), *finals, *(f"row{number}" for number in range(rows))]
+
+    def split(self, items: Sequence[Item]) -> tuple[list[Item], ...]:
+        """What belongs to the operands, by group: go, limit, carried, scanned, captured."""
+        sizes = (
+            self.go is not None,
+            self.limit is not None,
+            *(len(getattr(self, g)) for g in GROUPS),
+        )
+        rest = iter(items)
+        return tuple([next(rest) for _ in range(size)] for size in sizes)
+
+    def repeat(self, body: Body, *arrays: Array) -> tuple[Array, ...]:
+        """The meaning, given what the body does."""
+        steering, limit, carried, scanned, captured = self.split(arrays)
+        go = all(map(bool, steering))
+        turns = min(self.turns, *(int(array) for array in limit)) if limit else self.turns
+        stacked = [
+            np.zeros(type_.get_shape(), element_types.from_ir(type_.element_type).numpy)
+            for type_ in map(_tensor, self.stacked)
+        ]
+        turn = 0
+        while go and turn < turns:
+            at = self.turns - 1 - turn if self.reverse else turn
+            rows = [array[at] for array in scanned]
+            given = list(body([np.array(at), *carried, *rows, *captured]))
+            go = bool(given.pop(0)) if steering else True
+            carried, made = given[: len(carried)], given[len(carried) :]
+            for array, row in zip(stacked, made, strict=True):
+                array[at] = row
+            turn += 1
+        return (*carried, *stacked)
+
+    def check_turns(self) -> None:
+        """VerifyException unless what steers the loop and the numbers of rows fit."""
+        trips = self.turns
+        if trips < 0:
+            raise VerifyException(f"a loop has at least 0 trips, not {trips}")
+        for value, type_ in ((self.go, TRUTH), (self.limit, NUMBER)):
+            if value is not None and value.type != type_:
+                raise VerifyException(f"a loop is steered by {type_}, not {value.type}")
+        if trips == UNBOUNDED and (self.scanned or self.stacked or not self.ends_early):
+            raise VerifyException("a loop that has rows, or no end, needs a number of trips")
+        if self.reverse and self.ends_early:
+            raise VerifyException("a loop that something ends early begins with turn 0")
+        for value in (*self.scanned, *self.stacked):
+            if _tensor(value).get_shape()[:1] != (trips,):
+                raise VerifyException(f"{value.type} has no row for each of {trips} turns")
+        if list(self.finals.types) != list(self.carried.types):
+            raise VerifyException("the carried values have one type before and after")
+
+
+def print_branch(printer: Printer, op: Branching) -> None:
+    """All but the bodies."""
+    printer.print_operand(op.predicate)
+    _print_group(printer, "captured", op.captured)
+    _print_end(printer, op)
+
+
+def print_loop(printer: Printer, op: Looping) -> None:
+    """All but the body."""
+    printer.print_string(f" trips {op.turns}" if op.turns != UNBOUNDED else "")
+    printer.print_string(" reverse" if op.reverse else "")
+    for word, value in zip(STEERING, (op.go, op.limit), strict=True):
+        if value is not None:
+            printer.print_string(f" {word} ")
+            printer.print_operand(value)
+    for word in GROUPS:
+        _print_group(printer, word, getattr(op, word))
+    _print_end(printer, op)
+
+
+def _print_group(printer: Printer, word: str, values: Sequence[SSAValue]) -> None:
+    if values:
+        printer.print_string(f" {word} (")
+        printer.print_list(values, printer.print_operand)
+        printer.print_string(")")
+
+
+def _print_end(printer: Printer, op: Operation) -> None:
+    printer.print_op_attributes(op.attributes, print_keyword=True)
+    printer.print_string(" : ")
+    printer.print_operation_type(op)
+
+
+ParsedTypes: TypeAlias = tuple[list[SSAValue], list[Attribute], dict[str, Attribute]]
+"""Operands, result types and discardable attributes."""
+
+
+def parse_branch(parser: Parser) -> ParsedTypes:
+    """What `print_branch` wrote."""
+    predicate = parser.parse_unresolved_operand()
+    return _parse_end(parser, [predicate, *_parse_group(parser, "captured")])
+
+
+def parse_loop(parser: Parser) -> tuple[dict[str, object], list[Attribute], dict[str, Attribute]]:
+    """What `print_loop` wrote: the arguments of a constructor, result types and attributes."""
+    trips = parser.parse_integer() if parser.parse_optional_keyword("trips") else UNBOUNDED
+    reverse = parser.parse_optional_keyword("reverse") is not None
+    single = [
+        [parser.parse_unresolved_operand()] if parser.parse_optional_keyword(word) else []
+        for word in STEERING
+    ]
+    groups = [*single, *(_parse_group(parser, word) for word in GROUPS)]
+    flat = [operand for group in groups for operand in group]
+    operands, results, attributes = _parse_end(parser, flat)
+    rest = iter(operands)
+    go, limit, *others = ([next(rest) for _ in group] for group in groups)
+    arguments: dict[str, object] = dict(zip(GROUPS, others, strict=True))
+    arguments |= {"trips": trips, "reverse": reverse}
+    arguments |= {"go": go[0] if go else None, "limit": limit[0] if limit else None}
+    return arguments, results, attributes
+
+
+def _parse_group(parser: Parser, word: str) -> list[UnresolvedOperand]:
+    if parser.parse_optional_keyword(word) is None:
+        return []
+    return parser.parse_comma_separated_list(
+        parser.Delimiter.PAREN, parser.parse_unresolved_operand
+    )
+
+
+def _parse_end(parser: Parser, operands: Sequence[UnresolvedOperand]) -> ParsedTypes:
+    place = parser.pos
+    attributes = parser.parse_optional_attr_dict_with_keyword()
+    parser.parse_punctuation(":")
+    type_: FunctionType = parser.parse_function_type()
+    resolved = parser.resolve_operands(operands, type_.inputs.data, place)
+    return list(resolved), list(type_.outputs.data), dict(attributes.data) if attributes else {}
+
+
+@irdl_op_definition
+class CallCondOp(Branching):
+    """Runs one of two graphs of the module: `graphcore.cond`, its bodies outlined."""
+
+    name = "pg.call_cond"
+    then_graph = prop_def(SymbolRefAttr)
+    else_graph = prop_def(SymbolRefAttr)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        then: str,
+        otherwise: str,
+        predicate: SSAValue,
+        captured: Sequence[SSAValue],
+        types: Sequence[Attribute],
+    ) -> None:
+        super().__init__(
+            operands=[predicate, captured],
+            properties={"then_graph": symbol(then), "else_graph": symbol(otherwise)},
+            result_types=[types],
+        )
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of its bodies."""
+        return self.then_graph.string_value(), self.else_graph.string_value()
+
+    def verify_(self) -> None:
+        self.check_predicate()
+
+    def print(self, printer: Printer) -> None:
+        then, otherwise = self.graphs
+        printer.print_string(f" @{then} else @{otherwise} if ")
+        print_branch(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CallCondOp:
+        then = parser.parse_symbol_name().data
+        parser.parse_keyword("else")
+        otherwise = parser.parse_symbol_name().data
+        parser.parse_keyword("if")
+        (predicate, *captured), types, attributes = parse_branch(parser)
+        made = cls(then, otherwise, predicate, captured, types)
+        made.attributes |= attributes
+        return made
+
+
+@irdl_op_definition
+class CallLoopOp(Looping):
+    """Runs a graph of the module again and again: `graphcore.loop`, its body outlined."""
+
+    name = "pg.call_loop"
+    graph = prop_def(SymbolRefAttr)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self,
+        graph: str,
+        rows: Sequence[Attribute],
+        *,
+        trips: int,
+        carried: Sequence[SSAValue] = (),
+        scanned: Sequence[SSAValue] = (),
+        captured: Sequence[SSAValue] = (),
+        go: SSAValue | None = None,
+        limit: SSAValue | None = None,
+        reverse: bool = False,
+    ) -> None:
+        made = self._set_up(trips, rows, reverse, go, limit, carried, scanned, captured)
+        made["properties"] = {**made["properties"], "graph": symbol(graph)}  # type: ignore[dict-item]
+        super().__init__(**made)  # type: ignore[arg-type]
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The name of its body."""
+        return (self.graph.string_value(),)
+
+    def verify_(self) -> None:
+        self.check_turns()
+
+    def print(self, printer: Printer) -> None:
+        printer.print_string(f" @{self.graph.string_value()}")
+        print_loop(printer, self)
+
+    @classmethod
+    def parse(cls, parser: Parser) -> CallLoopOp:
+        graph = parser.parse_symbol_name().data
+        arguments, results, attributes = parse_loop(parser)
+        carried = arguments["carried"]
+        assert isinstance(carried, list)
+        rows = [_row(parser, type_) for type_ in results[len(carried) :]]
+        made = cls(graph, rows, **arguments)  # type: ignore[arg-type]
+        made.attributes |= attributes
+        return made
+
+
+def _row(parser: Parser, type_: Attribute) -> Attribute:
+    if not isinstance(type_, TensorType) or not type_.get_shape():
+        parser.raise_error("rows of all turns are a tensor with a row for each turn")
+    return tensor_type(type_.element_type, type_.get_shape()[1:])
+
+
+CALLS: tuple[type[CallCondOp | CallLoopOp], ...] = (CallCondOp, CallLoopOp)
+"""What runs other graphs of the module."""
+
+
+def called_graphs(op: Operation) -> Iterator[str]:
+    """The names of the graphs that an operation runs."""
+    if isinstance(op, CallCondOp | CallLoopOp):
+        yield from op.graphs

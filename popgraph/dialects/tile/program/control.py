@@ -1,0 +1,244 @@
+"""Branches and loops of a program: other programs run on memory that is handed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, MemRefType, SymbolRefAttr, UnitAttr
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    base,
+    irdl_op_definition,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    var_operand_def,
+)
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.dialects.program.control import UNBOUNDED
+from popgraph.dialects.program.interned import symbol, whole
+
+MEMORY = base(MemRefType)
+
+
+class RunsPrograms(IRDLOperation):
+    """
+    A step that runs other programs of the module.
+
+    A program has an arena and persistent memory of its own: pieces of its caller's.
+    """
+
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    WRITTEN: ClassVar[tuple[str, ...]] = ()
+    """The operands that it writes; what it writes before it reads it is part of them."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of the programs that it may run, in the order of their persistent memory."""
+        raise AssertionError(f"{self.name} says what it runs")
+
+    @property
+    def repetitions(self) -> int:
+        """How often it runs one of them, at most; once where there is no bound."""
+        return 1
+
+    @property
+    def label(self) -> str:
+        """Its name in profiles."""
+        return " or ".join(self.programs)
+
+    @property
+    def arguments(self) -> Sequence[SSAValue]:
+        """All memory that it is given."""
+        return self.operands
+
+    @property
+    def written(self) -> frozenset[int]:
+        """The numbers of the operands that it writes."""
+        values = {value for group in self.WRITTEN for value in self.group(group)}
+        return frozenset(at for at, value in enumerate(self.operands) if value in values)
+
+    def group(self, name: str) -> list[SSAValue]:
+        """The operands of a group, which may be one that is optional."""
+        held = getattr(self, name)
+        if held is None:
+            return []
+        return [held] if isinstance(held, SSAValue) else list(held)
+
+
+@irdl_op_definition
+class PrepareProgramOp(RunsPrograms):
+    """Fills the persistent memory of a program, once."""
+
+    name = "tile.prepare_program"
+    program = prop_def(SymbolRefAttr)
+    scratch = opt_operand_def(MEMORY)
+    persistent = var_operand_def(MEMORY)
+    assembly_format = (
+        "$program (`scratch` $scratch^ `:` type($scratch))? "
+        "(`persistent` $persistent^ `:` type($persistent))? attr-dict"
+    )
+    WRITTEN: ClassVar = ("scratch", "persistent")
+
+    def __init__(
+        self, program: str, scratch: SSAValue | None, persistent: Sequence[SSAValue]
+    ) -> None:
+        super().__init__(operands=[scratch, persistent], properties={"program": symbol(program)})
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return (self.program.string_value(),)
+
+
+@irdl_op_definition
+class CondOp(RunsPrograms):
+    """Runs one of two programs: the first if the predicate holds."""
+
+    name = "tile.cond"
+    then_program = prop_def(SymbolRefAttr)
+    else_program = prop_def(SymbolRefAttr)
+    predicate = var_operand_def(MEMORY)
+    captured = var_operand_def(MEMORY)
+    outputs = var_operand_def(MEMORY)
+    scratch = opt_operand_def(MEMORY)
+    persistent = var_operand_def(MEMORY)
+    assembly_format = (
+        "$then_program `else` $else_program `if` $predicate `:` type($predicate) "
+        "(`captured` $captured^ `:` type($captured))? "
+        "(`outputs` $outputs^ `:` type($outputs))? "
+        "(`scratch` $scratch^ `:` type($scratch))? "
+        "(`persistent` $persistent^ `:` type($persistent))? attr-dict"
+    )
+    WRITTEN: ClassVar = ("outputs", "scratch")
+
+    def __init__(
+        self,
+        programs: Sequence[str],
+        predicate: SSAValue,
+        captured: Sequence[SSAValue],
+        outputs: Sequence[SSAValue],
+        scratch: SSAValue | None,
+        persistent: Sequence[SSAValue],
+    ) -> None:
+        then, otherwise = map(symbol, programs)
+        super().__init__(
+            operands=[[predicate], captured, outputs, scratch, persistent],
+            properties={"then_program": then, "else_program": otherwise},
+        )
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return self.then_program.string_value(), self.else_program.string_value()
+
+
+@irdl_op_definition
+class LoopOp(RunsPrograms):
+    """
+    Runs a program turn by turn.
+
+    The carried values are where `carried` says before the first turn. From then on each turn
+    writes them to `finals` and `spares` by turns, so that the last one writes to `finals`; where
+    something ends the loop early, what a last turn left in `spares` is copied. Rows of `scanned`
+    and `stacked` are parts of these.
+    """
+
+    name = "tile.loop"
+    program = prop_def(SymbolRefAttr)
+    trips = prop_def(IntegerAttr)
+    reverse = opt_prop_def(UnitAttr)
+    turn = var_operand_def(MEMORY)
+    go = opt_operand_def(MEMORY)
+    next_go = opt_operand_def(MEMORY)
+    limit = opt_operand_def(MEMORY)
+    carried = var_operand_def(MEMORY)
+    scanned = var_operand_def(MEMORY)
+    captured = var_operand_def(MEMORY)
+    finals = var_operand_def(MEMORY)
+    spares = var_operand_def(MEMORY)
+    stacked = var_operand_def(MEMORY)
+    scratch = opt_operand_def(MEMORY)
+    persistent = var_operand_def(MEMORY)
+    assembly_format = (
+        "$program `trips` $trips (`reverse` $reverse^)? `turn` $turn `:` type($turn) "
+        "(`while` $go^ `:` type($go))? "
+        "(`next` $next_go^ `:` type($next_go))? "
+        "(`limit` $limit^ `:` type($limit))? "
+        "(`carried` $carried^ `:` type($carried))? "
+        "(`scanned` $scanned^ `:` type($scanned))? "
+        "(`captured` $captured^ `:` type($captured))? "
+        "(`finals` $finals^ `:` type($finals))? "
+        "(`spares` $spares^ `:` type($spares))? "
+        "(`stacked` $stacked^ `:` type($stacked))? "
+        "(`scratch` $scratch^ `:` type($scratch))? "
+        "(`persistent` $persistent^ `:` type($persistent))? attr-dict"
+    )
+    WRITTEN: ClassVar = ("turn", "next_go", "finals", "spares", "stacked", "scratch")
+
+    def __init__(
+        self,
+        program: str,
+        trips: int,
+        *,
+        reverse: bool,
+        turn: SSAValue,
+        go: SSAValue | None,
+        next_go: SSAValue | None,
+        limit: SSAValue | None,
+        carried: Sequence[SSAValue],
+        scanned: Sequence[SSAValue],
+        captured: Sequence[SSAValue],
+        finals: Sequence[SSAValue],
+        spares: Sequence[SSAValue],
+        stacked: Sequence[SSAValue],
+        scratch: SSAValue | None,
+        persistent: Sequence[SSAValue],
+    ) -> None:
+        steering = [[turn], go, next_go, limit]
+        before, after = [carried, scanned, captured], [finals, spares, stacked]
+        super().__init__(
+            operands=[*steering, *before, *after, scratch, persistent],
+            properties={
+                "program": symbol(program),
+                "trips": whole(trips),
+                "reverse": UnitAttr() if reverse else None,
+            },
+        )
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        return (self.program.string_value(),)
+
+    @property
+    def turns(self) -> int:
+        """The number of turns; the largest that there may be, if the loop can end before."""
+        return self.trips.value.data
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether something at run time decides how many turns there are."""
+        return self.go is not None or self.limit is not None
+
+    @property
+    def repetitions(self) -> int:
+        return 1 if self.turns == UNBOUNDED else self.turns
+
+    @property
+    def label(self) -> str:
+        many = "until it ends" if self.ends_early else f"{self.turns} times"
+        return f"{self.program.string_value()} {many}"
+
+    def verify_(self) -> None:
+        if not len(self.carried) == len(self.finals) == len(self.spares):
+            raise VerifyException("each carried value has memory before, after and between")
+        if (self.go is None) != (self.next_go is None):
+            raise VerifyException("a condition has memory for its first and for its next value")
+
+
+def runs_programs(op: Operation) -> tuple[str, ...]:
+    """The programs that an operation may run."""
+    return op.programs if isinstance(op, RunsPrograms) else ()

@@ -1,0 +1,279 @@
+"""Tests branches and loops at every level and in C: their rows, turns, memory and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph.backends.c.emit import emit
+from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.run.profile import Profile
+from popgraph.backends.reference import ReferenceExecutable
+from popgraph.compiler import for_this_machine, lower, parse_ir
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.levels import LEVELS
+from popgraph.dialects.tile import LoopOp
+from popgraph.dialects.tile.program.lifetimes import bytes_in_use, calls
+from popgraph.dialects.tile.program.work import Counter
+from popgraph.passes.base import Compilation
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+from popgraph.support.errors import ParseError
+
+NUMBER, TRUTH, ROW, ROWS = "tensor<i64>", "tensor<i1>", "tensor<3xf32>", "tensor<5x3xf32>"
+
+
+def graph(body: str, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> str:
+    """A main graph of named inputs and outputs, given their types."""
+    names = ", ".join(f'#pg.bytes<"{name}">' for name in inputs)
+    arguments = ", ".join(f"%{name} : {type_}" for name, type_ in inputs.items())
+    made = ", ".join(f'#pg.bytes<"{name}">' for name in outputs)
+    values = ", ".join(f"%{name}" for name in outputs)
+    types = ", ".join(outputs.values())
+    return (
+        f"pg.graph @main inputs [{names}] {{\n^bb0({arguments}):\n{body}\n"
+        f"pg.return [{made}], {values} : {types}\n}}"
+    )
+
+
+SUMS = """
+%last, %all = graphcore.loop trips {trips} {reverse} carried (%h) scanned (%x) captured (%w)
+    : (tensor<3xf32>, tensor<{trips}x3xf32>, tensor<3xf32>)
+    -> (tensor<3xf32>, tensor<{trips}x3xf32>) {{
+^bb1(%i : tensor<i64>, %c : tensor<3xf32>, %row : tensor<3xf32>, %u : tensor<3xf32>):
+  %a = graphcore.add %c, %row : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %b = graphcore.mul %a, %u : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  pg.yield %b, %a : tensor<3xf32>, tensor<3xf32>
+}}
+"""
+"""c' = (c + x[i]) * w, and the sums of all turns."""
+
+
+def sums(trips: int, reverse: bool = False) -> str:
+    rows = f"tensor<{trips}x3xf32>"
+    return graph(
+        SUMS.format(trips=trips, reverse="reverse" if reverse else ""),
+        {"x": rows, "h": ROW, "w": ROW},
+        {"last": ROW, "all": rows},
+    )
+
+
+COUNTING = graph(
+    """
+%h0 = pg.constant #pg.data<"000000000000000000000000" : tensor<3xf32>>
+%n0 = pg.constant #pg.data<"0000000000000000" : tensor<i64>>
+%n, %last, %all = graphcore.loop trips 5 while %go limit %limit carried (%n0, %h0) scanned (%x)
+    captured (%top)
+    : (tensor<i1>, tensor<i64>, tensor<i64>, tensor<3xf32>, tensor<5x3xf32>, tensor<f32>)
+    -> (tensor<i64>, tensor<3xf32>, tensor<5x3xf32>) {
+^bb1(%i : tensor<i64>, %c : tensor<i64>, %s : tensor<3xf32>, %row : tensor<3xf32>,
+     %t : tensor<f32>):
+  %one = pg.constant #pg.data<"0100000000000000" : tensor<i64>>
+  %d = graphcore.add %c, %one : (tensor<i64>, tensor<i64>) -> tensor<i64>
+  %r = graphcore.add %s, %row : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %m = graphcore.reduce_max %r {axes = [0], keepdims = false} : (tensor<3xf32>) -> tensor<f32>
+  %g = graphcore.compare %m, %t {predicate = "lt"} : (tensor<f32>, tensor<f32>) -> tensor<i1>
+  pg.yield %g, %d, %r, %r : tensor<i1>, tensor<i64>, tensor<3xf32>, tensor<3xf32>
+}
+""",
+    {"x": ROWS, "go": TRUTH, "limit": NUMBER, "top": "tensor<f32>"},
+    {"n": NUMBER, "last": ROW, "all": ROWS},
+)
+"""Sums rows until one is `top` at least, or there were `limit`."""
+
+COLLATZ = graph(
+    """
+%zero = pg.constant #pg.data<"0000000000000000" : tensor<i64>>
+%go = pg.constant #pg.data<"01" : tensor<i1>>
+%last, %steps = graphcore.loop while %go carried (%start, %zero)
+    : (tensor<i1>, tensor<i64>, tensor<i64>) -> (tensor<i64>, tensor<i64>) {
+^bb1(%i : tensor<i64>, %n : tensor<i64>, %s : tensor<i64>):
+  %one = pg.constant #pg.data<"0100000000000000" : tensor<i64>>
+  %two = pg.constant #pg.data<"0200000000000000" : tensor<i64>>
+  %bit = graphcore.rem %n, %two : (tensor<i64>, tensor<i64>) -> tensor<i64>
+  %odd = graphcore.compare %bit, %one {predicate = "eq"}
+      : (tensor<i64>, tensor<i64>) -> tensor<i1>
+  %next = graphcore.cond %odd captured (%n) : (tensor<i1>, tensor<i64>) -> tensor<i64> {
+  ^bb2(%m : tensor<i64>):
+    %three = pg.constant #pg.data<"0300000000000000" : tensor<i64>>
+    %up = pg.constant #pg.data<"0100000000000000" : tensor<i64>>
+    %a = graphcore.mul %m, %three : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    %b = graphcore.add %a, %up : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    pg.yield %b : tensor<i64>
+  } else {
+  ^bb3(%m : tensor<i64>):
+    %half = pg.constant #pg.data<"0200000000000000" : tensor<i64>>
+    %b = graphcore.div %m, %half : (tensor<i64>, tensor<i64>) -> tensor<i64>
+    pg.yield %b : tensor<i64>
+  }
+  %t = graphcore.add %s, %one : (tensor<i64>, tensor<i64>) -> tensor<i64>
+  %more = graphcore.compare %next, %one {predicate = "gt"}
+      : (tensor<i64>, tensor<i64>) -> tensor<i1>
+  pg.yield %more, %next, %t : tensor<i1>, tensor<i64>, tensor<i64>
+}
+""",
+    {"start": NUMBER},
+    {"last": NUMBER, "steps": NUMBER},
+)
+"""A branch in a loop without a bound."""
+
+SIZE = 48
+
+
+def products(compilation: Compilation) -> str:
+    """Two loops, one in the other, of products with one constant matrix, which is packed once."""
+    matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / 8
+    literal = compilation.weights.attribute(matrix)
+    type_ = f"tensor<4x{SIZE}xf32>"
+    square = f"tensor<{SIZE}x{SIZE}xf32>"
+    return graph(
+        f"""
+%y = graphcore.loop trips 2 carried (%h) : ({type_}) -> {type_} {{
+^bb1(%i : tensor<i64>, %c : {type_}):
+  %z = graphcore.loop trips 3 carried (%c) captured (%c) : ({type_}, {type_}) -> {type_} {{
+  ^bb2(%j : tensor<i64>, %d : {type_}, %first : {type_}):
+    %w = pg.constant {literal}
+    %p = graphcore.mat_mul %d, %w : ({type_}, {square}) -> {type_}
+    %q = graphcore.tanh %p : ({type_}) -> {type_}
+    %r = graphcore.add %q, %first : ({type_}, {type_}) -> {type_}
+    pg.yield %r : {type_}
+  }}
+  pg.yield %z : {type_}
+}}
+""",
+        {"h": type_},
+        {"y": type_},
+    )
+
+
+def parsed(text: str, compilation: Compilation) -> ModuleOp:
+    module = parse_ir(text, compilation)
+    check_ir(module)
+    return module
+
+
+def at_every_level(
+    module: ModuleOp, compilation: Compilation, inputs: Mapping[str, Array]
+) -> list[dict[str, Array]]:
+    """What the module gives at each level in the reference, and in C."""
+    found = []
+    options = for_this_machine(Options())
+    for level in LEVELS[1:]:
+        lowered = lower(module.clone(), compilation, options, level=level)
+        check_ir(lowered)
+        run = ReferenceExecutable(lowered, compilation.weights)
+        found += [run.run(inputs), run.run(inputs)]
+    for threads in (1, 2):
+        executable = popgraph.compiler.build(module.clone(), compilation, threads=threads)
+        found += [executable.run(inputs), executable.run(inputs)]
+    return found
+
+
+def assert_all(found: list[dict[str, Array]], wanted: Mapping[str, Array]) -> None:
+    for outputs in found:
+        assert outputs.keys() == wanted.keys()
+        for name, array in wanted.items():
+            np.testing.assert_allclose(outputs[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
+            assert outputs[name].shape == np.shape(array)
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2, 5, 6])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_loop_carries_and_stacks(trips: int, reverse: bool) -> None:
+    compilation = Compilation()
+    random = np.random.default_rng(trips)
+    x = random.standard_normal((trips, 3)).astype(np.float32)
+    h, w = random.standard_normal((2, 3)).astype(np.float32)
+    carried, rows = h, np.zeros((trips, 3), np.float32)
+    for at in reversed(range(trips)) if reverse else range(trips):
+        rows[at] = carried + x[at]
+        carried = rows[at] * w
+    found = at_every_level(
+        parsed(sums(trips, reverse), compilation), compilation, {"x": x, "h": h, "w": w}
+    )
+    assert_all(found, {"last": carried, "all": rows})
+
+
+@pytest.mark.parametrize(
+    ("go", "limit", "top", "turns"),
+    [(True, 9, 2.5, 3), (True, 2, 99, 2), (True, 9, 99, 5), (False, 9, 9, 0), (True, -1, 9, 0)],
+)
+def test_a_loop_ends_early(go: bool, limit: int, top: float, turns: int) -> None:
+    compilation = Compilation()
+    x = np.ones((5, 3), np.float32)
+    inputs = {
+        "x": x,
+        "go": np.array(go),
+        "limit": np.array(limit, np.int64),
+        "top": np.array(top, np.float32),
+    }
+    rows = np.cumsum(x, 0, dtype=np.float32) * (np.arange(5) < turns)[:, None]
+    last = rows[turns - 1] if turns else np.zeros(3, np.float32)
+    found = at_every_level(parsed(COUNTING, compilation), compilation, inputs)
+    assert_all(found, {"n": np.array(turns), "last": last, "all": rows.astype(np.float32)})
+
+
+@pytest.mark.parametrize(("start", "steps"), [(2, 1), (6, 8), (7, 16), (27, 111)])
+def test_a_branch_in_a_loop_without_a_bound(start: int, steps: int) -> None:
+    compilation = Compilation()
+    module = parsed(COLLATZ, compilation)
+    found = at_every_level(module, compilation, {"start": np.array(start, np.int64)})
+    assert_all(found, {"last": np.array(1), "steps": np.array(steps)})
+
+
+def test_constants_of_bodies_are_packed_when_the_program_is_loaded() -> None:
+    compilation = Compilation()
+    module = parsed(products(compilation), compilation)
+    h = np.random.default_rng(1).standard_normal((4, SIZE)).astype(np.float32)
+    found = at_every_level(module, compilation, {"h": h})
+    assert_all(found, found[0])
+    lowered = lower(module.clone(), compilation, for_this_machine(Options()))
+    text = str(lowered)
+    assert text.count("tile.prepare_program") == 2, "each caller has memory for what it calls"
+    assert "tile.loop" in text
+
+
+def test_work_and_memory_are_told() -> None:
+    compilation = Compilation()
+    module = parsed(products(compilation), compilation)
+    lowered = lower(module, compilation, for_this_machine(Options()))
+    program = find_program(lowered, "main")
+    counter = Counter(lowered)
+    (loop,) = calls(program)
+    assert isinstance(loop, LoopOp)
+    assert loop.label == "loop_0 2 times"
+    assert counter.call(loop).flops >= 2 * 3 * 2 * 4 * SIZE * SIZE
+    assert 0 < max(bytes_in_use(program, counter)) <= program.arena.value.data
+
+
+def test_profile_and_emit_know_loops() -> None:
+    compilation = Compilation()
+    module = parsed(sums(5), compilation)
+    lowered = lower(module, compilation, for_this_machine(Options()))
+    profile = Profile(lowered, compilation.weights)
+    inputs = {"x": np.ones((5, 3), "f4"), "h": np.ones(3, "f4"), "w": np.ones(3, "f4")}
+    profile.measure(inputs, 2)
+    assert len(profile.times) == len(profile.calls) == 1
+    files = emit(lowered)
+    assert "for (i64 turn = 0; turn < 5; turn++)" in files["main.c"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (("trips 5 ", "trips 4 "), "gives"),
+        (("trips 5 ", ""), "gives"),
+        (("pg.yield %b, %a : tensor<3xf32>, ", "pg.yield %b : "), "gives"),
+        (("%i : tensor<i64>", "%i : tensor<i32>"), "takes"),
+        (("  %a = graphcore.add %c, %row", "  %a = graphcore.add %c, %w"), "IsolatedFromAbove"),
+    ],
+)
+def test_wrong_loops_are_refused(wrong: tuple[str, str], message: str) -> None:
+    text = sums(5)
+    assert wrong[0] in text
+    with pytest.raises(ParseError, match=message):
+        parse_ir(text.replace(*wrong), Compilation())
