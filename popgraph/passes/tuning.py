@@ -39,6 +39,11 @@ class Tuning:
     partial_sums: int = 32
     """Terms, or sums of them, that are added up before that is added to what they are part of."""
 
+    # Control flow
+
+    most_unrolled_turns: int = 64
+    """Turns of a loop, with those around it, that are written out where shapes change in it."""
+
     # Layouts
 
     least_channels: int = 8

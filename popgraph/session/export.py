@@ -14,7 +14,7 @@ from popgraph.training.trained_weights import put_weights
 def weights_of(source: Source) -> dict[str, Array]:
     """The weights in a model, by name."""
     module, weights = open_model(source)
-    initializers = model_of(module).graph.initializers
+    initializers = model_of(module).graph.all_initializers
     return {op.value_name.text: op.array(weights) for op in initializers}
 
 

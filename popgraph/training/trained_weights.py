@@ -16,7 +16,7 @@ from popgraph.support.arrays import Array
 def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStore) -> None:
     """Gives a model's initializers these values; those it lacks (optimizer state) are added."""
     graph = model_of(module).graph
-    held = {op.value_name.text: op for op in graph.initializers}
+    held = {op.value_name.text: op for op in graph.all_initializers}
     first = graph.block.first_op
     assert first is not None, "a graph ends with onnx.Yield"
     for name, array in values.items():
@@ -29,5 +29,5 @@ def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStor
 
 def trained_weights(module: ModuleOp, executable: Executable) -> dict[str, Array]:
     """The values that a program holds for the initializers of a model."""
-    names = [op.value_name.text for op in model_of(module).graph.initializers]
+    names = [op.value_name.text for op in model_of(module).graph.all_initializers]
     return {name: executable.read(name) for name in names if name in executable.variables}

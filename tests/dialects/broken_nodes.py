@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper, parser
 
 from popgraph.dialects.graphcore import GRAPHCORE, Binary, Unary
 from popgraph.support import dtypes
@@ -103,7 +103,58 @@ def _of_operations() -> Iterator[tuple[str, tuple[Broken, ...]]]:
 _IMAGE, _WEIGHT = "f32[1, 4, 6, 6]", "f32[8, 4, 3, 3]"
 _BATCH = "f32[2, 3, 4]"
 
+
+def _graph(text: str) -> GraphProto:
+    """A graph inside a node."""
+    return parser.parse_graph(f"inner {text}")
+
+
+_NOTHING = _graph("() => () {}")
+_CONSTANT = _graph("() => (float y) { y = Constant<value_float = 1.0>() }")
+_TURN = _graph("(int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Not(c) t = Neg(s) }")
+_WIDER = _graph(
+    "(int64 i, bool c, float[2] s) => (bool d, double[2] t) { d = Not(c) t = Cast<to = 11>(s) }"
+)
+_ROW = _graph("(float[3] s, float[3] x) => (float[3] t, float[3] y) { t = Add(s, x) y = Neg(x) }")
+
 NODES: dict[str, tuple[Broken, ...]] = {
+    # graphs inside nodes
+    "If": (
+        row("f32[]", then_branch=_CONSTANT, else_branch=_CONSTANT),
+        row("bool[2]", then_branch=_CONSTANT, else_branch=_CONSTANT),
+        row("bool[]", then_branch=_CONSTANT, else_branch=_NOTHING),
+        row("bool=1", then_branch=_NOTHING, else_branch=_NOTHING),
+        row("bool[]", then_branch=_CONSTANT),
+    ),
+    "Loop": (
+        row("f32[] bool[] f32[2]", body=_TURN),
+        row("i64=2 i64[] f32[2]", body=_TURN),
+        row("i64=2 bool[2] f32[2]", body=_TURN),
+        row("i64=2 bool=1 f32[2] f32[2]", 2, body=_TURN),
+        row("i64=2 bool=1 f32[2]", 2, body=_TURN),
+        row("i64=2 bool=1", body=_TURN),
+        row("i64=2 bool=1 f32[2]", body=_WIDER),
+        row("i64=2 bool=1 f32[2]"),
+    ),
+    "Scan": (
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=0),
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=3),
+        row("f32[3] f32[4, 3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=1),
+        row("f32[3, 4] f32[4, 3]", 2, body=_ROW, num_scan_inputs=2),
+        row("f32[3] f32[4, 3]", 3, body=_ROW, num_scan_inputs=1),
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=1, scan_input_axes=[2]),
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=1, scan_output_axes=[2]),
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=1, scan_input_axes=[0, 0]),
+        row("f32[3] f32[4, 3]", 2, body=_ROW, num_scan_inputs=1, scan_input_directions=[2]),
+        row("f32[3] f32[4, 3]", 2, body=_ROW),
+        row("_ f32[2, 3] f32[5, 4, 3]", 2, 8, body=_ROW, num_scan_inputs=1),
+        row("_ f32[3] f32[4]", 2, 8, body=_ROW, num_scan_inputs=1),
+    ),
+    "ai.graphcore.Call": (
+        row("f32[3] f32[3]", 2),
+        row("f32[3]", 2, callee=_ROW),
+        row("f32[3] f32[3]", 3, callee=_ROW),
+    ),
     # elementwise
     **dict(_of_operations()),
     **dict(

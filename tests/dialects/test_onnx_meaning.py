@@ -153,8 +153,8 @@ LOOP = """
 @pytest.mark.parametrize(
     ("step", "state", "stacked"),
     [
-        ("Add(s, s)", "f32[2, 3]", "f32[?, 2, 3]"),
-        ("Concat<axis = 0>(s, s)", "f32[?, 3]", "f32[?, ?, 3]"),
+        ("Add(s, s)", "f32[2, 3]", "f32[3, 2, 3]"),
+        ("Concat<axis = 0>(s, s)", "f32[?, 3]", "f32[3, ?, 3]"),
     ],
 )
 def test_the_state_of_a_loop(step: str, state: str, stacked: str) -> None:

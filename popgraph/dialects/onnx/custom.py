@@ -30,6 +30,9 @@ from popgraph.dialects.program.attributes import parse_quoted, quoted
 CHECK_INDICES = ("ai.popgraph", "CheckIndices")
 """Domain and name of the operator that gives its input, indices, and knows their bounds."""
 
+CALL = ("ai.graphcore", "Call")
+"""Domain and name of the operator that runs a graph, its attribute `callee`."""
+
 
 @irdl_op_definition
 class Custom(OnnxOp):
@@ -108,6 +111,11 @@ class Custom(OnnxOp):
     def is_check(self) -> bool:
         """Whether this is the operator that `normalize` puts before indices."""
         return (self.domain, self.op_type) == CHECK_INDICES
+
+    @property
+    def is_call(self) -> bool:
+        """Whether this is PopART's call of a graph that stands inside it."""
+        return (self.domain, self.op_type) == CALL and len(self.graphs().get("callee", ())) == 1
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import TensorType
@@ -15,13 +15,14 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.functions import body_of_call
 from popgraph.dialects.onnx.initializer import Initializer
-from popgraph.dialects.onnx.op import Graph
+from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import infer_types
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.type_errors import mismatch, overlooked
 from popgraph.dialects.onnx.typeproto import from_text
 from popgraph.dialects.onnx.types import (
     UNKNOWN,
+    Dim,
     dims,
     erased,
     joined,
@@ -84,6 +85,8 @@ class Inference:
     def _visit_custom(self, op: Custom) -> None:
         function = self.functions.get(op.key)
         if function is None:
+            if op.is_call:
+                self._visit_call(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
         body = body_of_call(function, op)
@@ -99,6 +102,18 @@ class Inference:
                 set_type(result, refined(value.type, result.type))
                 if value in inner.known:
                     self.known[result] = inner.known[value]
+
+    def _visit_call(self, op: Custom) -> None:
+        """The graph of a call, with what flows into it."""
+        (graph,) = op.graphs()["callee"]
+        for argument, value in zip(graph.block.args, op.input_values(), strict=False):
+            if value is not None:
+                set_type(argument, refined(value.type, argument.type))
+        if self.into_graphs:
+            self.visit_graph(graph)
+        for result, made in zip(op.output_values(), graph.yielded, strict=False):
+            if result is not None:
+                set_type(result, refined(made.type, result.type))
 
     def _visit_node(self, op: SchemaOp) -> None:
         held = op.properties.get("value")
@@ -170,6 +185,8 @@ def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute
             return _visit_if(inference, op, list(graphs.values()))
         case "Loop":
             return _visit_loop(inference, op, graphs["body"])
+        case "Scan":
+            return _visit_scan(inference, op, graphs["body"])
         case _:
             for graph in graphs.values():
                 inference.visit_graph(graph)
@@ -204,46 +221,143 @@ def _visit_if(
     if not typed:
         raise errors[0]
     first, second = typed[0].yielded, typed[-1].yielded
-    return {
-        result: joined(a.type, b.type)
-        for result, a, b in zip(op.results, first, second, strict=True)
-        if erased(a.type) == erased(b.type)
-    }
+    types = [
+        joined(a.type, b.type) if erased(a.type) == erased(b.type) else UNKNOWN
+        for a, b in zip(first, second, strict=False)
+    ]
+    return _of_outputs(op, types)
+
+
+def _of_outputs(op: SchemaOp, types: Sequence[Attribute]) -> dict[SSAValue, Attribute]:
+    """The types of those outputs that a node has, from all of them."""
+    outputs = zip(op.output_values(), types, strict=False)
+    return {value: type_ for value, type_ in outputs if value is not None and type_ != UNKNOWN}
 
 
 def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
+    """States as `_visit_turns` says; of what every turn gives there is a row for each."""
+    count, condition, *first = [*op.input_values(), None, None][: max(2, len(op.input_values()))]
+    _note_steering(inference, body, condition is not None)
+    for old, argument, new in zip(first, body.block.args[2:], body.yielded[1:], strict=False):
+        if old in inference.known and unchanged(new) is argument:
+            inference.known[argument] = inference.known[old]
+    types = [UNKNOWN if value is None else value.type for value in first]
+    states = _visit_turns(inference, body, 2, types, 1)
+    turns = _turns(inference, count, condition, body)
+    collected = [_stacked(value.type, 0, turns) for value in body.yielded[1 + len(states) :]]
+    return _of_outputs(op, [*(types if turns == 0 else states), *collected])
+
+
+def _note_steering(inference: Inference, body: Graph, has_condition: bool) -> None:
+    """In a turn, the condition before it is true; without one, nobody asks what it is."""
+    for argument in body.block.args[1:2]:
+        inference.known.pop(argument, None)
+        if has_condition:
+            inference.known[argument] = np.full(static_shape(argument.type) or (), True)
+
+
+def _turns(
+    inference: Inference, count: SSAValue | None, condition: SSAValue | None, body: Graph
+) -> int | None:
+    """How many turns a Loop has, if that is known."""
+    if condition is not None:
+        known = [inference.known.get(value) for value in (condition, *body.yielded[:1])]
+        if known[0] is not None and not np.all(known[0]):
+            return 0
+        if any(one is None or not np.all(one) for one in known):
+            return None
+    found = None if count is None else inference.known.get(count)
+    return None if found is None or found.size != 1 else max(0, int(found.item()))
+
+
+def unchanged(value: SSAValue) -> SSAValue:
+    """What nodes that change nothing have made a value of."""
+    while isinstance(value.owner, SchemaOp) and value.owner.op_type == "Identity":
+        value = value.owner.operands[0]
+    return value
+
+
+def _visit_turns(
+    inference: Inference, body: Graph, place: int, states: list[Attribute], yielded: int
+) -> list[Attribute]:
     """
     The type of a state is the most exact one that it has before and after every iteration.
 
     Found by trying the type that it has at first: where an iteration changes a dimension, that
-    dimension is not known, and the body is inferred again.
+    dimension is not known, and the body is inferred again. States begin at a `place` among the
+    body's inputs, and at another one among what is `yielded`.
     """
-    _, _, *first = op.input_values()
-    states = [UNKNOWN if value is None else value.type for value in first]
     trusting, inference.trusting = inference.trusting, False
-    while True:
-        for argument, type_ in zip(body.block.args[2:], states, strict=False):
-            set_type(argument, type_)
-        inference.visit_graph(body)
-        after = [value.type for value in body.yielded[1 : 1 + len(states)]]
-        both = [
-            joined(a, b) if erased(a) == erased(b) else a
-            for a, b in zip(states, after, strict=True)
-        ]
-        if both == states:
-            break
-        states = both
-    inference.trusting = trusting
-    collected = [_stacked(value.type) for value in body.yielded[1 + len(states) :]]
-    return dict(zip(op.results, [*states, *collected], strict=True))
+    try:
+        while True:
+            for argument, type_ in zip(body.block.args[place:], states, strict=False):
+                set_type(argument, type_)
+            inference.visit_graph(body)
+            after = [value.type for value in body.yielded[yielded : yielded + len(states)]]
+            after += states[len(after) :]
+            both = [
+                joined(a, b) if erased(a) == erased(b) else a
+                for a, b in zip(states, after, strict=True)
+            ]
+            if both == states:
+                return states
+            states = both
+    finally:
+        inference.trusting = trusting
 
 
-def _stacked(type_: Attribute) -> Attribute:
-    """The type of a tensor's values of all iterations; nobody knows how many there will be."""
+def _visit_scan(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValue, Attribute]:
+    """As `_visit_loop`; the rows of the scanned inputs tell how many turns there are."""
+    attributes = op.attribute_values(inference.store)
+    batch = op.since_version < 9
+    given = [UNKNOWN if value is None else value.type for value in op.input_values()][batch:]
+    scanned = attributes.get("num_scan_inputs")
+    if not isinstance(scanned, int) or not 0 < scanned <= len(given):
+        return {}  # what is wrong with that, lowering says
+    kept, rows = given[: len(given) - scanned], given[len(given) - scanned :]
+    entries = None
+    if batch:
+        entries = next(iter(dims(rows[0]) or [None]))
+        kept, rows = ([_row(type_, 0) for type_ in types] for types in (kept, rows))
+    places = _axes(attributes, "scan_input_axes", len(rows))
+    turns = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
+    for argument, type_, axis in zip(body.block.args[len(kept) :], rows, places, strict=False):
+        set_type(argument, refined(_row(type_, axis), argument.type))
+    states = _visit_turns(inference, body, 0, kept, 0)
+    made = body.yielded[len(states) :]
+    places = _axes(attributes, "scan_output_axes", len(made))
+    count = next((size for size in turns if isinstance(size, int)), turns[0])
+    stacked = [_stacked(one.type, axis, count) for one, axis in zip(made, places, strict=False)]
+    types = [*states, *stacked]
+    return _of_outputs(op, [_stacked(one, 0, entries) for one in types] if batch else types)
+
+
+def _axes(attributes: Mapping[str, Value], name: str, count: int) -> list[int]:
+    given = attributes.get(name)
+    return given if isinstance(given, list) and given else [0] * count
+
+
+def _row(type_: Attribute, axis: int) -> Attribute:
+    """The type of a row along an axis."""
+    shape = dims(type_)
+    if shape is None or not isinstance(type_, TensorType) or not -len(shape) <= axis < len(shape):
+        return erased(type_)
+    axis %= len(shape)
+    return tensor_type(type_.element_type, [*shape[:axis], *shape[axis + 1 :]])
+
+
+def _size(type_: Attribute, axis: int) -> Dim:
+    shape = dims(type_)
+    return shape[axis] if shape and -len(shape) <= axis < len(shape) else None
+
+
+def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
+    """The type of a tensor's values of all turns, one after the other along an axis."""
     shape = dims(type_)
     if shape is None or not isinstance(type_, TensorType):
         return erased(type_)
-    return tensor_type(type_.element_type, [None, *shape])
+    axis = axis % (len(shape) + 1)
+    return tensor_type(type_.element_type, [*shape[:axis], count, *shape[axis:]])
 
 
 def set_type(value: SSAValue, type_: Attribute) -> None:

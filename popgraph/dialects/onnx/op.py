@@ -289,6 +289,11 @@ class Graph(Body):
     def initializers(self) -> Iterator[Initializer]:
         return (op for op in self.block.ops if isinstance(op, Initializer))
 
+    @property
+    def all_initializers(self) -> Iterator[Initializer]:
+        """Its own, and those of the graphs inside its nodes."""
+        return (op for op in self.walk() if isinstance(op, Initializer))
+
     def print(self, printer: Printer) -> None:
         printer.print_string(f" {quoted(self.graph_name.data)} inputs ")
         _print_infos(printer, self.inputs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects import element_types
@@ -16,8 +17,10 @@ from popgraph.dialects.graphcore import (
     CastOp,
     CheckIndicesOp,
     CompareOp,
+    CondOp,
     GatherGradOp,
     GatherOp,
+    LoopOp,
     MaxOp,
     ReduceMaxOp,
     ReshapeOp,
@@ -25,11 +28,21 @@ from popgraph.dialects.graphcore import (
     WhereOp,
 )
 from popgraph.dialects.graphcore.base import Operand, dtype_of, integer, shape_of
-from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp, graphs_of
+from popgraph.dialects.graphcore.control import Control, yield_of
+from popgraph.dialects.program import (
+    ConstantOp,
+    DataAttr,
+    GraphOp,
+    ReturnOp,
+    WeightStore,
+    YieldOp,
+    graphs_of,
+)
 from popgraph.passes.base import Compilation, Pass
 from popgraph.support import dtypes
 from popgraph.support.dtypes import DType
-from popgraph.support.index_checks import IndexCheck
+from popgraph.support.errors import UnsupportedError
+from popgraph.support.index_checks import NEAREST, IndexCheck
 from popgraph.support.shapes import prod
 
 WIDE = dtypes.BY_NAME["i64"]
@@ -51,31 +64,142 @@ class CheckIndices(Pass):
     y = gather(x, unsigned(where(i < 0, i + size, i))), output reduce_max(unsigned(i - low))
 
     Unsigned indices are kept in memory by one minimum. Only of a run that the output ends may
-    outputs change: indices before the first then mean the last.
+    outputs change: indices before the first then mean the last. A loop carries the largest of all
+    its turns, a branch that is not taken has none out of range.
     """
 
     name = "check-indices"
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         for graph in graphs_of(module):
-            for op in [op for op in graph.block.ops if isinstance(op, CheckIndicesOp)]:
-                _move_to_outputs(graph, op)
+            found = _reports(graph.block, compilation.weights)
+            if found:
+                _add_outputs(graph, found)
 
 
-def _move_to_outputs(graph: GraphOp, op: CheckIndicesOp) -> None:
-    before, outputs = graph.return_op, graph.outputs
-    checks: list[IndexCheck] = [*before.index_checks]
+@dataclass(frozen=True)
+class _Report:
+    """A check, and the value in some block that tells of it."""
+
+    check: IndexCheck
+    value: SSAValue
+
+
+def _reports(block: Block, weights: WeightStore) -> list[_Report]:
+    """What the checks in a block, and in the bodies inside it, tell; they are gone afterwards."""
+    found: list[_Report] = []
+    for op in list(block.ops):
+        match op:
+            case CheckIndicesOp():
+                found += _report(op)
+            case LoopOp():
+                found += _of_loop(op, weights)
+            case CondOp():
+                found += _of_cond(op, weights)
+    return found
+
+
+def _report(op: CheckIndicesOp) -> list[_Report]:
+    found: list[_Report] = []
     if 0 not in shape_of(op.indices):  # Where there are none, none is out of range.
-        check = op.check(_free_name(op, outputs.keys()))
         with ImplicitBuilder(Builder(InsertPoint.before(op))):
-            outputs[check.output] = largest(op)
-        checks.append(check)
+            found = [_Report(op.check(f"check of {op.place.text}"), largest(op))]
         _use_places(op)
     op.result.replace_all_uses_with(op.indices)
-    outputs = {name: op.indices if value is op.result else value for name, value in outputs.items()}
+    Rewriter.erase_op(op)
+    return found
+
+
+def _of_loop(op: LoopOp, weights: WeightStore) -> list[_Report]:
+    """Of all turns, the largest; in turns that do not run, everything is in range."""
+    found = _reports(op.block, weights)
+    if not found:
+        return []
+    _check_bounds(found, may_not_run=op.ends_early or not op.turns)
+    first = [_nothing(op, report, weights) for report in found]
+    start, end = len(op.carried), yield_of(op.block)
+    for number, report in enumerate(found):
+        argument = op.block.insert_arg(report.value.type, 1 + start + number)
+        with ImplicitBuilder(Builder(InsertPoint.before(end))):
+            found[number] = _Report(report.check, MaxOp(argument, report.value).result)
+    place = int(op.go is not None) + start
+    values = list(end.values)
+    _yield_instead(end, [*values[:place], *(one.value for one in found), *values[place:]])
+    made = LoopOp(
+        op.turns,
+        op.detach_region(op.body),
+        carried=[*op.carried, *first],
+        scanned=op.scanned,
+        captured=op.captured,
+        go=op.go,
+        limit=op.limit,
+        reverse=op.reverse is not None,
+    )
+    _replace(op, made, [*made.finals[:start], *made.stacked])
+    results = made.finals[start:]
+    return [_Report(one.check, value) for one, value in zip(found, results, strict=True)]
+
+
+def _of_cond(op: CondOp, weights: WeightStore) -> list[_Report]:
+    """Of the branch that is taken; in the other one everything is in range."""
+    found = [_reports(block, weights) for block in op.bodies()]
+    reports = [report for one in found for report in one]
+    if not reports:
+        return []
+    _check_bounds(reports, may_not_run=True)
+    for block, own in zip(op.bodies(), found, strict=True):
+        end = yield_of(block)
+        values = [
+            report.value if report in own else _nothing(end, report, weights) for report in reports
+        ]
+        _yield_instead(end, [*end.values, *values])
+    count = len(op.outputs)
+    then, otherwise = map(op.detach_region, (op.then_body, op.else_body))
+    made = CondOp(op.predicate, op.captured, then, otherwise)
+    _replace(op, made, made.outputs[:count])
+    results = made.outputs[count:]
+    return [_Report(one.check, value) for one, value in zip(reports, results, strict=True)]
+
+
+def _check_bounds(found: Iterable[_Report], *, may_not_run: bool) -> None:
+    """An error for a check that no number passes, in a body that may not run."""
+    for check in (report.check for report in found):
+        if may_not_run and any(last < low for low, last in zip(check.low, check.last, strict=True)):
+            raise UnsupportedError(
+                f"an {check.what} into nothing cannot be checked in a body that may not run",
+                check.place,
+                f"the axis has no elements; compile with indices={NEAREST!r}",
+            )
+
+
+def _nothing(op: Operation, report: _Report, weights: WeightStore) -> SSAValue:
+    """Before an operation, what a check tells of no indices."""
+    zeros = np.zeros(shape_of(report.value), dtype_of(report.value).numpy)
+    with ImplicitBuilder(Builder(InsertPoint.before(op))):
+        return ConstantOp(weights.attribute(zeros)).result
+
+
+def _yield_instead(end: YieldOp, values: Sequence[SSAValue]) -> None:
+    Rewriter.replace_op(end, YieldOp(values), [])
+
+
+def _replace(op: Control, made: Control, results: Sequence[SSAValue]) -> None:
+    made.location = op.location
+    Rewriter.insert_op(made, InsertPoint.before(op))
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    Rewriter.erase_op(op)
+
+
+def _add_outputs(graph: GraphOp, found: Iterable[_Report]) -> None:
+    before, outputs = graph.return_op, graph.outputs
+    checks: list[IndexCheck] = [*before.index_checks]
+    for report in found:
+        check = replace(report.check, output=_free_name(report.check.output, outputs.keys()))
+        outputs[check.output] = report.value
+        checks.append(check)
     Rewriter.erase_op(before)
     graph.block.add_op(ReturnOp(list(outputs.values()), list(outputs), checks))
-    Rewriter.erase_op(op)
 
 
 def _use_places(op: CheckIndicesOp) -> None:
@@ -105,10 +229,8 @@ def _cast(value: Operand, dtype: DType) -> SSAValue:
     return CastOp(value, to=element_types.to_ir(dtype)).result
 
 
-def _free_name(op: CheckIndicesOp, taken: object) -> str:
+def _free_name(name: str, taken: Container[object]) -> str:
     """A name that no output has."""
-    assert hasattr(taken, "__contains__")
-    name = f"check of {op.place.text}"
     while name in taken:
         name += "'"
     return name

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import Rewriter
+from xdsl.rewriter import InsertPoint, Rewriter
 
 from popgraph.dialects.element_types import element_bytes
 from popgraph.dialects.graphcore import CheckIndicesOp, TransposeOp
 from popgraph.dialects.graphcore.base import GraphcoreOp, as_array, dtype_of, shape_of
-from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.dialects.program import ConstantOp, GraphOp, WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Tuning
@@ -53,14 +53,17 @@ def fold(op: Operation, weights: WeightStore) -> dict[SSAValue, SSAValue]:
     operands = [constant_array(operand, weights) for operand in op.operands]
     if isinstance(op, CheckIndicesOp) and operands[0] is not None:
         error = op.error(operands[0])
+        if error is not None and not isinstance(op.parent_op(), GraphOp):
+            return {}  # of a body, nobody knows whether it runs
         if error is not None:
             raise error
     with np.errstate(all="ignore"):
         arrays = op.evaluate(*(array for array in operands if array is not None))
     made: dict[SSAValue, SSAValue] = {}
     for result, array in zip(op.results, arrays, strict=True):
-        literal = ConstantOp(weights.attribute(as_array(array, dtype_of(result))))
-        insert_made_for(op, literal)
+        with ImplicitBuilder(Builder(InsertPoint.before(op))):
+            literal = ConstantOp(weights.attribute(as_array(array, dtype_of(result))))
+        literal.location = op.location
         made[result] = literal.result
         result.replace_all_uses_with(literal.result)
     Rewriter.erase_op(op)

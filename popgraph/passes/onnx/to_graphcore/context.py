@@ -2,30 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
+from popgraph.dialects.graphcore import AddOp, MulOp
+from popgraph.dialects.onnx import Graph
 from popgraph.dialects.program import ConstantOp, VariableOp, WeightStore
 from popgraph.passes.graphcore.fold_constants import constant_array
+from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
+from popgraph.support.errors import UnsupportedError
 
 SEED = "randomSeed___fromHost"
 """The variable from which all random operations draw: the seed, and the steps taken with it."""
 
+TURN = 0x9E3779B97F4A7C15
+"""Steps from one turn of a loop to the next, for what draws in it: no step of a run gets there."""
+
 
 @dataclass
-class LoweringContext:
-    """What lowering functions ask for beside their node: weights, literals, the seed, updates."""
+class LoweringContext(ABC):
+    """What lowering functions ask for beside their node: weights, seed, updates, inner graphs."""
 
     weights: WeightStore
     training: bool
+    tuning: Tuning = Tuning()
     updates: dict[str, SSAValue] = field(default_factory=dict)
     streams: Iterator[int] = field(default_factory=count)
+    turns: tuple[SSAValue, ...] = ()
+    """The numbers of the turns of the loops around what is being lowered."""
+    repeated: int = 1
+    """How often what is being lowered is written out, because loops around it are unrolled."""
+    in_body: bool = False
+    """Whether what is being lowered stands in a body, which may run any number of times."""
     _seed: SSAValue | None = None
+
+    # Graphs inside nodes
+
+    @abstractmethod
+    def place(
+        self, graph: Graph, arguments: Sequence[SSAValue], *, named: bool = False
+    ) -> list[SSAValue | None]:
+        """
+        Lowers the nodes of a graph where operations are being built; what the graph yields.
+
+        None stands for what is no tensor. If `named`, tensors inside can be asked for by name, as
+        those around the graph can.
+        """
+
+    @abstractmethod
+    def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[None]:
+        """Within it, operations are added to a body; `turns` is the number of its turn, if any."""
+
+    @abstractmethod
+    def at_home(self) -> AbstractContextManager[object]:
+        """Within it, operations are added to the main graph."""
+
+    @abstractmethod
+    def unrolling(self, turns: int) -> AbstractContextManager[None]:
+        """Within it, what is lowered is written out so many times."""
+
+    # Values
 
     def array(self, value: SSAValue) -> Array | None:
         """The elements of a constant (or those that a variable starts with), else None."""
@@ -37,16 +80,29 @@ class LoweringContext:
         return ConstantOp(self.weights.attribute(array)).result
 
     def seed(self) -> SSAValue:
-        """The seed, and the number of this step."""
+        """The seed, and the number of this step; in a loop, every turn is a step of its own."""
         if self._seed is None:
-            start = VariableOp(SEED, self.weights.attribute(np.zeros(2, np.int64)))
+            with self.at_home():
+                start = VariableOp(SEED, self.weights.attribute(np.zeros(2, np.int64)))
             self._seed = start.result
-        return self._seed
+        state = self._seed
+        for depth, turn in enumerate(self.turns, 1):
+            each = np.array([0, pow(TURN, depth, 2**64)], np.uint64).view(np.int64)
+            steps = MulOp(AddOp(turn, self.literal(np.array(1))), self.literal(each))
+            state = AddOp(state, steps).result
+        return state
 
     def update(self, old: SSAValue, new: SSAValue) -> None:
         """`new` is the next value of the variable that `old` is; nothing if it is not one."""
-        if isinstance(old.owner, VariableOp):
-            self.updates[old.owner.variable.text] = new
+        if not isinstance(old.owner, VariableOp):
+            return
+        name = old.owner.variable.text
+        if self.in_body:
+            raise UnsupportedError(
+                f"the weight {name!r} cannot be updated inside a branch or a loop",
+                hint="carry it as a state of the loop, or let the node stand outside",
+            )
+        self.updates[name] = new
 
     def current(self, old: SSAValue) -> SSAValue:
         """The value that earlier nodes of this step have left in the variable that `old` is."""

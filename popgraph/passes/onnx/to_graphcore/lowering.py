@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import TensorType, UnknownLoc
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.rewriter import InsertPoint
 
 from popgraph.dialects import element_types
 from popgraph.dialects.graphcore import AddOp, ReshapeOp
@@ -24,12 +24,11 @@ from popgraph.dialects.program import (
     UpdateOp,
     VariableOp,
 )
-from popgraph.passes.analysis.replace import erase_dead, made_for
 from popgraph.passes.graphcore.fold_constants import fold_small
+from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, STRUCTURAL, as_values
-from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import (
     PassError,
     PopgraphError,
@@ -44,13 +43,21 @@ class Lowering(LoweringContext):
     """The lowering of one graph: what each ONNX value has become."""
 
     variables: bool = False
-    tuning: Tuning = Tuning()
+    home: Block = field(default_factory=Block)
+    """The main graph's."""
+    block: Block = field(default_factory=Block)
+    """Where operations are being added: the main graph, or a body inside."""
+    naming: bool = True
+    """Whether tensors can be asked for by the names that they have here."""
+    hidden: set[str] = field(default_factory=set)
+    """The names of those that cannot."""
     values: dict[SSAValue, SSAValue] = field(default_factory=dict)
     names: dict[str, SSAValue] = field(default_factory=dict)
     named: set[SSAValue] = field(default_factory=set)
     """The values that carry a name already."""
     wanted: frozenset[str] = frozenset()
     """The tensors that are asked for; training may ask for their gradients, too."""
+    weight_names: set[str] = field(default_factory=set)
     unfolded: set[SSAValue] = field(default_factory=set)
     """Wanted constants and what is made of them: gradients need what lies between."""
 
@@ -64,43 +71,64 @@ class Lowering(LoweringContext):
         graph = GraphOp("main", source.input_names, types)
         for old, (name, new) in zip(source.block.args, graph.inputs.items(), strict=True):
             self._know(old, new, name)
-        self._walk(source, graph.block)
-        with ImplicitBuilder(graph.block):
+        self.home = self.block = graph.block
+        self._walk(source)
+        with self.at_home():
             self._end(source, extra_outputs)
-        erase_dead(list(graph.block.ops))  # Weights and literals that were only looked at.
+        drop_unused(graph.block)
         return graph
 
-    def _walk(self, source: Graph, block: Block) -> None:
+    def _walk(self, source: Graph) -> None:
         for op in source.block.ops:
             if isinstance(op, Initializer):
-                with ImplicitBuilder(block):
-                    self._initializer(op)
-            elif isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "If"):
-                self._branch(op, block)
+                self._initializer(op)
             elif isinstance(op, OnnxOp):
-                self._node(op, block)
+                self._node(op)
 
-    def _branch(self, op: OnnxOp, block: Block) -> None:
-        """An If whose condition is known: the nodes of one branch take its place."""
-        (condition,) = op.input_values()
-        assert condition is not None, "the schema of If wants its condition"
-        known = self.array(self._input(condition))
-        if known is None:
-            raise located(
-                UnsupportedError(
-                    "the condition of If must be constant, but it is computed from the inputs",
-                    hint="use Where, or export the model for one of its branches",
-                ),
-                op,
+    # Graphs inside nodes
+
+    def place(
+        self, graph: Graph, arguments: Sequence[SSAValue], *, named: bool = False
+    ) -> list[SSAValue | None]:
+        if len(arguments) != len(graph.block.args):
+            raise TypeMismatchError(
+                f"the graph {graph.graph_name.text!r} inside takes {len(graph.block.args)} inputs, "
+                f"and gets {len(arguments)}"
             )
-        (branch,) = op.graphs()["then_branch" if known.reshape(-1)[0] else "else_branch"]
-        self._walk(branch, block)
-        for old, name, inner in zip(
-            op.output_values(), op.output_names, branch.yielded, strict=True
-        ):
-            if old is not None and inner in self.values:
-                with ImplicitBuilder(block):
-                    self._know(old, self._own(self.values[inner], name), name)
+        self.values.update(zip(graph.block.args, arguments, strict=True))
+        outside, self.naming = self.naming, self.naming and named
+        try:
+            self._walk(graph)
+        finally:
+            self.naming = outside
+        return [self.values.get(value) for value in graph.yielded]
+
+    @contextmanager
+    def writing(self, block: Block, *turns: SSAValue) -> Iterator[None]:
+        outside = self.block, self.turns, self.in_body
+        self.block, self.turns, self.in_body = block, (*self.turns, *turns), True
+        try:
+            with ImplicitBuilder(block):
+                yield
+        except PopgraphError:
+            discard(block)
+            raise
+        finally:
+            self.block, self.turns, self.in_body = outside
+
+    def at_home(self) -> AbstractContextManager[object]:
+        return ImplicitBuilder(self.home)
+
+    @contextmanager
+    def unrolling(self, turns: int) -> Iterator[None]:
+        outside = self.repeated
+        self.repeated *= turns
+        try:
+            yield
+        finally:
+            self.repeated = outside
+
+    # Values
 
     def _own(self, value: SSAValue, name: str) -> SSAValue:
         """
@@ -108,6 +136,8 @@ class Lowering(LoweringContext):
 
         `y = Identity(x)` has the value of x but a gradient of its own: that of y's readers alone.
         """
+        if not self.naming:
+            return value
         told_apart = self.training and name in self.wanted and is_float(value)
         if told_apart and value in self.named:
             value = ReshapeOp(value, shape=shape_of(value)).result
@@ -116,12 +146,18 @@ class Lowering(LoweringContext):
 
     def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
         self.values[old] = new
+        if not self.naming:
+            self.hidden.add(name)
+            return
         self.names[name] = new
         self.named.add(new)
         if self.training and name in self.wanted:
             self.unfolded.add(new)
 
     def _initializer(self, op: Initializer) -> None:
+        """In the main graph, also that of a graph inside a node: it is one weight for all turns."""
+        if op.result in self.values:
+            return
         name = op.value_name.text
         if isinstance(op.value, TensorAttr):
             literal = op.value.held
@@ -130,12 +166,26 @@ class Lowering(LoweringContext):
         else:
             literal = self.weights.attribute(op.array(self.weights))
         is_float = element_types.from_ir(literal.type.element_type).is_float
-        make = VariableOp(name, literal) if self.variables and is_float else ConstantOp(literal)
-        self._know(op.result, make.result, name)
+        is_variable = self.variables and is_float
+        if is_variable and name in self.weight_names:
+            raise UnsupportedError(
+                f"two graphs have a weight named {name!r}",
+                f"weight {name!r}",
+                "training tells weights apart by their names: rename one",
+            )
+        self.weight_names.add(name)
+        with self.at_home():
+            make = VariableOp(name, literal) if is_variable else ConstantOp(literal)
+        if self.naming:
+            self._know(op.result, make.result, name)
+        else:
+            self.values[op.result] = make.result
+            self.names.setdefault(name, make.result)
 
-    def _node(self, op: OnnxOp, block: Block) -> None:
+    def _node(self, op: OnnxOp) -> None:
+        before = self.block.last_op
         try:
-            with made_for(op, InsertPoint.at_end(block)) as made:
+            with ImplicitBuilder(self.block):
                 outputs = self._lower(op)
                 outputs = [
                     value if value is None or old is None else in_declared_shape(value, old)
@@ -147,6 +197,9 @@ class Lowering(LoweringContext):
                 ]
         except PopgraphError as error:
             raise located(error, op) from error
+        made = [new for new in _after(before, self.block) if not is_located(new)]
+        for new in made:
+            _locate(new, op)
         folded = self._folded(made)
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
@@ -193,6 +246,12 @@ class Lowering(LoweringContext):
         ReturnOp(list(outputs.values()), list(outputs))
 
     def _named(self, name: str) -> SSAValue:
+        if name not in self.names and name in self.hidden:
+            raise UnsupportedError(
+                f"tensor {name!r} is computed inside a node's graph and cannot be an output",
+                "extra outputs",
+                "make it an output of that graph; a loop gives one value for each of its turns",
+            )
         if name not in self.names:
             raise PassError(
                 f"the model has no tensor {name!r}",
@@ -245,3 +304,25 @@ def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
         return error
     label = op.node_name or next(iter(filter(None, op.output_names)), "")
     return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
+
+
+def _after(before: Operation | None, block: Block) -> list[Operation]:
+    """The operations that stand behind `before`."""
+    op = block.first_op if before is None else before.next_op
+    found = []
+    while op is not None:
+        found.append(op)
+        op = op.next_op
+    return found
+
+
+def is_located(op: Operation) -> bool:
+    """Whether it is known which node an operation comes from."""
+    return not isinstance(op.location, UnknownLoc)
+
+
+def _locate(op: Operation, source: OnnxOp) -> None:
+    """Gives an operation, and those in it that have none, the location of a node."""
+    for inner in op.walk():
+        if not is_located(inner):
+            inner.location = source.location

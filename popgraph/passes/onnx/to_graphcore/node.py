@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
@@ -113,6 +113,13 @@ class Node:
     def value(self, name: str) -> object:
         return self._attributes[name]
 
+    def graph(self, name: str) -> Graph:
+        """A graph inside the node."""
+        found = self.op.graphs().get(name)
+        if not found:
+            raise TypeMismatchError(f"the graph {name!r} of {self.op.op_type} is missing")
+        return found[0]
+
     def numbers_or_ints(
         self, name: str, index: int, default: tuple[int, ...] | None = None
     ) -> tuple[int, ...] | None:
@@ -128,7 +135,9 @@ class Node:
     def wants(self, index: int) -> bool:
         """Whether the node has this output at all."""
         outputs = self.op.output_values()
-        return index < len(outputs) and outputs[index] is not None
+        value = outputs[index] if index < len(outputs) else None
+        # Of any number of outputs, those that are absent are values without a name.
+        return value is not None and bool(self.op.output_names[index] or value.uses)
 
     @property
     def output_count(self) -> int:

@@ -1,0 +1,66 @@
+"""Bodies of control flow: blocks that begin to see their arguments only, their captures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from xdsl.builder import Builder, ImplicitBuilder
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint, Rewriter
+
+from popgraph.dialects.program import ConstantOp
+
+
+def close(blocks: Sequence[Block]) -> list[SSAValue]:
+    """
+    Gives bodies, as last arguments, the outer values that any of them uses; these values.
+
+    Outer constants are copied into the bodies instead. Bodies inside these are closed already:
+    what they capture are operands here.
+    """
+    for block in blocks:
+        drop_unused(block)
+        _copy_constants(block)
+    captured = list(dict.fromkeys(value for block in blocks for value in outer_values(block)))
+    for block in blocks:
+        for value in captured:
+            _replace(block, value, block.insert_arg(value.type, len(block.args)))
+    return captured
+
+
+def _replace(block: Block, old: SSAValue, new: SSAValue) -> None:
+    """Lets the operations of a block use another value."""
+    old.replace_uses_with_if(new, lambda use: use.operation.parent is block)
+
+
+def outer_values(block: Block) -> Iterator[SSAValue]:
+    """The values from outside that the operations of a block use, in order."""
+    return (value for op in block.ops for value in op.operands if _home(value) is not block)
+
+
+def _home(value: SSAValue) -> Block | None:
+    """The block in which a value is defined."""
+    return value.owner.parent if isinstance(value.owner, Operation) else value.owner
+
+
+def _copy_constants(block: Block) -> None:
+    first = block.first_op
+    assert first is not None, "a body ends with pg.yield"
+    for value in dict.fromkeys(outer_values(block)):
+        if isinstance(value.owner, ConstantOp):
+            with ImplicitBuilder(Builder(InsertPoint.before(first))):
+                copy = value.owner.clone()
+            _replace(block, value, copy.result)
+
+
+def drop_unused(block: Block) -> None:
+    """Weights and literals that were only looked at, and what only fed those."""
+    for op in reversed(list(block.ops)):
+        if op.results and not any(result.uses for result in op.results):
+            Rewriter.erase_op(op)
+
+
+def discard(block: Block) -> None:
+    """Takes apart a body that is not to be: outer values forget that it used them."""
+    for op in reversed(list(block.ops)):
+        Rewriter.erase_op(op, safe_erase=False)

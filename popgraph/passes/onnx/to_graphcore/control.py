@@ -1,0 +1,443 @@
+"""Lowers If, Loop, Scan and Call: graphs inside nodes become bodies, or stand in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Block, Region, SSAValue
+
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx import Graph
+from popgraph.dialects.onnx.inference import unchanged
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import YieldOp
+from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
+from popgraph.passes.onnx.to_graphcore.bodies import close, discard
+from popgraph.passes.onnx.to_graphcore.lowering import in_declared_shape
+from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.repetition import Repetition, Steering, Turn
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.shapes import prod
+
+
+@lowers("Call", domain=GRAPHCORE)
+def call(node: Node) -> Lowered:
+    """The nodes of the graph take the place of the call."""
+    graph = node.graph("callee")
+    _check_outputs(node, graph, len(graph.yielded))
+    return node.lowering.place(graph, node.inputs)
+
+
+# If
+
+
+@lowers("If")
+def if_(node: Node) -> Lowered:
+    """The branch that is taken, if that is known; of the other one nobody asks the types."""
+    predicate = _truth(node, 0)
+    known = node.lowering.array(predicate)
+    if known is not None:
+        branch = node.graph("then_branch" if known else "else_branch")
+        return node.lowering.place(branch, [], named=True)
+    blocks = [_branch(node, node.graph(name)) for name in ("then_branch", "else_branch")]
+    _check_branches(node, *blocks)
+    captured = close(blocks)
+    results = iter(gc.CondOp(predicate, captured, *map(Region, blocks)).outputs)
+    return [next(results) if node.wants(index) else None for index in range(node.output_count)]
+
+
+def _truth(node: Node, index: int) -> SSAValue:
+    """An input that says yes or no, as a scalar."""
+    value = node[index]
+    if prod(shape_of(value)) != 1 or dtype_of(value).name != "bool":
+        raise TypeMismatchError(
+            f"the condition of {node.op.op_type} is one bool, not {describe(value.type)}"
+        )
+    return _scalar(value)
+
+
+def _scalar(value: SSAValue) -> SSAValue:
+    """The one element of a tensor."""
+    return SSAValue.get(reshaped(value, ()))
+
+
+def _branch(node: Node, graph: Graph) -> Block:
+    block = Block()
+    with node.lowering.writing(block):
+        made = node.lowering.place(graph, [])
+        _check_outputs(node, graph, len(made))
+        wanted = [index for index in range(len(made)) if node.wants(index)]
+        YieldOp([_tensor(node, graph, made, index) for index in wanted])
+    return block
+
+
+def _check_outputs(node: Node, graph: Graph, count: int) -> None:
+    """An error unless a graph inside gives as much as the node has outputs."""
+    if count < node.output_count:
+        raise TypeMismatchError(
+            f"{node.op.op_type} has {node.output_count} outputs, "
+            f"but its graph {graph.graph_name.text!r} gives {count}"
+        )
+
+
+def _tensor(node: Node, graph: Graph, made: Sequence[SSAValue | None], index: int) -> SSAValue:
+    """What a graph inside yields; an error if it is no tensor that can be computed."""
+    value = made[index]
+    if value is None:
+        raise UnsupportedError(
+            f"what the graph of {node.op.op_type} gives as {graph.output_names[index]!r}, "
+            f"of type {describe(graph.yielded[index].type)}, cannot be computed",
+            hint="PopGraph computes with dense tensors of numbers",
+        )
+    return value
+
+
+def _check_branches(node: Node, *blocks: Block) -> None:
+    """An error unless both branches give the same types."""
+    names = [name for index, name in enumerate(node.op.output_names) if node.wants(index)]
+    first, second = (_yielded(block) for block in blocks)
+    for name, one, other in zip(names, first, second, strict=True):
+        if one.type != other.type:
+            raise UnsupportedError(
+                f"output {name!r} of If is {describe(one.type)} in one branch "
+                f"and {describe(other.type)} in the other",
+                hint="where data decide, both branches give one type: pad, reshape or cast; "
+                "or make the condition constant",
+            )
+
+
+def _yielded(block: Block) -> Sequence[SSAValue]:
+    assert isinstance(block.last_op, YieldOp), "a body ends with pg.yield"
+    return block.last_op.values
+
+
+# Loop
+
+
+@lowers("Loop")
+def loop(node: Node) -> Lowered:
+    """
+    As many turns as input 0 says, as long as what the body yields first is true.
+
+    Without input 1, what it yields first is ignored, as the operator's definition says.
+    """
+    made = _Loop(node, node.graph("body"))
+    made.check()
+    finals, rows = made.repetition().results(made.steering())
+    last, stacked = iter(finals), dict(zip(made.wanted, rows, strict=True))
+    return [
+        *(old if is_kept else next(last) for old, is_kept in made.states()),
+        *(stacked.get(index) for index in range(made.row_count)),
+    ]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A Loop and its body: what is carried from turn to turn, what is kept, what is stacked."""
+
+    node: Node
+    graph: Graph
+
+    @property
+    def first(self) -> list[SSAValue]:
+        """The states before the first turn."""
+        return [self.node[index] for index in range(2, len(self.node))]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.graph.yielded) - 1 - len(self.first)
+
+    @property
+    def wanted(self) -> list[int]:
+        """The rows that the node gives."""
+        start = len(self.first)
+        return [index for index in range(self.row_count) if self.node.wants(start + index)]
+
+    def check(self) -> None:
+        """An error unless the body takes and gives what the node does."""
+        count, arguments = len(self.first), len(self.graph.block.args)
+        if arguments != 2 + count or self.row_count < 0:
+            raise TypeMismatchError(
+                f"a Loop with {count} states has a body with {2 + count} inputs and "
+                f"at least {1 + count} outputs, not {arguments} and {len(self.graph.yielded)}"
+            )
+        _check_outputs(self.node, self.graph, len(self.graph.yielded) - 1)
+
+    def states(self) -> Iterator[tuple[SSAValue, bool]]:
+        """The states before the first turn, and whether all turns leave them as they are."""
+        arguments, yielded = self.graph.block.args[2:], self.graph.yielded[1:]
+        for old, argument, new in zip(self.first, arguments, yielded, strict=False):
+            yield old, unchanged(new) is argument
+
+    @property
+    def carried(self) -> list[SSAValue]:
+        return [old for old, is_kept in self.states() if not is_kept]
+
+    def steering(self) -> Steering:
+        """How many turns there are, by what stands outside the body."""
+        trips, limit = self._trips()
+        if self.node.optional(1) is None:
+            return Steering(trips, limit)
+        go = _truth(self.node, 1)
+        if self.wanted and trips:
+            self.node.array(1, "the condition")
+        known = self.node.lowering.array(go)
+        if known is None:
+            return Steering(trips, limit, go)
+        return Steering(trips if known else 0, limit)
+
+    def _trips(self) -> tuple[int, SSAValue | None]:
+        """The trip count, and the same as a limit if it is known at run time only."""
+        if self.node.optional(0) is None:
+            return UNBOUNDED, None
+        if self.wanted:  # they have a row for each turn: their number is part of a shape
+            self.node.array(0, "the trip count")
+        known = self.node.lowering.array(self.node[0])
+        if known is not None:
+            return max(0, int(known.reshape(-1)[0])), None
+        return UNBOUNDED, _scalar(gc.CastOp(self.node[0], to=I64).result)
+
+    def repetition(self) -> Repetition:
+        start = len(self.first)
+        names = [
+            name
+            for name, (_, is_kept) in zip(self.graph.input_names[2:], self.states(), strict=True)
+            if not is_kept
+        ]
+        rows = [self.node.op.output_names[start + index] for index in self.wanted]
+        return Repetition(self.node, self.body, self.carried, [], names, rows)
+
+    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        """One turn. That there is one means that the condition before it was true."""
+        assert not rows, "a Loop takes nothing apart"
+        numbers = (number, self.node.literal(np.array(True)))
+        steers = [
+            in_declared_shape(value, argument)
+            for value, argument in zip(numbers, self.graph.block.args, strict=False)
+        ]
+        given = iter(carried)
+        states = [old if is_kept else next(given) for old, is_kept in self.states()]
+        made = self.node.lowering.place(self.graph, [*steers, *states])
+        kept = [is_kept for _, is_kept in self.states()]
+        moved = [1 + index for index, is_kept in enumerate(kept) if not is_kept]
+        stacked = [1 + len(kept) + index for index in self.wanted]
+        return Turn(
+            self._go(made),
+            [_tensor(self.node, self.graph, made, index) for index in moved],
+            [_tensor(self.node, self.graph, made, index) for index in stacked],
+        )
+
+    def _go(self, made: Sequence[SSAValue | None]) -> SSAValue | None:
+        if self.node.optional(1) is not None:
+            return _scalar(_tensor(self.node, self.graph, made, 0))
+        value = made[0]
+        known = None if value is None else self.node.lowering.array(value)
+        if self.graph.block.args[1].uses and (known is None or not known):
+            raise UnsupportedError(
+                "a Loop without a condition has a body that uses one",
+                hint="give the Loop a condition: a constant that is true",
+            )
+        return None
+
+
+# Scan
+
+
+@lowers("Scan")
+def scan(node: Node) -> Lowered:
+    """Rows of the last inputs go through the body one after the other, and with them states."""
+    if node.version < 9:
+        return _scan_of_batch(node)
+    made = _Scan(node, node.graph("body"), node.inputs)
+    front = [
+        _to_front(value, node.axis(axis, len(shape_of(value))))
+        for value, axis in zip(made.scanned, made.input_axes, strict=True)
+    ]
+    reverse = all(made.input_directions)
+    ways = made.input_directions
+    rows = [_turned(one, way != reverse) for one, way in zip(front, ways, strict=True)]
+    finals, stacked = made.results(made.states, rows, Steering(made.trips(rows), reverse=reverse))
+    results = dict(zip(made.wanted, stacked, strict=True))
+    for index, value in results.items():
+        turned = _turned(value, made.output_directions[index] != reverse)
+        axis = node.axis(made.output_axes[index], len(shape_of(value)))
+        results[index] = _from_front(turned, axis)
+    return [*finals, *(results.get(index) for index in range(made.row_count))]
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A Scan and its body."""
+
+    node: Node
+    graph: Graph
+    inputs: Sequence[SSAValue]
+
+    def __post_init__(self) -> None:
+        count = self.node.integer("num_scan_inputs")
+        if not 0 < count <= len(self.inputs):
+            raise TypeMismatchError(f"{count} of the {len(self.inputs)} inputs of Scan are scanned")
+        if len(self.graph.block.args) != len(self.inputs) or self.row_count < 0:
+            raise TypeMismatchError(
+                f"a Scan with {len(self.inputs)} inputs, {len(self.states)} of them states, has a "
+                f"body with as many inputs and at least {len(self.states)} outputs, "
+                f"not {len(self.graph.block.args)} and {len(self.graph.yielded)}"
+            )
+        _check_outputs(self.node, self.graph, len(self.graph.yielded))
+
+    @property
+    def states(self) -> Sequence[SSAValue]:
+        return self.inputs[: -self.node.integer("num_scan_inputs")]
+
+    @property
+    def scanned(self) -> Sequence[SSAValue]:
+        return self.inputs[-self.node.integer("num_scan_inputs") :]
+
+    @property
+    def row_count(self) -> int:
+        return len(self.graph.yielded) - len(self.states)
+
+    @property
+    def wanted(self) -> list[int]:
+        """The rows that the node gives."""
+        start = len(self.states)
+        return [index for index in range(self.row_count) if self.node.wants(start + index)]
+
+    @property
+    def input_axes(self) -> Sequence[int]:
+        return self._listed("scan_input_axes", len(self.scanned))
+
+    @property
+    def input_directions(self) -> Sequence[int]:
+        name = "scan_input_directions" if self.node.version >= 9 else "directions"
+        return self._listed(name, len(self.scanned))
+
+    @property
+    def output_axes(self) -> Sequence[int]:
+        return self._listed("scan_output_axes", self.row_count)
+
+    @property
+    def output_directions(self) -> Sequence[int]:
+        return self._listed("scan_output_directions", self.row_count)
+
+    def _listed(self, name: str, count: int) -> Sequence[int]:
+        """An attribute with a number for each of so many tensors; zeros if it is absent."""
+        found = self.node.integers(name) or (0,) * count
+        if len(found) != count:
+            raise TypeMismatchError(f"{name} of Scan has {len(found)} numbers for {count} tensors")
+        if "directions" in name and not set(found) <= {0, 1}:
+            raise TypeMismatchError(f"{name} of Scan are 0 or 1, not {list(found)}")
+        return found
+
+    def trips(self, rows: Sequence[SSAValue]) -> int:
+        """The number of rows, the same of all."""
+        sizes = {shape_of(value)[0] for value in rows}
+        if len(sizes) != 1:
+            raise TypeMismatchError(
+                f"Scan goes through tensors of different lengths: {sorted(sizes)}",
+                hint="all scanned inputs have one size along their scanned axes",
+            )
+        return sizes.pop()
+
+    def results(
+        self, states: Sequence[SSAValue], rows: Sequence[SSAValue], steering: Steering
+    ) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        start = len(states)
+        names = [self.node.op.output_names[start + index] for index in self.wanted]
+        inner = self.graph.input_names[:start]
+        return Repetition(self.node, self.body, states, rows, inner, names).results(steering)
+
+    def body(self, number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+        made = self.node.lowering.place(self.graph, [*carried, *rows])
+        start = len(carried)
+        return Turn(
+            None,
+            [_tensor(self.node, self.graph, made, index) for index in range(start)],
+            [_tensor(self.node, self.graph, made, start + index) for index in self.wanted],
+        )
+
+
+def _to_front(value: SSAValue, axis: int) -> SSAValue:
+    rest = [other for other in range(len(shape_of(value))) if other != axis]
+    return value if axis == 0 else gc.TransposeOp(value, perm=[axis, *rest]).result
+
+
+def _from_front(value: SSAValue, axis: int) -> SSAValue:
+    places = list(range(1, len(shape_of(value))))
+    return (
+        value
+        if axis == 0
+        else gc.TransposeOp(value, perm=[*places[:axis], 0, *places[axis:]]).result
+    )
+
+
+def _turned(value: SSAValue, is_turned: bool) -> SSAValue:
+    """The rows in the opposite order, if they are to be turned."""
+    size = shape_of(value)[0]
+    if not is_turned or size < 2:
+        return value
+    return SSAValue.get(sliced(value, {0: (size - 1, size, -1)}))
+
+
+def _scan_of_batch(node: Node) -> Lowered:
+    """
+    Before opset 9, a Scan runs for each entry of a batch, each with a length of its own.
+
+    Rows behind the end of an entry are zero.
+    """
+    inputs = [node[index] for index in range(1, len(node))]
+    made = _Scan(node, node.graph("body"), inputs)
+    lengths = node.optional(0)
+    sources = [*inputs, *([] if lengths is None else [gc.CastOp(lengths, to=I64).result])]
+    batch = made.trips(sources)
+    block = Block(arg_types=[NUMBER, *map(row_type, sources)])
+    number, *rows = block.args
+    with node.lowering.writing(block, number):
+        length = None if lengths is None else rows.pop()
+        finals, stacked = _scan_of_entry(made, rows, length)
+        YieldOp([*finals, *stacked])
+    results = iter(_stacked(node, batch, block, sources))
+    finals = [next(results) for _ in finals]
+    wanted = dict(zip(made.wanted, results, strict=True))
+    return [*finals, *(wanted.get(index) for index in range(made.row_count))]
+
+
+def _stacked(
+    node: Node, trips: int, block: Block, scanned: Sequence[SSAValue]
+) -> Sequence[SSAValue]:
+    """What a body that carries nothing gives, for all rows of some tensors."""
+    if trips:
+        captured = close([block])
+        return gc.LoopOp(trips, Region(block), scanned=scanned, captured=captured).stacked
+    rows = _yielded(block)
+    nothing = [np.zeros((0, *shape_of(row)), dtype_of(row).numpy) for row in rows]
+    discard(block)
+    return [node.literal(array) for array in nothing]
+
+
+def _scan_of_entry(
+    made: _Scan, inputs: Sequence[SSAValue], length: SSAValue | None
+) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+    """Through one entry of a batch, in the opposite order from the end that it has."""
+    start = len(made.states)
+    trips = made.trips(inputs[start:])
+    rows = [
+        _backwards(made.node, value, length) if way else value
+        for value, way in zip(inputs[start:], made.input_directions, strict=True)
+    ]
+    return made.results(inputs[:start], rows, Steering(trips, length))
+
+
+def _backwards(node: Node, value: SSAValue, length: SSAValue | None) -> SSAValue:
+    """The first rows, so many as the length says, in the opposite order."""
+    if length is None:
+        return _turned(value, True)
+    last = gc.SubOp(length, node.literal(np.array(1)))
+    places: Operand = gc.SubOp(last, gc.IotaOp(shape=shape_of(value)[:1], axis=0, dtype=I64))
+    places = gc.MaxOp(places, node.literal(np.array(0)))
+    return gc.GatherOp(value, places, axis=0).result

@@ -1,0 +1,970 @@
+"""Tests the lowering of If, Loop, Scan and Call, against onnxruntime and by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import parser
+from onnx.backend.test.case.node import collect_testcases
+from xdsl.ir import Operation
+
+import popgraph
+from popgraph.backends.reference import evaluate
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.onnx.write import export_model
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.program import ConstantOp, VariableOp
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.check_indices import CheckIndices
+from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
+from popgraph.passes.tuning import Tuning
+from popgraph.support.arrays import Array
+from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
+from popgraph.training.trained_weights import put_weights
+from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
+
+F32 = np.float32
+X = np.array([1, 2, 3], F32)
+
+
+def parsed(text: str, opset: int = 17) -> onnx.ModelProto:
+    """A model from ONNX's own text form; an output `nobody` is absent."""
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["": {opset}]>\n{text}')
+    for node in model.graph.node:
+        node.output[:] = ["" if name == "nobody" else name for name in node.output]
+    return model
+
+
+def run(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
+    """What the reference makes of a model, right after lowering and after all later passes."""
+    model = parsed(text, opset)
+    module, compilation = lowered(model)
+    check_ir(module)
+    first, _ = evaluate(module, inputs, compilation.weights)
+    found = popgraph.compile(model, backend="reference")(**inputs)
+    for name, array in found.items():
+        np.testing.assert_allclose(array, first[name], rtol=1e-6, err_msg=name)
+    return dict(found)
+
+
+def agree(text: str, opset: int = 17, **inputs: Array) -> dict[str, Array]:
+    """The same, if onnxruntime finds the same."""
+    found = run(text, opset, **inputs)
+    data = parsed(text, opset).SerializeToString()
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    for name, wanted in zip(names, session.run(names, inputs), strict=True):
+        assert found[name].dtype == wanted.dtype and found[name].shape == wanted.shape, name
+        np.testing.assert_allclose(found[name], wanted, rtol=1e-6, err_msg=name)
+    return found
+
+
+def controls(text: str, opset: int = 17) -> list[Operation]:
+    """The branches and loops of a lowered model, outer ones first."""
+    module, _ = lowered(parsed(text, opset))
+    return [op for op in graph_of(module).walk() if isinstance(op, gc.CondOp | gc.LoopOp)]
+
+
+def refused(text: str, error: type[Exception] = UnsupportedError, opset: int = 17) -> str:
+    with pytest.raises(error) as caught:
+        lowered(parsed(text, opset))
+    assert "node '" in str(caught.value)
+    return str(caught.value)
+
+
+# If
+
+
+BRANCHES = """g ({condition} c, float[3] x) => (float[3] y, float[3] z) {{
+  two = Constant<value_float = 2.0>()
+  shifted = Add(x, two)
+  y, z = If (c) <
+    then_branch = t () => (float[3] a, float[3] b) {{ a = Mul(shifted, two)  b = Identity(x) }},
+    else_branch = e () => (float[3] a, float[3] b) {{ a = Neg(x)  b = Sub(shifted, two) }}
+  >
+}}"""
+
+
+@pytest.mark.parametrize(("condition", "shape"), [("bool", ()), ("bool[1]", (1,))])
+def test_data_choose_a_branch(condition: str, shape: tuple[int, ...]) -> None:
+    text = BRANCHES.format(condition=condition)
+    for choice in (True, False):
+        found = agree(text, c=np.full(shape, choice), x=X)
+        np.testing.assert_allclose(found["y"], 2 * (X + 2) if choice else -X)
+    (cond,) = controls(text)
+    assert isinstance(cond, gc.CondOp)
+    assert all(not isinstance(value.owner, ConstantOp) for value in cond.operands)
+    assert all(any(isinstance(op, ConstantOp) for op in block.ops) for block in cond.bodies())
+
+
+def test_a_branch_inside_a_branch_sees_everything_around_it() -> None:
+    text = """g (bool c, bool d, float[3] x) => (float[3] y) {
+      one = Constant<value_float = 1.0>()
+      two = Add(one, one)
+      w = Add(x, one)
+      y = If (c) <
+        then_branch = t () => (float[3] a) {
+          m = Mul(x, two)
+          a = If (d) <
+            then_branch = tt () => (float[3] p) { p = Add(w, m) },
+            else_branch = te () => (float[3] p) { p = Sub(x, two) }
+          >
+        },
+        else_branch = e () => (float[3] a) { a = Identity(w) }
+      >
+    }"""
+    for c in (True, False):
+        for d in (True, False):
+            agree(text, c=np.array(c), d=np.array(d), x=X)
+    assert len(controls(text)) == 2
+
+
+def test_outputs_that_nobody_wants_are_not_there() -> None:
+    text = BRANCHES.format(condition="bool").replace("y, z = If", ", z = If")
+    text = text.replace("(float[3] y, float[3] z)", "(float[3] z)")
+    found = run(text, c=np.array(False), x=X)
+    np.testing.assert_array_equal(found["z"], X)
+    (cond,) = controls(text)
+    assert len(cond.results) == 1
+
+
+def test_branches_give_one_type() -> None:
+    text = """g (bool c, float[3] x) => (float[N] y) {
+      y = If (c) <
+        then_branch = t () => (float[3] a) { a = Neg(x) },
+        else_branch = e () => (float[6] a) { a = Concat<axis = 0>(x, x) }
+      >
+    }"""
+    found = refused(text)
+    assert "output 'y' of If is f32[3] in one branch and f32[6] in the other" in found
+
+
+def test_of_a_branch_that_is_never_taken_nothing_is_asked() -> None:
+    text = """g (float[3] x) => (float[N] y) {
+      c = Constant<value = bool {1}>()
+      y = If (c) <
+        then_branch = t () => (float[N] a) { a = Neg(x) },
+        else_branch = e () => (float[N] a) { w = Transpose<perm = [1, 0]>(x) a = MatMul(w, x) }
+      >
+    }"""
+    np.testing.assert_array_equal(run(text, x=X)["y"], -X)
+
+
+# Loop
+
+
+SUM = """g ({inputs}float[3] x) => (float[3] y{results}) {{
+  {before}
+  one = Constant<value_float = 1.0>()
+  y{outputs} = Loop ({count}, {condition}, x) <body =
+    b (int64 i, bool go, float[3] s) => (bool more, float[3] t{rows}) {{
+      more = {more}
+      k = Cast<to = 1>(i)
+      m = Add(k, one)
+      t = Add(s, m)
+      {row}
+    }}>
+}}"""
+
+
+def summing(
+    count: str = "",
+    condition: str = "",
+    more: str = "Identity(go)",
+    rows: str = "",
+    before: str = "",
+    inputs: str = "",
+    kept: bool = True,
+) -> str:
+    """Loops that add the numbers from 1 on; `rows` are types of what every turn gives."""
+    return SUM.format(
+        inputs=inputs,
+        before=before,
+        count=count,
+        condition=condition,
+        more=more,
+        results=f", {rows} r" if rows and kept else "",
+        outputs=", r" if rows and kept else "",
+        rows=", float[3] u" if rows else "",
+        row="u = Mul(t, t)" if rows else "",
+    )
+
+
+FOUR = "n4 = Constant<value_int = 4>() yes = Constant<value = bool {1}>()"
+
+
+@pytest.mark.parametrize("condition", ["", "yes"])
+@pytest.mark.parametrize("rows", ["", "float[4, 3]"])
+def test_a_known_number_of_turns(condition: str, rows: str) -> None:
+    text = summing("n4", condition, before=FOUR, rows=rows)
+    found = agree(text, x=X)
+    np.testing.assert_allclose(found["y"], X + 10)
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and (loop.turns, loop.ends_early) == (4, False)
+
+
+@pytest.mark.parametrize("more", ["Cast<to = 9>(go)", "Not(o)", "Or(go, go)"])
+def test_a_condition_that_stays_true_is_none(more: str) -> None:
+    text = summing("n4", "yes", more, before=FOUR).replace("more = ", "o = Not(go) more = ")
+    agree(text, x=X)
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and not loop.ends_early
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, -3])
+@pytest.mark.parametrize("shape", ["", "[1]"])
+def test_a_number_of_turns_that_comes_with_the_data(count: int, shape: str) -> None:
+    text = summing("n", inputs=f"int64{shape} n, ")
+    found = agree(text, n=np.full([1] if shape else [], count), x=X)
+    np.testing.assert_allclose(found["y"], X + sum(range(1, count + 1)))
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and loop.limit is not None and loop.go is None
+
+
+GROWS = "ReduceMax<keepdims = 0>(s) top = Constant<value_float = 9.0>() more = Less(largest, top)"
+
+
+def until(count: str, condition: str, before: str = FOUR, inputs: str = "") -> str:
+    """Goes on while the largest number is below 9."""
+    text = summing(count, condition, before=before, inputs=inputs)
+    return text.replace("more = Identity(go)", f"largest = {GROWS}")
+
+
+def test_data_end_a_loop() -> None:
+    agree(until("", "yes"), x=X)
+    agree(until("n4", "yes"), x=X)
+    agree(until("n4", "yes"), x=X + 4)
+    for first in (True, False):
+        agree(until("", "first", inputs="bool first, "), x=X, first=np.array(first))
+        for count in (0, 2, 9):
+            inputs = {"first": np.array(first), "n": np.array(count)}
+            agree(until("n", "first", inputs="bool first, int64 n, "), x=X, **inputs)
+    biggest = "n4 = Constant<value_int = 9223372036854775807>() yes = Constant<value = bool {1}>()"
+    agree(until("n4", "yes", before=biggest), x=X)
+
+
+def test_the_first_condition_alone_comes_from_data() -> None:
+    for first in (True, False):
+        text = summing("n4", "first", before=FOUR, inputs="bool first, ")
+        found = agree(text, x=X, first=np.array(first))
+        np.testing.assert_allclose(found["y"], X + 10 if first else X)
+
+
+def test_without_a_condition_nobody_asks_what_the_body_says_of_it() -> None:
+    """So ONNX defines it, although onnxruntime ends such a loop."""
+    text = summing("n4", "", "Constant<value = bool {0}>()", before=FOUR, rows="float[4, 3]")
+    found = run(text, x=X)
+    np.testing.assert_allclose(found["y"], X + 10)
+    used = "Not(go)"
+    assert "without a condition" in refused(summing("n4", "", used, before=FOUR))
+
+
+def test_loops_without_a_turn() -> None:
+    nothing = "n0 = Constant<value_int = 0>() yes = Constant<value = bool {1}>()"
+    found = agree(summing("n0", "yes", before=nothing, rows="float[0, 3]"), x=X)
+    assert found["r"].shape == (0, 3)
+    np.testing.assert_array_equal(found["y"], X)
+    never = "n4 = Constant<value_int = 4>() no = Constant<value = bool {0}>()"
+    agree(summing("n4", "no", before=never, rows="float[0, 3]"), x=X)
+    assert not controls(summing("n4", "no", before=never))
+
+
+def test_a_body_that_says_no_runs_once() -> None:
+    text = summing("n4", "yes", "Constant<value = bool {0}>()", rows="float[1, 3]", before=FOUR)
+    agree(text, x=X)
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and (loop.turns, loop.ends_early) == (1, False)
+
+
+def test_rows_that_nobody_wants_need_no_count() -> None:
+    text = summing("n", "", inputs="int64 n, ", rows="float[N, 3]", kept=False)
+    found = run(text.replace("y = Loop", "y, nobody = Loop"), n=np.array(3), x=X)
+    np.testing.assert_allclose(found["y"], X + 6)
+
+
+def test_the_number_of_rows_is_known() -> None:
+    text = summing("n", "", inputs="int64 n, ", rows="float[N, 3]")
+    assert "the trip count of Loop must be constant" in refused(text)
+    text = summing("n4", "c", inputs="bool c, ", rows="float[N, 3]", before=FOUR)
+    assert "the condition of Loop must be constant" in refused(text)
+    text = until("n4", "yes").replace("=> (float[3] y)", "=> (float[3] y, float[N, 3] r)")
+    text = text.replace("y = Loop", "y, r = Loop").replace("float[3] t)", "float[3] t, float[3] u)")
+    text = text.replace("t = Add(s, m)", "t = Add(s, m) u = Neg(t)")
+    found = refused(text)
+    assert "output 'r' of Loop has a row for each turn, and data decide how many" in found
+
+
+def test_a_loop_ends() -> None:
+    assert "never ends" in refused(summing("", "yes", before=FOUR))
+    assert "never ends" in refused(summing("", "", "Constant<value = bool {1}>()"))
+
+
+def test_counters_that_end_a_loop_are_followed() -> None:
+    """As exporters write `while i < 3`: rows are counted when the program is compiled."""
+    text = """g (float[3] x) => (int64 j, float[3] y, float[N, 3] r) {
+      zero = Constant<value_int = 0>()
+      three = Constant<value_int = 3>()
+      one = Constant<value_int = 1>()
+      yes = Constant<value = bool {1}>()
+      j, y, r = Loop (, yes, zero, x) <body =
+        b (int64 i, bool go, int64 k, float[3] s) => (bool more, int64 l, float[3] t, float[3] u) {
+          l = Add(k, one)  more = Less(l, three)  t = Add(s, s)  u = Neg(s)
+        }>
+    }"""
+    found = agree(text, x=X)
+    assert found["r"].shape == (3, 3) and not controls(text)
+
+
+GROWTH = """g ({inputs}float[2] x) => (float[N] y, float[M] r) {{
+  yes = Constant<value = bool {{1}}>()
+  {before}
+  y, r = Loop (n, yes, x) <body =
+    b (int64 i, bool go, float[K] s) => (bool more, float[L] t, float u) {{
+      more = Identity(go)  t = Concat<axis = 0>(s, x)  u = ReduceSum<keepdims = 0>(t)
+    }}>
+}}"""
+
+
+def test_a_few_turns_may_change_shapes() -> None:
+    text = GROWTH.format(inputs="", before="n = Constant<value_int = 3>()")
+    found = agree(text, x=X[:2])
+    assert found["y"].shape == (8,) and found["r"].shape == (3,) and not controls(text)
+    many = text.replace("value_int = 3", "value_int = 65")
+    assert "the state 's' of Loop changes from f32[2] to f32[4] in a turn" in refused(many)
+    with pytest.raises(UnsupportedError, match="and 2 at most"):
+        lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=2)))
+    unknown = GROWTH.format(inputs="int64 n, ", before="").replace(
+        "y, r = Loop", "y, nobody = Loop"
+    )
+    assert "the state 's' of Loop changes" in refused(unknown.replace(", float[M] r)", ")"))
+
+
+def test_nested_loops_that_are_written_out_count_together() -> None:
+    text = """g (float[1] x) => (float[N] y) {
+      n = Constant<value_int = 9>()
+      y = Loop (n, , x) <body =
+        b (int64 i, bool go, float[K] s) => (bool more, float[L] t) {
+          more = Constant<value = bool {1}>()
+          t = Loop (n, , s) <body =
+            c (int64 j, bool on, float[P] p) => (bool still, float[Q] q) {
+              still = Constant<value = bool {1}>()  q = Concat<axis = 0>(p, x)
+            }>
+        }>
+    }"""
+    assert "and 64 at most" in refused(text)
+    few = text.replace("value_int = 9", "value_int = 3")
+    assert run(few, x=X[:1])["y"].shape == (10,)
+
+
+def test_a_size_may_depend_on_the_number_of_the_turn() -> None:
+    text = """g (float[6] x) => (float[N] y) {
+      n = Constant<value_int = 3>()
+      yes = Constant<value = bool {1}>()
+      zero = Constant<value_ints = [0]>()
+      one = Constant<value_int = 1>()
+      first = Constant<value = float[1] {0}>()
+      y = Loop (n, yes, first) <body =
+        b (int64 i, bool go, float[1] s) => (bool more, float[1] t) {
+          more = Identity(go)
+          end = Add(i, one)  last = Unsqueeze(end, zero)
+          part = Slice(x, zero, last)
+          sum = ReduceSum<keepdims = 1>(part)
+          t = Add(s, sum)
+        }>
+    }"""
+    found = agree(text, x=np.arange(1, 7, dtype=F32))
+    assert found["y"].tolist() == [1 + 3 + 6] and not controls(text)
+
+
+def test_loops_see_what_is_two_levels_up() -> None:
+    text = """g (float[3] x, bool c) => (float[3] y, float[2, 3] r) {
+      n = Constant<value_int = 2>()
+      m = Constant<value_int = 3>()
+      two = Constant<value_float = 2.0>()
+      w = Mul(x, two)
+      y, r = Loop (n, , x) <body =
+        b (int64 i, bool go, float[3] s) => (bool more, float[3] t, float[3] u) {
+          more = Constant<value = bool {1}>()
+          k = Cast<to = 1>(i)
+          t = Loop (m, , s) <body =
+            b2 (int64 j, bool on, float[3] p) => (bool still, float[3] q) {
+              still = Constant<value = bool {1}>()
+              a = Add(p, w)  o = Mul(a, two)  v = Add(o, k)
+              q = If (c) <
+                then_branch = t () => (float[3] d) { d = Sub(v, s) },
+                else_branch = e () => (float[3] d) { d = Add(x, v) }
+              >
+            }>
+          u = Sub(t, w)
+        }>
+    }"""
+    for c in (True, False):
+        agree(text, x=X, c=np.array(c))
+    outer, inner, _ = controls(text)
+    assert isinstance(outer, gc.LoopOp) and isinstance(inner, gc.LoopOp)
+
+
+def test_states_that_no_turn_changes_are_constants_where_they_are() -> None:
+    text = """g (float[2, 3] x) => (float[3, 2] y, int64[2] kept, float[2] f) {
+      n = Constant<value_int = 3>()
+      yes = Constant<value = bool {1}>()
+      shape = Constant<value_ints = [3, 2]>()
+      first = Constant<value = float[2] {0, 0}>()
+      zero = Constant<value = float[3, 2] {0, 0, 0, 0, 0, 0}>()
+      y, kept, f = Loop (n, yes, zero, shape, first) <body =
+        b (int64 i, bool go, float[3, 2] s, int64[2] to, float[2] h)
+          => (bool more, float[3, 2] t, int64[2] same, float[2] l) {
+          more = Identity(go)  v = Reshape(x, to)  t = Add(s, v)
+          also = Identity(to)  same = Identity(also)  l = Identity(h)
+        }>
+    }"""
+    agree(text, x=np.arange(6, dtype=F32).reshape(2, 3))
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and len(loop.carried) == 1
+
+
+def test_states_keep_their_element_types() -> None:
+    text = summing("n4", "yes", before=FOUR).replace("t = Add(s, m)", "t = Cast<to = 11>(s)")
+    text = text.replace("(bool more, float[3] t", "(bool more, double[3] t")
+    with pytest.raises(TypeMismatchError):
+        lowered(parsed(text))
+
+
+def test_sequences_are_refused_by_name() -> None:
+    text = """g (float[3] x) => (float[N] y) {
+      n = Constant<value_int = 3>()
+      empty = SequenceEmpty<dtype = 1>()
+      all = Loop (n, , empty) <body =
+        b (int64 i, bool go, seq(float[3]) s) => (bool more, seq(float[3]) t) {
+          more = Constant<value = bool {1}>()  t = SequenceInsert(s, x)
+        }>
+      y = ConcatFromSequence<axis = 0>(all)
+    }"""
+    assert "SequenceEmpty" in refused(text)
+    mapped = """g (float[3] x) => (float[N] y) {
+      s = SequenceConstruct(x, x)
+      t = SequenceMap (s) <body = b (float[3] p) => (float[3] q) { q = Neg(p) }>
+      y = ConcatFromSequence<axis = 0>(t)
+    }"""
+    assert "SequenceConstruct" in refused(mapped)
+
+
+# What bodies hold
+
+
+def test_tensors_inside_are_no_outputs() -> None:
+    model = parsed(summing("n4", "yes", before=FOUR))
+    with pytest.raises(UnsupportedError, match="'m' is computed inside a node's graph"):
+        lowered(model, OnnxToGraphcore(extra_outputs=("m",)))
+
+
+def test_operations_inside_know_their_nodes() -> None:
+    model = parsed(summing("n4", "yes", before=FOUR))
+    body = model.graph.node[-1].attribute[0].g
+    body.node[-1].name = "inner"
+    module, _ = lowered(model)
+    (loop,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.LoopOp)]
+    assert all("unknown" not in str(op.location) for op in loop.walk())
+    assert any("inner" in str(op.location) for op in loop.walk())
+
+
+WEIGHT = """g (float[3] x) => (float[3] y) {
+  n = Constant<value_int = 2>()
+  y = Loop (n, , x) <body =
+    b (int64 i, bool go, float[3] s) => (bool more, float[3] t)
+      <float[3] w = {1, 2, 3}, bool more = {1}> { t = Mul(s, w) }>
+}"""
+
+
+def test_weights_inside_are_variables_of_the_model() -> None:
+    agree(WEIGHT, x=X)
+    made = OnnxToGraphcore(weights="variable", extra_outputs=("w",))
+    module, compilation = lowered(parsed(WEIGHT), made)
+    check_ir(module)
+    assert [op.variable.text for op in graph_of(module).variables()] == ["w"]
+    changed = {"w": np.array([2, 2, 2], F32)}
+    outputs, _ = evaluate(module, {"x": X}, compilation.weights, changed)
+    np.testing.assert_array_equal(outputs["y"], 4 * X)
+    np.testing.assert_array_equal(outputs["w"], changed["w"])
+    (loop,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.LoopOp)]
+    assert any(isinstance(value.owner, VariableOp) for value in loop.captured)
+
+
+def test_weights_inside_are_saved_where_they_were() -> None:
+    compilation = Compilation()
+    module = import_model(parsed(WEIGHT), compilation.weights)
+    trained = np.array([2, 2, 2], F32)
+    put_weights(module, {"w": trained}, compilation.weights)
+    outer = [op.value_name.text for op in model_of(module).graph.initializers]
+    model = export_model(module, compilation.weights)
+    assert not outer
+    np.testing.assert_array_equal(popgraph.compile(model, backend="reference")(x=X)["y"], 4 * X)
+
+
+def test_two_weights_of_one_name_are_no_variables() -> None:
+    branch = "{name} () => (float[3] a) <float[3] w = {values}> {{ a = Mul(x, w) }}"
+    branches = [
+        f"{key} = {branch.format(name=key, values=values)}"
+        for key, values in (("then_branch", "{1, 2, 3}"), ("else_branch", "{3, 2, 1}"))
+    ]
+    text = f"g (bool c, float[3] x) => (float[3] y) {{ y = If (c) <{', '.join(branches)}> }}"
+    for c in (True, False):
+        agree(text, c=np.array(c), x=X)
+    with pytest.raises(UnsupportedError, match="two graphs have a weight named 'w'"):
+        lowered(parsed(text), OnnxToGraphcore(weights="variable"))
+
+
+STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)
+  <float[3] mean = {0, 0, 0}, float[3] var = {1, 1, 1}> {
+  n = Constant<value_int = 2>()
+  y = Loop (n, , x) <body =
+    b (int64 i, bool go, float[4, 3] p) => (bool more, float[4, 3] q) {
+      more = Constant<value = bool {1}>()
+      q, m, v = BatchNormalization<training_mode = 1>(p, s, s, mean, var)
+    }>
+}"""
+
+
+def test_statistics_do_not_move_inside() -> None:
+    """Unless the turns are few: then each of them moves what the one before has left."""
+    made = OnnxToGraphcore(weights="variable", training=True)
+    many = parsed(STATISTICS.replace("value_int = 2", "value_int = 65"))
+    lowered(many)
+    with pytest.raises(UnsupportedError, match="weight 'mean' cannot be updated inside") as caught:
+        lowered(many, made)
+    assert "BatchNormalization" in str(caught.value)
+    module, compilation = lowered(parsed(STATISTICS), made)
+    x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
+    _, state = evaluate(module, {"x": x, "s": np.ones(3, F32)}, compilation.weights)
+    np.testing.assert_allclose(state["mean"], 0.09 * x.mean(0) + 0.1 * 1, rtol=1e-4)
+
+
+NOISE = """g (float[64] x) => (float[64] first, float[2, 64] a, float[2, 3, 64] b) {
+  first = RandomUniformLike(x)
+  n = Constant<value_int = 2>()
+  m = Constant<value_int = 3>()
+  a, b = Loop (n, ,) <body =
+    o (int64 i, bool go) => (bool more, float[64] p, float[3, 64] q) {
+      more = Constant<value = bool {1}>()
+      p = RandomUniformLike(x)
+      q = Loop (m, ,) <body =
+        l (int64 j, bool on) => (bool still, float[64] r) {
+          still = Constant<value = bool {1}>()
+          r = RandomUniformLike<SEED>(x)
+        }>
+    }>
+}"""
+
+
+@pytest.mark.parametrize("seed", ["", "<seed = 3.0>"])
+def test_every_turn_draws_anew(seed: str) -> None:
+    module, compilation = lowered(parsed(NOISE.replace("<SEED>", seed)))
+    check_ir(module)
+    drawn: list[Array] = []
+    state = None
+    for _ in range(3):
+        outputs, state = evaluate(module, {"x": np.zeros(64, F32)}, compilation.weights, state)
+        drawn += [outputs[name].reshape(-1) for name in ("first", "a", "b")]
+    assert state is not None and state[SEED].tolist() == [0, 3]
+    numbers = np.concatenate(drawn)
+    assert np.unique(numbers).size > 0.999 * numbers.size
+    rows = np.concatenate([array.reshape(-1, 64) for array in drawn])
+    assert np.unique(rows, axis=0).shape == rows.shape
+    again, _ = evaluate(module, {"x": np.zeros(64, F32)}, compilation.weights)
+    np.testing.assert_array_equal(again["a"].reshape(-1), drawn[1])
+
+
+def test_dropout_in_a_loop_has_a_mask_for_each_turn() -> None:
+    text = """g (float[8, 100] x) => (float[8, 100] y) {
+      y = Scan<num_scan_inputs = 1, body =
+        b (float[100] r) => (float[100] s) { s = Dropout(r) }>(x)
+    }"""
+    module, compilation = lowered(parsed(text, 11), OnnxToGraphcore(training=True))
+    outputs, _ = evaluate(module, {"x": np.ones((8, 100), F32)}, compilation.weights)
+    masks = outputs["y"] != 0
+    assert np.unique(masks, axis=0).shape == masks.shape and 0.4 < masks.mean() < 0.6
+
+
+# Scan
+
+
+SCAN = """g (float[3] p, float[4, 3] x, float[3, 4] z)
+  => (float[3] last, float[3, 2] turns, float[4, 3] r, float[3, 4] u, float[4] v) {{
+  zero = Constant<value = float[3, 2] {{0, 0, 0, 0, 0, 0}}>()
+  last, turns, r, u, v = Scan<num_scan_inputs = 2 {attributes}, body =
+    b (float[3] s, float[3, 2] q, float[3] i, float[3] j)
+      => (float[3] t, float[3, 2] k, float[3] o, float[3] h, float l) {{
+        a = Add(s, i)  t = Mul(a, j)  c = Constant<value = float {{1}}>()  k = Add(q, c)
+        o = Sub(t, j)  h = Neg(a)  l = ReduceSum<keepdims = 0>(t)
+    }}>(p, zero, x, z)
+}}"""
+
+
+@pytest.mark.parametrize("inputs", [(0, 0), (1, 0), (0, 1), (1, 1)])
+@pytest.mark.parametrize("outputs", [(0, 0, 0), (1, 0, 1), (1, 1, 1)])
+@pytest.mark.parametrize("axes", [(1, 1), (-1, -1)])
+def test_scans_in_all_directions(
+    inputs: tuple[int, ...], outputs: tuple[int, ...], axes: tuple[int, int]
+) -> None:
+    attributes = (
+        f", scan_input_axes = [0, {axes[0]}], scan_output_axes = [0, {axes[1]}, 0], "
+        f"scan_input_directions = {list(inputs)}, scan_output_directions = {list(outputs)}"
+    )
+    generator = np.random.default_rng(5)
+    arrays = {
+        name: generator.uniform(0.5, 1.5, shape).astype(F32)
+        for name, shape in (("p", (3,)), ("x", (4, 3)), ("z", (3, 4)))
+    }
+    text = SCAN.format(attributes=attributes)
+    found = agree(text, **arrays)
+    assert found["turns"].tolist() == [[4, 4]] * 3
+    (loop,) = controls(text)
+    assert isinstance(loop, gc.LoopOp) and (loop.reverse is not None) == all(inputs)
+
+
+def test_a_scan_of_nothing() -> None:
+    text = """g (float[3] p, float[0, 3] x) => (float[3] last, float[3, 0] r) {
+      last, r = Scan<num_scan_inputs = 1, scan_output_axes = [1], body =
+        b (float[3] s, float[3] i) => (float[3] t, float[3] o) { t = Add(s, i) o = Neg(t) }>(p, x)
+    }"""
+    found = run(text, p=X, x=np.zeros((0, 3), F32))
+    assert found["r"].shape == (3, 0)
+    np.testing.assert_array_equal(found["last"], X)
+
+
+def test_what_is_wrong_with_a_scan() -> None:
+    text = """g (float[3] p, float[4, 3] x, float[5, 3] z) => (float[4, 3] r) {
+      r = Scan<num_scan_inputs = 2, body =
+        b (float[3] i, float[3] j) => (float[3] o) { o = Add(i, j) }>(x, z)
+    }"""
+    with pytest.raises(TypeMismatchError):
+        lowered(parsed(text))
+
+
+SCAN_8 = """g ({lengths}float[2, 3] p, float[2, 4, 3] x, float[2, 4, 3] z)
+  => (float[2, 3] last, float[2, 4, 3] r) {{
+  last, r = Scan<num_scan_inputs = 2, directions = {directions}, body =
+    b (float[3] s, float[3] i, float[3] j) => (float[3] t, float[3] o) {{
+      a = Mul(s, i)  t = Add(a, j)  o = Sub(t, s)
+    }}>({given}, p, x, z)
+}}"""
+
+
+@pytest.mark.parametrize("directions", [[0, 0], [1, 0], [1, 1]])
+@pytest.mark.parametrize("lengths", [None, [4, 4], [2, 3], [1, 4]])
+def test_scans_of_batches(directions: list[int], lengths: list[int] | None) -> None:
+    """Against a loop of Python: rows behind the end are zero, the way back begins at the end."""
+    generator = np.random.default_rng(6)
+    p = generator.normal(size=(2, 3)).astype(F32)
+    x, z = generator.normal(size=(2, 2, 4, 3)).astype(F32)
+    text = SCAN_8.format(
+        lengths="" if lengths is None else "int64[2] n, ",
+        given="" if lengths is None else "n",
+        directions=directions,
+    )
+    extra = {} if lengths is None else {"n": np.array(lengths)}
+    found = run(text, 8, p=p, x=x, z=z, **extra)
+    rows, states = np.zeros((2, 4, 3), F32), p.copy()
+    for entry, length in enumerate(lengths or [4, 4]):
+        for turn in range(length):
+            places = [length - 1 - turn if way else turn for way in directions]
+            new = states[entry] * x[entry, places[0]] + z[entry, places[1]]
+            rows[entry, turn], states[entry] = new - states[entry], new
+    np.testing.assert_allclose(found["r"], rows, rtol=1e-5)
+    np.testing.assert_allclose(found["last"], states, rtol=1e-5)
+
+
+# Types
+
+
+def types_of(text: str, opset: int = 17) -> dict[str, str]:
+    """The types of the outputs of the last node, as inference finds them."""
+    model = parsed(text, opset)
+    for output in model.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    compilation = Compilation()
+    module = import_model(model, compilation.weights)
+    infer_shapes(module, compilation.weights)
+    node = list(model_of(module).graph.nodes)[-1]
+    values = zip(node.output_names, node.output_values(), strict=True)
+    return {name: describe(value.type) for name, value in values if value is not None}
+
+
+def test_the_types_of_loops_are_exact() -> None:
+    rows = "float[4, 3]"
+    assert types_of(summing("n4", "yes", before=FOUR, rows=rows)) == {
+        "y": "f32[3]",
+        "r": "f32[4, 3]",
+    }
+    assert types_of(summing("n4", "", before=FOUR, rows=rows))["r"] == "f32[4, 3]"
+    data = summing("n4", "c", before=FOUR, rows=rows, inputs="bool c, ")
+    assert types_of(data)["r"] == "f32[?, 3]"
+    assert types_of(until("n4", "yes"))["y"] == "f32[3]"
+    growth = GROWTH.format(inputs="", before="n = Constant<value_int = 3>()")
+    assert types_of(growth) == {"y": "f32[?]", "r": "f32[3]"}
+
+
+def test_the_types_of_scans_are_exact() -> None:
+    attributes = ", scan_input_axes = [0, 1], scan_output_axes = [0, -1, 0]"
+    text = SCAN.format(attributes=attributes)
+    assert list(types_of(text).values()) == [
+        "f32[3]",
+        "f32[3, 2]",
+        "f32[4, 3]",
+        "f32[3, 4]",
+        "f32[4]",
+    ]
+    batches = SCAN_8.format(lengths="", given="", directions=[0, 0])
+    assert types_of(batches, 8) == {"last": "f32[2, 3]", "r": "f32[2, 4, 3]"}
+
+
+def test_functions_inside_bodies_dissolve() -> None:
+    head = '<ir_version: 8, opset_import: ["": 17, "own": 1]>\n'
+    text = (
+        head
+        + """g (float[3] x) => (float[3] y) {
+      n = Constant<value_int = 3>()
+      y = Loop (n, , x) <body =
+        b (int64 i, bool go, float[3] s) => (bool more, float[3] t) {
+          more = Constant<value = bool {1}>()  a = own.twice(s)  t = Celu(a)
+        }>
+    }
+    <domain: "own", opset_import: ["": 17]>
+    twice (p) => (q) { q = Add(p, p) }"""
+    )
+    model = parser.parse_model(text)
+    found = popgraph.compile(model, backend="reference")(x=X)
+    np.testing.assert_allclose(found["y"], 8 * X)
+
+
+def test_functions_that_hold_loops_dissolve() -> None:
+    text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+    g (float[3] x, bool c) => (float[3] y) {
+      n = Constant<value_int = 2>()
+      a = own.grown(x, n)
+      y = If (c) <
+        then_branch = t () => (float[3] p) { p = own.grown(a, n) },
+        else_branch = e () => (float[3] p) { p = Neg(a) }
+      >
+    }
+    <domain: "own", opset_import: ["": 17]>
+    grown (s, n) => (t) {
+      two = Constant<value_float = 2.0>()
+      t = Loop (n, , s) <body =
+        b (int64 i, bool go, q) => (more, r) {
+          more = Constant<value = bool {1}>()  h = Mul(q, two)  r = Add(h, s)
+        }>
+    }"""
+    run_ = popgraph.compile(parser.parse_model(text), backend="reference")
+    np.testing.assert_allclose(run_(x=X, c=np.array(True))["y"], 49 * X)
+    np.testing.assert_allclose(run_(x=X, c=np.array(False))["y"], -7 * X)
+
+
+EXPANDED = ("test_range_", "test_linear_attention_")
+"""What ONNX defines by a Loop or a Scan."""
+SEQUENCES = {"test_if_seq", "test_if_opt", "test_loop13_seq", "test_loop16_seq_none"}
+"""Cases of sequences and optional values, which nothing computes with so far."""
+
+
+def test_cases_of_onnx_with_graphs_inside() -> None:
+    """Its own, and what its functions make of operators that lowering knows by itself."""
+    found, unsupported = set(), set()
+    with np.errstate(all="ignore"):
+        cases = collect_testcases(None)
+    for case in cases:
+        operators = {node.op_type for node in case.model.graph.node}
+        expanded = "_expanded" in case.name
+        if not operators & {"If", "Loop", "Scan"} or (
+            expanded and not case.name.startswith(EXPANDED)
+        ):
+            continue
+        for inputs, outputs in case.data_sets:
+            try:
+                actual = run_case(case.model, inputs)
+            except UnsupportedError:
+                unsupported.add(case.name)
+                continue
+            assert not compare(case, actual, outputs), case.name
+            found.add(case.name)
+    assert unsupported == SEQUENCES | {
+        name for name in unsupported if name.startswith("test_sequence_map")
+    }
+    assert {"test_if", "test_loop11", "test_scan_sum", "test_scan9_multi_state"} <= found
+    assert sum(name.startswith(EXPANDED) for name in found) >= 18
+
+
+# Checks of indices
+
+
+GATHERS = """g (float[4] x, int64[3, 2] i{inputs}) => (float[2] y) {{
+  n = Constant<value_int = 3>()
+  zero = Constant<value = float[2] {{0, 0}}>()
+  y = Loop ({count}, , zero) <body =
+    b (int64 k, bool go, float[2] s) => (bool more, float[2] t) {{
+      more = Constant<value = bool {{1}}>()
+      row = Gather<axis = 0>(i, k)
+      a = Gather<axis = 0>(x, row)  t = Add(s, a)
+    }}>
+}}"""
+
+
+def test_indices_are_checked_in_every_turn() -> None:
+    runner = popgraph.compile(parsed(GATHERS.format(inputs="", count="n")), backend="reference")
+    x, indices = np.arange(4, dtype=F32), np.array([[0, 1], [-4, 3], [2, -1]])
+    np.testing.assert_array_equal(runner(x=x, i=indices)["y"], [2, 7])
+    for turn in range(3):
+        for wrong in (4, -5, 2**40):
+            broken = indices.copy()
+            broken[turn, turn % 2] = wrong
+            with pytest.raises(IndicesError, match=f"{wrong} is out of range: -4 to 3"):
+                runner(x=x, i=broken)
+
+
+def test_indices_of_turns_that_do_not_run_are_not_checked() -> None:
+    text = GATHERS.format(inputs=", int64 m", count="m")
+    runner = popgraph.compile(parsed(text), backend="reference")
+    x, indices = np.arange(4, dtype=F32), np.array([[0, 1], [2, 3], [7, 0]])
+    np.testing.assert_array_equal(runner(x=x, i=indices, m=np.array(2))["y"], [2, 4])
+    np.testing.assert_array_equal(runner(x=x, i=indices, m=np.array(0))["y"], [0, 0])
+    with pytest.raises(IndicesError, match="7 is out of range"):
+        runner(x=x, i=indices, m=np.array(3))
+
+
+LOOKS = """g (bool c, float[4] x, int64[2] i, int64[2, 3] j) => (float[2] y) {{
+  y = If (c) <
+    then_branch = t () => (float[2] a) {{ a = Gather(x, {first}) }},
+    else_branch = e () => (float[2] a) {{
+      n = Constant<value_int = 3>()
+      zero = Constant<value = float[2] {{0, 0}}>()
+      a = Loop (n, , zero) <body =
+        b (int64 k, bool go, float[2] s) => (bool more, float[2] t) {{
+          more = Constant<value = bool {{1}}>()
+          row = Gather<axis = 1>(j, k)  p = Gather(x, row)  t = Add(s, p)
+        }}>
+    }}
+  >
+}}"""
+
+
+def test_indices_are_checked_in_the_branch_that_is_taken() -> None:
+    runner = popgraph.compile(parsed(LOOKS.format(first="i")), backend="reference")
+    x, good, wrong = np.arange(4, dtype=F32), np.array([0, -4]), np.array([0, 4])
+    row, broken = np.zeros((2, 3), np.int64), np.array([[0, 1, 2], [0, -9, 1]])
+    runner(c=np.array(True), x=x, i=good, j=broken)
+    runner(c=np.array(False), x=x, i=wrong, j=row)
+    with pytest.raises(IndicesError, match="4 is out of range"):
+        runner(c=np.array(True), x=x, i=wrong, j=row)
+    with pytest.raises(IndicesError, match="-9 is out of range"):
+        runner(c=np.array(False), x=x, i=good, j=broken)
+
+
+def test_known_indices_of_a_branch_are_wrong_only_if_it_is_taken() -> None:
+    text = LOOKS.format(first="far").replace(
+        "y = If", "far = Constant<value_ints = [0, 9]>() y = If"
+    )
+    runner = popgraph.compile(parsed(text), backend="reference")
+    x, i, j = np.arange(4, dtype=F32), np.zeros(2, np.int64), np.zeros((2, 3), np.int64)
+    np.testing.assert_array_equal(runner(c=np.array(False), x=x, i=i, j=j)["y"], [0, 0])
+    with pytest.raises(IndicesError, match="9 is out of range"):
+        runner(c=np.array(True), x=x, i=i, j=j)
+
+
+def test_indices_into_nothing_are_refused_where_nobody_knows_whether_they_are_used() -> None:
+    """No number would say of them that a branch was not taken."""
+    module, compilation = lowered(parsed(LOOKS.format(first="i")))
+    (cond,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.CondOp)]
+    block = cond.then_body.block
+    (gather,) = [op for op in block.ops if isinstance(op, gc.GatherOp)]
+    check = gc.CheckIndicesOp(gather.indices, low=[0], last=[-1])
+    block.insert_op_before(check, gather)
+    gather.operands[1] = check.result
+    with pytest.raises(UnsupportedError, match="into nothing"):
+        CheckIndices().run(compilation, module)
+
+
+# PopART's builder
+
+
+def built(make: Callable[[Any], str], **arrays: Array) -> Array:
+    """The one output of a model that PopART's builder makes."""
+    builder = popgraph.Builder(opsets={"ai.onnx": 11, "ai.onnx.ml": 1, "ai.graphcore": 1})
+    builder.addOutputTensor(make(builder))
+    found = popgraph.compile(builder, backend="reference")(**arrays)
+    (array,) = found.values()
+    return np.asarray(array)
+
+
+def test_the_builder_calls_a_graph() -> None:
+    def make(builder: Any) -> str:
+        x = builder.addInputTensor("FLOAT", [3], "x")
+        inner = builder.createSubgraphBuilder()
+        a = inner.addInputTensor("FLOAT", [3])
+        inner.addOutputTensor(inner.aiOnnx.add([a, a]))
+        (once,) = builder.aiGraphcore.call([x], 1, inner)
+        (twice,) = builder.aiGraphcore.call([once], 1, inner)
+        return str(twice)
+
+    np.testing.assert_array_equal(built(make, x=X), 4 * X)
+
+
+@pytest.mark.parametrize("choice", [True, False])
+def test_the_builder_branches(choice: bool) -> None:
+    def make(builder: Any) -> str:
+        x = builder.addInputTensor("FLOAT", [3], "x")
+        c = builder.addInputTensor("BOOL", [], "c")
+        branches = []
+        for method in ("exp", "neg"):
+            branch = builder.createSubgraphBuilder()
+            branch.addInputTensorFromParentGraph(x)
+            branch.addOutputTensor(getattr(branch.aiOnnx, method)([x]))
+            branches.append(branch)
+        (y,) = builder.aiOnnx.logical_if([c], 1, *reversed(branches))
+        return str(y)
+
+    found = built(make, x=X, c=np.array(choice))
+    np.testing.assert_allclose(found, np.exp(X) if choice else -X, rtol=1e-6)
+
+
+def test_the_builder_loops() -> None:
+    def make(builder: Any) -> str:
+        x = builder.addInputTensor("FLOAT", [3], "x")
+        count = builder.aiOnnx.constant(np.array(5), "count")
+        go = builder.aiOnnx.constant(np.array(True), "go")
+        body = builder.createSubgraphBuilder()
+        body.addInputTensorFromParentGraph(x)
+        body.addInputTensor("INT64", [])
+        keep = body.addInputTensor("BOOL", [])
+        state = body.addInputTensor("FLOAT", [3])
+        new = body.aiOnnx.add([state, x])
+        body.addOutputTensor(keep)
+        body.addOutputTensor(new)
+        (y,) = builder.aiOnnx.loop([count, go, x], 1, body)
+        return str(y)
+
+    np.testing.assert_allclose(built(make, x=X), 6 * X)
+
+
+def test_the_builder_scans() -> None:
+    def make(builder: Any) -> str:
+        x = builder.addInputTensor("FLOAT", [4, 3], "x")
+        first = builder.aiOnnx.constant(np.zeros(3, F32), "first")
+        body = builder.createSubgraphBuilder()
+        state = body.addInputTensor("FLOAT", [3])
+        row = body.addInputTensor("FLOAT", [3])
+        new = body.aiOnnx.add([state, row])
+        body.addOutputTensor(new)
+        body.addOutputTensor(body.aiOnnx.mul([new, new]))
+        _, rows = builder.aiOnnx.scan([first, x], 2, body, 1)
+        return str(rows)
+
+    x = np.arange(12, dtype=F32).reshape(4, 3)
+    np.testing.assert_allclose(built(make, x=x), x.cumsum(0) ** 2)
