@@ -16,6 +16,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
+from xdsl.ir import SSAValue
+from xdsl.utils.test_value import create_ssa_value
 
 import popgraph
 from popgraph import compiler, open_model, start
@@ -23,10 +25,11 @@ from popgraph.backends.base import Executable
 from popgraph.backends.c.run import warm_start
 from popgraph.builder.onnx.read import import_model
 from popgraph.cli import app
-from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.dialects.onnx import op_class
+from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.structural_inputs import structural_inputs
-from popgraph.passes.onnx.to_graphcore.registry import STRUCTURAL
+from popgraph.passes.onnx.to_graphcore.registry import structural_operands
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support import files
@@ -121,9 +124,14 @@ def test_node_cases_that_are_fed_when_they_run() -> None:
         assert not list(differences(batch, popgraph.compile(made, threads=2), given))
 
 
-def test_every_lowering_says_what_it_must_know() -> None:
-    assert STRUCTURAL["", "Reshape"] == {1}
-    assert not STRUCTURAL["", "Relu"] and not STRUCTURAL[CHECK_INDICES]
+def test_lowerings_say_what_they_must_know() -> None:
+    def value() -> SSAValue:
+        return create_ssa_value(UNKNOWN)
+
+    reshape = op_class("Reshape", 18).make([value(), value()], {}, {}, ["y"], [UNKNOWN], {})
+    relu = op_class("Relu", 18).make([value()], {}, {}, ["y"], [UNKNOWN], {})
+    assert structural_operands(reshape) == {1}
+    assert not structural_operands(relu)
 
 
 # Which inputs are structural?

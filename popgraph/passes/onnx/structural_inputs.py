@@ -20,7 +20,7 @@ from popgraph.dialects.onnx.op import Body, OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, STRUCTURAL
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, structural_operands
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 Sources: TypeAlias = frozenset[str] | None
@@ -82,7 +82,7 @@ class _Walk:
                         sources[value] = source
 
     def _note_demands(self, op: OnnxOp, given: Sequence[Sources]) -> None:
-        for index in STRUCTURAL.get((op.domain, op.op_type), ()):
+        for index in structural_operands(op):
             if index < len(given):
                 self.found |= given[index] or frozenset()
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.dialects.onnx import Graph
+from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.inference import unchanged
 from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
@@ -36,7 +36,14 @@ def call(node: Node) -> Lowered:
 # If
 
 
-@lowers("If")
+def _chooses_types(op: OnnxOp) -> Sequence[int]:
+    """The condition decides the structure where the branches give different types."""
+    (then,), (otherwise,) = (op.graphs()[name] for name in ("then_branch", "else_branch"))
+    pairs = zip(then.yielded, otherwise.yielded, strict=False)
+    return (0,) if any(one.type != other.type for one, other in pairs) else ()
+
+
+@lowers("If", structural=_chooses_types)
 def if_(node: Node) -> Lowered:
     """The branch that is taken, if that is known; of the other one nobody asks the types."""
     predicate = _truth(node, 0)
@@ -119,7 +126,13 @@ def _yielded(block: Block) -> Sequence[SSAValue]:
 # Loop
 
 
-@lowers("Loop")
+def _counts_rows(op: OnnxOp) -> Sequence[int]:
+    """Where there is a row for each turn, what says how many there are decides the structure."""
+    states = len(op.input_values()) - 2
+    return (0, 1) if any(op.output_values()[states:]) else ()
+
+
+@lowers("Loop", structural=_counts_rows)
 def loop(node: Node) -> Lowered:
     """
     As many turns as input 0 says, as long as what the body yields first is true.

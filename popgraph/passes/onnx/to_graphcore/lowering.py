@@ -28,7 +28,7 @@ from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, STRUCTURAL, as_values
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
 from popgraph.support.errors import (
     PassError,
     PopgraphError,
@@ -221,7 +221,7 @@ class Lowering(LoweringContext):
                 hint="`popgraph ops` lists what is; express it with those, or remove the node",
             )
         inputs = [None if value is None else self._input(value) for value in op.input_values()]
-        return as_values(function(Node(op, inputs, self, STRUCTURAL[key])))
+        return as_values(function(Node(op, inputs, self, structural_operands(op))))
 
     def _input(self, value: SSAValue) -> SSAValue:
         found = self.values.get(value)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx import SCHEMAS, OnnxOp
 from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.passes.onnx.to_graphcore.node import Node
 
@@ -28,12 +28,20 @@ GRAPHCORE = "ai.graphcore"
 REGISTRY: dict[tuple[str, str], LoweringFunction] = {}
 """By domain ("" is ai.onnx) and operator; each function takes every version."""
 
-STRUCTURAL: dict[tuple[str, str], frozenset[int]] = {}
-"""The operands whose values decide the structure of the result: `Node.array` asks for no others."""
+Structural: TypeAlias = Sequence[int] | Callable[[OnnxOp], Sequence[int]]
+"""Numbers of operands; of a node, where its attributes and outputs decide which."""
+
+_STRUCTURAL: dict[tuple[str, str], Structural] = {}
+
+
+def structural_operands(op: OnnxOp) -> frozenset[int]:
+    """The operands whose values decide a node's structure: `Node.array` asks for no others."""
+    found = _STRUCTURAL.get((op.domain, op.op_type), ())
+    return frozenset(found(op) if callable(found) else found)
 
 
 def lowers(
-    *names: str, domain: str = "", structural: Sequence[int] = ()
+    *names: str, domain: str = "", structural: Structural = ()
 ) -> Callable[[LoweringFunction], LoweringFunction]:
     """
     Registers a function for operators, in all their versions.
@@ -46,7 +54,7 @@ def lowers(
         for name in names:
             assert (domain, name) not in REGISTRY, f"{name} is lowered twice"
             REGISTRY[domain, name] = function
-            STRUCTURAL[domain, name] = frozenset(structural)
+            _STRUCTURAL[domain, name] = structural
         return function
 
     return register
