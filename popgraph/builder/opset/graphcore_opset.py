@@ -538,6 +538,21 @@ class AiGraphcoreOpset1:
         )
 
     @_checked
+    def lstm(
+        self, args: list[str], outputFullSequence: int = 1, debugContext: object = ""
+    ) -> list[str]:
+        """The outputs of all steps of an LSTM, or of the last one, and the cells at the end."""
+        x, weights = self._shape(args, 0), self._shape(args, 1)
+        output = state = None
+        if x is not None and weights is not None:
+            state = (x[1], weights[2])
+            output = (x[0], *state) if outputFullSequence else state
+        results = [self._shaped(args, output), self._shaped(args, state)]
+        return self._many(
+            "LSTM", args, debugContext, results, outputFullSequence=outputFullSequence
+        )
+
+    @_checked
     def reducemedian(
         self,
         args: list[str],

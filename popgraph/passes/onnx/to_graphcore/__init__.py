@@ -10,7 +10,9 @@ from popgraph.passes.onnx.to_graphcore import (
     losses,
     movement,
     normalization,
+    popart_lstm,
     randomness,
+    recurrent,
     reductions,
     windows,
 )
@@ -26,7 +28,9 @@ THEMES = (
     losses,
     movement,
     normalization,
+    popart_lstm,
     randomness,
+    recurrent,
     reductions,
     windows,
 )

@@ -149,7 +149,8 @@ class Lowering(LoweringContext):
             raise located(error, op) from error
         made = _after(before, block)
         for new in made:
-            new.location = op.location
+            for inner in new.walk():
+                inner.location = op.location
         folded = self._folded(made)
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
