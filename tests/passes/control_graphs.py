@@ -235,9 +235,10 @@ TRIPS = 3
 
 PLACES = st.integers(0, 9)
 FEW = st.integers(0, 4)
-KINDS = st.sampled_from(["vector", "vector", *sorted(TYPES)])
+KINDS = st.sampled_from(["vector", "vector", "matrix", *sorted(TYPES)])
 VALUES = st.builds(Value, KINDS, PLACES)
-STEPS = st.builds(Step, st.sampled_from(sorted(OPERATIONS)), st.tuples(FEW, FEW, FEW))
+NAMES = st.sampled_from([*["project"] * 3, *sorted(OPERATIONS)])
+STEPS = st.builds(Step, NAMES, st.tuples(FEW, FEW, FEW))
 
 
 def _some(
@@ -287,3 +288,26 @@ def control_graphs() -> st.SearchStrategy[ControlGraph]:
     steps = st.lists(_loops(1) | _branches(1) | STEPS, min_size=1, max_size=4).map(tuple)
     outputs = st.lists(st.builds(Value, KINDS, FEW), min_size=2, max_size=6).map(tuple)
     return st.builds(ControlGraph, steps, outputs)
+
+
+def single_loops() -> st.SearchStrategy[ControlGraph]:
+    """Graphs of one loop that runs to its end, in which much is carried, scanned and captured."""
+    kinds = st.sampled_from(sorted(TYPES))
+    carried = st.tuples(*[st.builds(Value, kinds, FEW)] * 3)
+    loop = st.builds(
+        Loop,
+        st.just(TRIPS),
+        st.booleans(),
+        st.none(),
+        st.none(),
+        carried,
+        st.just((0,)),
+        st.lists(st.builds(Value, kinds, FEW), min_size=1, max_size=2).map(tuple),
+        st.lists(STEPS, min_size=1, max_size=3).map(tuple),
+        st.tuples(FEW, FEW, FEW),
+        st.tuples(st.builds(Value, st.just("vector"), FEW)),
+        FEW,
+        st.booleans(),
+    )
+    outputs = st.tuples(*[st.builds(Value, kinds, st.just(0))] * 2)
+    return st.builds(ControlGraph, st.tuples(loop), outputs)

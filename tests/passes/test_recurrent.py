@@ -207,3 +207,12 @@ def test_lstm_of_popart(names: frozenset[str], full: int, constant: bool) -> Non
         outputs[1]: wanted["y_c"][0],
     }
     assert_close(results, expected, TOLERANCE["float32"])
+
+
+@given(recurrences(dtype="float64"), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -> None:
+    held = WEIGHTS if fixed else ()
+    run = popgraph.compile(case.model(held), backend="reference")
+    arrays = {name: array for name, array in case.arrays().items() if name not in held}
+    assert_close(run(arrays), by_hand(case), TOLERANCE["float64"])
