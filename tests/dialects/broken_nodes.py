@@ -100,6 +100,41 @@ def _of_operations() -> Iterator[tuple[str, tuple[Broken, ...]]]:
                 )
 
 
+def _recurrences() -> Iterator[tuple[str, tuple[Broken, ...]]]:
+    """Sequences of 5, batches of 2, 3 features and states of 4."""
+    for name, gates in (("RNN", 1), ("GRU", 3), ("LSTM", 4)):
+        x, rows = "f32[5, 2, 3]", 4 * gates
+        w, r, b = f"f32[1, {rows}, 3]", f"f32[1, {rows}, 4]", f"f32[1, {2 * rows}]"
+        nodes = [
+            row(f"{x} {w}"),
+            row(f"f32[2, 3] {w} {r}"),
+            row(f"{x} f32[1, {rows}, 2] {r}"),
+            row(f"{x} f32[1, {rows + 1}, 3] {r}"),
+            row(f"{x} {w} f32[1, {rows}, 5]"),
+            row(f"{x} {w} f32[1, {rows}, 0]"),
+            row(f"{x} {w} {r}", direction="bidirectional"),
+            row(f"{x} {w} {r}", direction="backward"),
+            row(f"{x} {w} {r}", hidden_size=5),
+            row(f"{x} {w} {r}", layout=2),
+            row(f"{x} {w} {r}", clip=0.0),
+            row(f"{x} {w} {r}", activations=["Tanh"] * 4),
+            row(f"{x} {w} {r}", activations=["Cosh"] * {"RNN": 1, "GRU": 2, "LSTM": 3}[name]),
+            row(f"{x} {w} {r}", activations=["ScaledTanh"] * {"RNN": 1, "GRU": 2, "LSTM": 3}[name]),
+            row(f"{x} {w} {r} f32[1, {rows}]"),
+            row(f"{x} {w} {r} {b} i32[3]"),
+            row(f"{x} {w} {r} {b} i64[2]"),
+            row(f"{x} {w} {r} {b} _ f32[2, 1, 4]"),
+            row(f"{x} {w} {r} {b} _ f32[1, 2, 4]", layout=1),
+        ]
+        if name == "LSTM":
+            nodes += [
+                row(f"{x} {w} {r} {b} _ _ f32[1, 2, 3]"),
+                row(f"{x} {w} {r} {b} _ _ _ f32[1, 16]"),
+                row(f"{x} {w} {r}", input_forget=2),
+            ]
+        yield name, tuple(nodes)
+
+
 _IMAGE, _WEIGHT = "f32[1, 4, 6, 6]", "f32[8, 4, 3, 3]"
 _BATCH = "f32[2, 3, 4]"
 
@@ -249,6 +284,8 @@ NODES: dict[str, tuple[Broken, ...]] = {
         )
     ),
     **dict(_each("GlobalAveragePool GlobalMaxPool", row("f32[4]"), row("i32[1, 2, 3]"))),
+    # recurrences
+    **dict(_recurrences()),
     # normalizations
     "BatchNormalization": (
         row("f32[2, 3, 4] f32[3] f32[3] f32[3] f32[4]"),
@@ -553,6 +590,15 @@ NODES: dict[str, tuple[Broken, ...]] = {
         )
     ),
     "ai.graphcore.Detach": (row(""),),
+    "ai.graphcore.LSTM": (
+        row("f32[5, 2, 3] f32[4, 6, 4]", outputs=2),
+        row("f32[5, 2, 3] f32[3, 7, 4]", outputs=2),
+        row("f32[5, 2, 3] f32[7, 4]", outputs=2),
+        row("f32[5, 2] f32[4, 7, 4]", outputs=2),
+        row("f32[5, 2, 3] f32[4, 7, 4] f32[16]", outputs=2),
+        row("f32[5, 2, 3] f32[4, 7, 4] f32[4, 4] f32[1, 2, 4]", outputs=2),
+        row("f32[5, 2, 3]", outputs=2),
+    ),
     "ai.graphcore.GroupNormalization": (
         row("f32[2, 6, 4] f32[6] f32[6]", outputs=3, num_groups=4),
         row("f32[2, 6, 4] f32[6] f32[6]", outputs=3, num_groups=0),

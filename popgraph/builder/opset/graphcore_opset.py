@@ -356,6 +356,18 @@ class AiGraphcoreOpset1(Operands):
         statistics = self._shaped(args, shape and (shape[0] * num_groups,))
         return [self._type(args), statistics, statistics]
 
+    @all_results("LSTM")
+    def lstm(
+        self, args: list[str], outputFullSequence: int = 1, debugContext: object = ""
+    ) -> Results:
+        """The outputs of all steps of an LSTM, or of the last one, and the cells at the end."""
+        x, weights = self._shape(args), self._shape(args, 1)
+        output = state = None
+        if x is not None and weights is not None:
+            state = (x[1], weights[2])
+            output = (x[0], *state) if outputFullSequence else state
+        return [self._shaped(args, output), self._shaped(args, state)]
+
     @all_results("ReduceMedian")
     def reducemedian(
         self,

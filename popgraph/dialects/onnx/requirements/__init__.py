@@ -9,6 +9,7 @@ from popgraph.dialects.onnx.requirements import (
     matrices,
     movement,
     normalizations,
+    recurrences,
     sequences,
     windows,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "matrices",
     "movement",
     "normalizations",
+    "recurrences",
     "sequences",
     "unmet",
     "windows",

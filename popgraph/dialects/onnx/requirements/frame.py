@@ -30,9 +30,11 @@ FLAGS = frozenset(
         "detect_positive",
         "exclusive",
         "fmod",
+        "input_forget",
         "interleaved",
         "is_causal",
         "keepdims",
+        "layout",
         "noop_with_empty_axes",
         "reverse",
         "saturate",
@@ -48,6 +50,7 @@ FLAGS = frozenset(
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
 _REDUCTION = ("none", "mean", "sum")
 _DEPTH = ("DCR", "CRD")
+_DIRECTION = ("forward", "reverse", "bidirectional")
 CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("AveragePool", "auto_pad"): _PADDING,
     ("Cast", "round_mode"): ("up", "down", "nearest"),
@@ -56,11 +59,14 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("Conv", "auto_pad"): _PADDING,
     ("ConvTranspose", "auto_pad"): _PADDING,
     ("DepthToSpace", "mode"): _DEPTH,
+    ("GRU", "direction"): (*_DIRECTION, "foward"),  # which is the default of version 1
     ("Gelu", "approximate"): ("none", "tanh"),
+    ("LSTM", "direction"): _DIRECTION,
     ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
     ("MaxPool", "auto_pad"): _PADDING,
     ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
+    ("RNN", "direction"): _DIRECTION,
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
     ("SpaceToDepth", "mode"): _DEPTH,
 }

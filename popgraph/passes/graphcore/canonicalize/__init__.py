@@ -10,10 +10,13 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.canonicalize import (
     arithmetic,
+    branches,
+    loops,
     movement,
     pieces,
     pools,
     powers,
+    projections,
     scaling,
     shuffles,
 )
@@ -27,6 +30,9 @@ RULES = (
     *pools.RULES,
     *scaling.RULES,
     *shuffles.RULES,
+    *branches.RULES,
+    *loops.RULES,
+    *projections.RULES,
 )
 
 
@@ -35,8 +41,8 @@ class Canonicalize(Pass):
     """
     Algebra: what changes nothing goes, chains become one, constant scales move into weights.
 
-    Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py` and
-    `powers.py`, which round differently, and in `pieces.py`, which keep a -0.
+    Exact to the bit, signs of zeros and NaN included, but for the rules in `scaling.py`,
+    `powers.py` and `projections.py`, which round differently, and in `pieces.py`, which keep a -0.
     """
 
     name = "canonicalize"

@@ -12,12 +12,10 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
-from xdsl.rewriter import InsertPoint
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from popgraph.dialects.graphcore.base import GraphcoreOp, Operand, dtype_of, tensor_of
 from popgraph.dialects.program import ConstantOp, WeightStore
-from popgraph.passes.analysis.replace import locate_made
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.support.arrays import Array
 from popgraph.support.errors import PassError
@@ -25,34 +23,13 @@ from popgraph.support.errors import PassError
 Root = TypeVar("Root", bound=Operation)
 
 
-class Rule(RewritePattern, ABC, Generic[Root]):
-    """
-    A rule that gives another value for the one result of an operation.
-
-    What `rewrite` constructs is inserted before the operation; it must construct nothing if it
-    gives None.
-    """
+class AnyRule(RewritePattern, ABC, Generic[Root]):
+    """A rule about operations of some classes."""
 
     ROOTS: ClassVar[tuple[type[Operation], ...]]
 
     def __init__(self, weights: WeightStore) -> None:
         self.weights = weights
-
-    @abstractmethod
-    def rewrite(self, op: Root) -> Operand | None:
-        """The value to use instead; None when the rule does not apply."""
-
-    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
-        before = op.prev_op
-        with ImplicitBuilder(rewriter):
-            found = self.rewrite(cast(Root, op))
-        if found is None:
-            assert op.prev_op is before, f"{type(self).__name__} builds before it knows"
-            return
-        value = SSAValue.get(found)
-        assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
-        locate_made(op, before, InsertPoint.before(op))
-        rewriter.replace(op, [], [value])
 
     # What rules ask
 
@@ -72,6 +49,34 @@ class Rule(RewritePattern, ABC, Generic[Root]):
 
     def literal(self, array: Array) -> Operand:
         return ConstantOp(self.weights.attribute(array))
+
+
+class Rule(AnyRule[Root]):
+    """
+    A rule that gives another value for the one result of an operation.
+
+    What `rewrite` constructs is inserted before the operation; it must construct nothing if it
+    gives None.
+    """
+
+    @abstractmethod
+    def rewrite(self, op: Root) -> Operand | None:
+        """The value to use instead; None when the rule does not apply."""
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        before = op.prev_op
+        with ImplicitBuilder(rewriter):
+            found = self.rewrite(cast(Root, op))
+        if found is None:
+            assert op.prev_op is before, f"{type(self).__name__} builds before it knows"
+            return
+        value = SSAValue.get(found)
+        assert tensor_of(value) == tensor_of(op.results[0]), f"{type(self).__name__}: {value.type}"
+        made = op.prev_op
+        while made is not None and made is not before:
+            made.location = op.location
+            made = made.prev_op
+        rewriter.replace(op, [], [value])
 
 
 def with_operands(op: GraphcoreOp, operands: Sequence[SSAValue]) -> Operand:
@@ -97,10 +102,10 @@ ALWAYS = 1000
 class _PatternsByRoot(RewritePattern):
     """Offers each operation to the rules that are about its class, in their order."""
 
-    def __init__(self, rules: Sequence[Rule[Any]], limit: int) -> None:
+    def __init__(self, rules: Sequence[AnyRule[Any]], limit: int) -> None:
         self.rules = rules
         self.limit = limit
-        self.of_class: dict[type[Operation], list[Rule[Any]]] = {}
+        self.of_class: dict[type[Operation], list[AnyRule[Any]]] = {}
         self.applied: Counter[str] = Counter()
         """How often each rule changed something."""
 
@@ -120,13 +125,13 @@ class _PatternsByRoot(RewritePattern):
                 self.applied[type(rule).__name__] += 1
                 return
 
-    def _about(self, kind: type[Operation]) -> list[Rule[Any]]:
+    def _about(self, kind: type[Operation]) -> list[AnyRule[Any]]:
         if kind not in self.of_class:
             self.of_class[kind] = [rule for rule in self.rules if issubclass(kind, rule.ROOTS)]
         return self.of_class[kind]
 
 
-def apply_rules(module: ModuleOp, rules: Sequence[Rule[Any]]) -> None:
+def apply_rules(module: ModuleOp, rules: Sequence[AnyRule[Any]]) -> None:
     """
     Applies the rules until none changes anything; what nobody uses any more goes.
 

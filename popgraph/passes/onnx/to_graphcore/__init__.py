@@ -11,7 +11,9 @@ from popgraph.passes.onnx.to_graphcore import (
     losses,
     movement,
     normalization,
+    popart_lstm,
     randomness,
+    recurrent,
     reductions,
     windows,
 )
@@ -28,7 +30,9 @@ THEMES = (
     losses,
     movement,
     normalization,
+    popart_lstm,
     randomness,
+    recurrent,
     reductions,
     windows,
 )

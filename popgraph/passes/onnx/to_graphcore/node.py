@@ -110,6 +110,13 @@ class Node:
     def integers(self, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
         return tuple(cast(Sequence[int], self._attributes.get(name, default)))
 
+    def reals(self, name: str) -> tuple[float, ...]:
+        return tuple(cast(Sequence[float], self._attributes.get(name, ())))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        values = cast(Sequence[bytes | str], self._attributes.get(name, ()))
+        return tuple(value.decode() if isinstance(value, bytes) else value for value in values)
+
     def value(self, name: str) -> object:
         return self._attributes[name]
 

@@ -1,0 +1,360 @@
+"""Canonicalization of loops: what turns do not change leaves the body, what nobody needs goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter
+from xdsl.rewriter import InsertPoint
+
+from popgraph.dialects.graphcore import (
+    AddOp,
+    CheckIndicesOp,
+    Elementwise,
+    IotaOp,
+    Movement,
+    ReshapeOp,
+)
+from popgraph.dialects.graphcore.base import GraphcoreOp, shape_of
+from popgraph.dialects.graphcore.control import UNBOUNDED, LoopOp
+from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program.control import NUMBER
+from popgraph.passes.graphcore.canonicalize.bodies import (
+    BodyRule,
+    Carried,
+    LoopDraft,
+    Passed,
+    before,
+    first_of_equals,
+    inlined,
+    literal_inside,
+)
+from popgraph.passes.graphcore.fold_constants import bytes_of
+
+
+class CaptureUnchanged(BodyRule[LoopOp]):
+    """
+    loop carried (x) { yield x }  ->  loop captured (x)
+
+    Only of what the body yields as it got it; at the end it is what it was at the beginning.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        draft = LoopDraft.of(op, rewriter)
+        pairs = zip(draft.carried, op.yielded_carried, strict=True)
+        unchanged = [each for each, following in pairs if following is each.argument]
+        if not unchanged:
+            return None
+        for each in unchanged:
+            draft.carried.remove(each)
+            draft.captured.append(Passed(each.initial, each.argument))
+            draft.instead[each.final] = each.initial
+        return draft.build()
+
+
+class MoveConstantsIn(BodyRule[LoopOp]):
+    """
+    loop captured (literal)  ->  the literal in the body
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        if not any(isinstance(value.owner, ConstantOp) for value in op.captured):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        for each in list(draft.captured):
+            if isinstance(each.operand.owner, ConstantOp):
+                draft.captured.remove(each)
+                inside = literal_inside(op.block, each.operand.owner, rewriter)
+                each.argument.replace_all_uses_with(inside)
+        return draft.build()
+
+
+class MergeEqual(BodyRule[LoopOp]):
+    """
+    loop captured (x, x)  ->  loop captured (x), and the same of what is scanned
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        if all(len(set(group)) == len(group) for group in (op.captured, op.scanned)):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        draft.captured, draft.scanned = map(_merged, (draft.captured, draft.scanned))
+        return draft.build()
+
+
+def _merged(group: list[Passed]) -> list[Passed]:
+    kept = []
+    for each, first in zip(group, first_of_equals(one.operand for one in group), strict=True):
+        if group[first] is each:
+            kept.append(each)
+        else:
+            each.argument.replace_all_uses_with(group[first].argument)
+    return kept
+
+
+class DropUnneeded(BodyRule[LoopOp]):
+    """
+    loop carried (x, y) { f x, g x y }  ->  loop carried (x) { f x }
+
+    Only of what reaches no result that is used: values that are carried, captured or scanned, and
+    stacked results.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        needed = _needed(op)
+        wanted = [result for result in op.stacked if result.first_use is not None]
+        if len(wanted) == len(op.stacked) and needed.issuperset(op.block.args[1:]):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        draft.carried = [
+            each for each in draft.carried if each.argument in needed or each.final.first_use
+        ]
+        draft.scanned = [each for each in draft.scanned if each.argument in needed]
+        draft.captured = [each for each in draft.captured if each.argument in needed]
+        draft.stacked = [each for each in draft.stacked if each.result in wanted]
+        return draft.build()
+
+
+def _needed(op: LoopOp) -> set[SSAValue]:
+    """
+    The values of the body that some turn needs for a result that is used.
+
+    The argument of what is carried is one of them if its final value is: it is yielded in between.
+    """
+    following = dict(zip(op.carried_arguments, op.yielded_carried, strict=True))
+    waiting = [] if op.yielded_go is None else [op.yielded_go]
+    for argument, final in zip(op.carried_arguments, op.finals, strict=True):
+        if final.first_use is not None:
+            waiting.append(argument)
+    for row, result in zip(op.yielded_rows, op.stacked, strict=True):
+        if result.first_use is not None:
+            waiting.append(row)
+    needed: set[SSAValue] = set()
+    while waiting:
+        value = waiting.pop()
+        if value in needed:
+            continue
+        needed.add(value)
+        if isinstance(value, BlockArgument):
+            waiting += [following[value]] if value in following else []
+        elif isinstance(value.owner, Operation):
+            waiting += value.owner.operands
+    return needed
+
+
+class HoistInvariants(BodyRule[LoopOp]):
+    """
+    loop captured (x) { f x }  ->  y = f x; loop captured (y)
+
+    Only of what is the same in every turn: made of what is captured, and perhaps literals. What is
+    cheap and larger than what it is made of, such as a broadcast, is made again each time.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        chosen = _invariants(op)
+        if not chosen:
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        outer: dict[SSAValue, SSAValue] = {each.argument: each.operand for each in draft.captured}
+        for inner in chosen:
+            inner.detach()
+            inner.operands = [_outside(value, outer, op, rewriter) for value in inner.operands]
+            rewriter.insert(inner, InsertPoint.before(op))
+            outer.update(zip(inner.results, inner.results, strict=True))
+        for result in (result for inner in chosen for result in inner.results):
+            users = [use.operation for use in result.uses]
+            if any(user.parent is op.block for user in users):
+                argument = draft.capture(result)
+                result.replace_uses_with_if(argument, lambda use: use.operation.parent is op.block)
+        return draft.build()
+
+
+def _outside(
+    value: SSAValue, outer: dict[SSAValue, SSAValue], op: LoopOp, rewriter: PatternRewriter
+) -> SSAValue:
+    """What an invariant of the body is before the loop; a literal stands there once more."""
+    if value not in outer:
+        assert isinstance(value.owner, ConstantOp), "the invariants are made in their order"
+        made = ConstantOp(value.owner.literal)
+        made.location = value.owner.location
+        rewriter.insert(made, InsertPoint.before(op))
+        outer[value] = made.result
+    return outer[value]
+
+
+def _invariants(op: LoopOp) -> list[Operation]:
+    """The operations that need not stand in the body, in their order."""
+    same: set[SSAValue] = set(op.captured_arguments)
+    literals: set[SSAValue] = set()
+    chosen: list[Operation] = []
+    for inner in op.block.ops:
+        if isinstance(inner, ConstantOp):
+            literals.add(inner.result)
+        elif (
+            isinstance(inner, GraphcoreOp)
+            and not _checks(inner)
+            and any(value in same for value in inner.operands)
+            and all(value in same or value in literals for value in inner.operands)
+            and not _is_cheap_to_repeat(inner)
+        ):
+            same.update(inner.results)
+            chosen.append(inner)
+    return chosen
+
+
+def _checks(op: Operation) -> bool:
+    """Whether it looks at indices, which it is to do only when the loop comes to it."""
+    return any(isinstance(inner, CheckIndicesOp) for inner in op.walk())
+
+
+def _is_cheap_to_repeat(op: GraphcoreOp) -> bool:
+    """Whether it takes longer to read what it makes than to make it from its operands."""
+    made, read = sum(map(bytes_of, op.results)), sum(map(bytes_of, op.operands))
+    return isinstance(op, Elementwise | Movement | IotaOp) and made > read
+
+
+class DropGo(BodyRule[LoopOp]):
+    """
+    loop while (true) { yield true }  ->  loop
+
+    Only when the loop has an end all the same; what the only turn yields does not matter.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        if op.go is None or op.yielded_go is None:
+            return None
+        if op.turns == UNBOUNDED and op.limit is None:
+            return None
+        if not self.is_all(op.go, 1) or (op.turns > 1 and not self.is_all(op.yielded_go, 1)):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        draft.go = None
+        return draft.build()
+
+
+class DropLimit(BodyRule[LoopOp]):
+    """
+    loop trips 4 limit (9)  ->  loop trips 4;  loop trips 9 limit (4)  ->  loop trips 4
+
+    The latter only when there are no rows.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        limit = None if op.limit is None else self.array(op.limit)
+        if limit is None or (int(limit) < op.turns and (op.scanned or op.stacked)):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        draft.limit, draft.trips = None, min(op.turns, max(0, int(limit)))
+        return draft.build()
+
+
+class SkipLoop(BodyRule[LoopOp]):
+    """
+    loop trips 0 carried (x)  ->  x
+
+    The same when the condition or the limit lets no turn begin; rows are zeros then.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        limit = None if op.limit is None else self.array(op.limit)
+        stops = op.go is not None and self.is_all(op.go, 0)
+        if op.turns and not stops and (limit is None or int(limit) > 0):
+            return None
+        with before(op):
+            return [*op.carried, *map(self.zeros, op.stacked)]
+
+
+class InlineOneTurn(BodyRule[LoopOp]):
+    """
+    loop trips 1 { body }  ->  body
+
+    Only when nothing can end the loop before.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        if op.turns != 1 or op.ends_early:
+            return None
+        shapes = list(map(shape_of, op.scanned_arguments))
+        with before(op):
+            index = self.literal(np.zeros((), np.int64))
+            rows = [
+                ReshapeOp(value, shape=shape).result
+                for value, shape in zip(op.scanned, shapes, strict=True)
+            ]
+        given = [SSAValue.get(index), *op.carried, *rows, *op.captured]
+        kept, values = len(op.carried), inlined(op.block, given, op)
+        with before(op):
+            stacked = [ReshapeOp(row, shape=(1, *shape_of(row))).result for row in values[kept:]]
+        return [*values[:kept], *stacked]
+
+
+class CountByIndex(BodyRule[LoopOp]):
+    """
+    loop carried (c) { yield c + 1 }  ->  the number of the turn + c, of which c is captured
+
+    Only forward, and, if its end is used, only when the number of turns is known.
+    """
+
+    ROOTS = (LoopOp,)
+
+    def values(self, op: LoopOp, rewriter: PatternRewriter) -> Sequence[SSAValue | None] | None:
+        if op.reverse is not None or not any(value.type == NUMBER for value in op.carried):
+            return None
+        draft = LoopDraft.of(op, rewriter)
+        pairs = zip(draft.carried, op.yielded_carried, strict=True)
+        counters = [each for each, following in pairs if self._counts(each, following, op)]
+        if not counters:
+            return None
+        for each in counters:
+            draft.carried.remove(each)
+            made = AddOp(op.index, draft.capture(each.initial))
+            rewriter.insert(made, InsertPoint.at_start(op.block))
+            each.argument.replace_all_uses_with(made.result)
+            if each.final.first_use is not None:
+                with before(op):
+                    turns = self.literal(np.array(op.turns, np.int64))
+                    draft.instead[each.final] = AddOp(each.initial, turns).result
+        return draft.build()
+
+    def _counts(self, each: Carried, following: SSAValue, op: LoopOp) -> bool:
+        made = following.owner
+        if each.initial.type != NUMBER or not isinstance(made, AddOp):
+            return False
+        if each.final.first_use is not None and op.ends_early:
+            return False
+        others = [value for value in made.operands if value is not each.argument]
+        return len(others) == 1 and self.is_all(others[0], 1)
+
+
+RULES = (
+    SkipLoop,
+    InlineOneTurn,
+    CaptureUnchanged,
+    MergeEqual,
+    MoveConstantsIn,
+    DropUnneeded,
+    DropGo,
+    DropLimit,
+    CountByIndex,
+    HoistInvariants,
+)

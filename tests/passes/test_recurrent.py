@@ -1,0 +1,218 @@
+"""Tests the lowering of LSTM, GRU and RNN: by hand in NumPy, and against onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import popgraph
+from popgraph.backends.reference import evaluate
+from popgraph.dialects.check import check_ir
+from popgraph.dialects.graphcore import MatMulOp, TransposeOp
+from popgraph.dialects.graphcore.control import LoopOp
+from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+from tests.passes.test_onnx_to_graphcore import lowered
+from tests.recurrences import (
+    ACTIVATIONS,
+    DEFAULTS,
+    GATES,
+    Recurrence,
+    by_hand,
+    recurrences,
+    spelled_out,
+)
+
+WEIGHTS = ("w", "r", "b", "p")
+TOLERANCE = {"float16": 1e-2, "bfloat16": 6e-2, "float32": 2e-5, "float64": 1e-12}
+
+
+def found(case: Recurrence, fixed: tuple[str, ...] = WEIGHTS, **options: Any) -> dict[str, Array]:
+    """What the lowered node computes."""
+    module, compilation = lowered(case.model(fixed), OnnxToGraphcore(**options))
+    check_ir(module)
+    arrays = {name: array for name, array in case.arrays().items() if name not in fixed}
+    outputs, _ = evaluate(module, arrays, compilation.weights)
+    assert all(array.dtype == np.dtype(case.dtype) for array in outputs.values())
+    return outputs
+
+
+def assert_close(
+    outputs: Mapping[str, Array], wanted: Mapping[str, Array], tolerance: float
+) -> None:
+    assert outputs.keys() == wanted.keys()
+    for name, array in wanted.items():
+        error = np.abs(outputs[name].astype(np.float64) - array) / (1 + np.abs(array))
+        assert outputs[name].shape == array.shape
+        assert error.max(initial=0) <= tolerance, f"{name}: {outputs[name]}, not {array}"
+
+
+@given(recurrences(dtype="float64"), st.booleans())
+def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+    outputs = found(case, WEIGHTS if fixed else ())
+    assert_close(outputs, by_hand(case), TOLERANCE["float64"])
+
+
+@given(recurrences())
+@settings(deadline=None)
+def test_a_loop_computes_what_onnxruntime_does(case: Recurrence) -> None:
+    runtime = pytest.importorskip("onnxruntime", reason="the oracle for recurrent layers")
+    plain = replace(case, layout=0)  # it knows no other
+    model = spelled_out(plain).model().SerializeToString()
+    options = runtime.SessionOptions()
+    options.log_severity_level = 4
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    expected = dict(zip(names, session.run(names, plain.arrays()), strict=True))
+    clips = case.op == "LSTM" and case.clip is not None
+    if clips:  # not what the last activation is applied to: see `by_hand`
+        assert_close(expected, by_hand(plain, clips_cell=False), 1e-4)
+    else:
+        assert_close(found(plain), expected, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_states_have_the_type_of_the_model(op: str, dtype: str) -> None:
+    given = frozenset({"b", "initial_h", *(("initial_c", "p") if op == "LSTM" else ())})
+    case = Recurrence(op, steps=12, features=8, hidden=8, given=given, dtype=dtype)
+    case = replace(case, direction="bidirectional", lengths=(12, 5, 9))
+    assert_close(found(case), by_hand(case), TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", sorted(ACTIVATIONS))
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_every_activation_has_the_defaults_of_its_operator(op: str, name: str) -> None:
+    case = Recurrence(op, dtype="float64", activations=(name,) * len(DEFAULTS[op]))
+    if name == "ScaledTanh":  # of which there is no operator
+        with pytest.raises(TypeMismatchError, match="no default parameters"):
+            found(case)
+        case = replace(case, alpha=(0.5,) * 3, beta=(0.25,) * 3)
+    assert_close(found(case), by_hand(case), TOLERANCE["float64"])
+
+
+@pytest.mark.parametrize("opset", [1, 3, 7, 14, 22])
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_old_versions(op: str, opset: int) -> None:
+    case = Recurrence(op, direction="reverse", lengths=(2, 4, 1), opset=opset)
+    assert_close(found(case), by_hand(case), TOLERANCE["float32"])
+
+
+def test_the_first_version_of_gru_misspells_its_default() -> None:
+    case = Recurrence("GRU", opset=1, activations=("Sigmoid", "Tanh"))
+    model = case.model(WEIGHTS)
+    names = [attribute.name for attribute in model.graph.node[0].attribute]
+    del model.graph.node[0].attribute[names.index("direction")]
+    assert popgraph.compile(model, backend="reference")
+
+
+def test_a_sequence_without_steps_leaves_the_states() -> None:
+    given = frozenset({"initial_h", "initial_c"})
+    case = Recurrence("LSTM", lengths=(0, 4, 9), given=given, dtype="float64")
+    outputs = found(case)
+    np.testing.assert_array_equal(outputs["y_h"][0, 0], case.arrays()["initial_h"][0, 0])
+    assert not outputs["y"][:, 0, 0].any()
+    assert_close(outputs, by_hand(case), TOLERANCE["float64"])
+    empty = replace(case, steps=0, lengths=None)
+    assert_close(found(empty), by_hand(empty), 0)
+
+
+def loops(case: Recurrence, fixed: tuple[str, ...] = WEIGHTS, **options: Any) -> list[LoopOp]:
+    module, _ = lowered(case.model(fixed), OnnxToGraphcore(**options))
+    return [op for op in module.walk() if isinstance(op, LoopOp)]
+
+
+@pytest.mark.parametrize("op", sorted(GATES))
+def test_a_loop_holds_its_constants_and_one_product(op: str) -> None:
+    given = frozenset({"b", "p"} if op == "LSTM" else {"b"})
+    case = Recurrence(op, given=given, direction="bidirectional", variant=True)
+    for loop in loops(case):
+        assert not loop.captured
+        assert len(loop.scanned) == 1
+        inner = [type(each) for each in loop.block.ops]
+        assert inner.count(MatMulOp) == 1
+        assert TransposeOp not in inner
+    for loop in loops(case, weights="variable", training=True):
+        assert len(loop.captured) == {"RNN": 1, "GRU": 2, "LSTM": 4}[op]
+
+
+def test_lengths_that_are_all_of_it_need_no_mask() -> None:
+    case = Recurrence("RNN", lengths=(4, 4, 7))
+    (plain,) = loops(replace(case, lengths=None))
+    (loop,) = loops(case, (*WEIGHTS, "sequence_lens"))
+    assert [each.name for each in loop.block.ops] == [each.name for each in plain.block.ops]
+    (masked,) = loops(replace(case, lengths=(4, 4, 3)), (*WEIGHTS, "sequence_lens"))
+    assert not masked.captured
+    assert len(list(masked.block.ops)) > len(list(loop.block.ops))
+
+
+def test_only_what_is_wanted_is_stacked() -> None:
+    (loop,) = loops(Recurrence("LSTM", wanted=(False, True, False)))
+    assert not loop.stacked
+
+
+# PopART's
+
+
+def popart_arrays(case: Recurrence) -> dict[str, Array]:
+    """The inputs of an ONNX node in PopART's layout: gates f, i, c, o; matrices transposed."""
+    arrays = case.arrays()
+
+    def gates(name: str) -> Array:
+        parts = np.split(arrays[name][0], 4)
+        return np.stack([parts[place].T for place in (2, 0, 3, 1)])
+
+    made = {"x": arrays["x"], "weights": np.concatenate([gates("w"), gates("r")], axis=1)}
+    if "b" in arrays:
+        wb, rb = np.split(arrays["b"][0], 2)
+        parts = np.split(wb + rb, 4)
+        made["bias"] = np.stack([parts[place] for place in (2, 0, 3, 1)])
+    if "initial_h" in arrays:
+        made["state"] = np.concatenate([arrays["initial_h"], arrays["initial_c"]])
+    return made
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("full", [0, 1])
+@pytest.mark.parametrize(
+    "names", [frozenset(), frozenset({"b"}), frozenset({"b", "initial_h", "initial_c"})]
+)
+def test_lstm_of_popart(names: frozenset[str], full: int, constant: bool) -> None:
+    case = Recurrence("LSTM", given=names)
+    arrays = popart_arrays(case)
+    builder, ids, inputs = popgraph.Builder(), [], {}
+    for name, array in arrays.items():
+        if constant and name in ("weights", "bias"):
+            ids.append(builder.aiOnnx.constant(array))
+        else:
+            ids.append(builder.addInputTensor(popgraph.TensorInfo("FLOAT", array.shape)))
+            inputs[ids[-1]] = array
+    outputs = builder.aiGraphcore.lstm(ids, outputFullSequence=full)
+    for output in outputs:
+        builder.addOutputTensor(output)
+    assert builder.getTensorShape(outputs[0]) == [4, 3, 3][1 - full :]
+    assert builder.getTensorShape(outputs[1]) == [3, 3]
+    run = popgraph.compile(builder.getModelProto(), backend="reference")
+    results = run(inputs)
+    wanted = by_hand(case)
+    expected = {
+        outputs[0]: wanted["y"][:, 0] if full else wanted["y_h"][0],
+        outputs[1]: wanted["y_c"][0],
+    }
+    assert_close(results, expected, TOLERANCE["float32"])
+
+
+@given(recurrences(dtype="float64"), st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -> None:
+    held = WEIGHTS if fixed else ()
+    run = popgraph.compile(case.model(held), backend="reference")
+    arrays = {name: array for name, array in case.arrays().items() if name not in held}
+    assert_close(run(arrays), by_hand(case), TOLERANCE["float64"])
