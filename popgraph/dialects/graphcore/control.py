@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
-from xdsl.irdl import irdl_op_definition, region_def, traits_def
+from xdsl.dialects.builtin import DenseArrayBase, IntegerType, i32
+from xdsl.ir import (
+    Attribute,
+    Block,
+    BlockArgument,
+    Operation,
+    OpResult,
+    Region,
+    SSAValue,
+    SSAValues,
+)
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    irdl_op_definition,
+    region_def,
+    traits_def,
+)
 from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import IsolatedFromAbove, Pure
@@ -205,6 +221,37 @@ class LoopOp(Looping, Control):
     def yielded_rows(self) -> Sequence[SSAValue]:
         return yield_of(self.block).values[int(self.go is not None) + len(self.carried) :]
 
+    def stack(self, value: SSAValue) -> SSAValue:
+        """The rows of a value of the body: the result that holds them, or one more."""
+        for known, stacked in zip(self.yielded_rows, self.stacked, strict=True):
+            if known is value:
+                return stacked
+        end = yield_of(self.block)
+        end.operands = [*end.operands, value]
+        sizes = [len(self.finals), len(self.stacked) + 1]
+        return self._add_result(len(self.results), stacked_type(self.turns, value.type), sizes)
+
+    def carry(self, first: SSAValue, following: SSAValue) -> SSAValue:
+        """The final of one more carried value, which every turn makes `following`."""
+        kept, end = len(self.carried), yield_of(self.block)
+        place = int(self.go is not None) + kept
+        end.operands = [*end.operands[:place], following, *end.operands[place:]]
+        self.block.insert_arg(first.type, 1 + kept)
+        go, limit, carried, scanned, captured = self.split(self.operands)
+        groups = [go, limit, [*carried, first], scanned, captured]
+        self.operands = [value for group in groups for value in group]
+        self.properties[AttrSizedOperandSegments.attribute_name] = _sizes(map(len, groups))
+        return self._add_result(kept, first.type, [kept + 1, len(self.stacked)])
+
+    def _add_result(self, place: int, type_: Attribute, sizes: Sequence[int]) -> SSAValue:
+        """One more result; those that there are stay the values that they are."""
+        made: OpResult = OpResult(type_, self, place)
+        self.results = SSAValues([*self.results[:place], made, *self.results[place:]])
+        for at, result in enumerate(self.results):
+            result.index = at
+        self.properties[AttrSizedResultSegments.attribute_name] = _sizes(sizes)
+        return made
+
     def infer(self) -> tuple[Tensor, ...]:
         rows = [stacked_type(self.turns, value.type) for value in self.yielded_rows]
         return (*map(tensor_of, self.carried), *rows)
@@ -233,6 +280,11 @@ class LoopOp(Looping, Control):
 
 CONTROL: tuple[type[Control], ...] = (CondOp, LoopOp)
 """The operations with bodies."""
+
+
+def _sizes(counts: Iterable[int]) -> DenseArrayBase[IntegerType]:
+    """How many operands or results belong to each group."""
+    return DenseArrayBase.from_list(i32, list(counts))
 
 
 def _running(run: RunBlock, block: Block) -> Body:

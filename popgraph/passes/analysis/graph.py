@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 from xdsl.ir import Operation, SSAValue
@@ -43,3 +43,17 @@ def origin(op: Operation) -> str:
     """Where an operation comes from, as messages say it."""
     location = op.location
     return f"node {location.desc.data!r}" if isinstance(location, NameLoc) else ""
+
+
+def values_behind(values: Iterable[SSAValue]) -> set[SSAValue]:
+    """These values, and all of their block that they are computed from."""
+    found: set[SSAValue] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if value in found:
+            continue
+        found.add(value)
+        if isinstance(value.owner, Operation):
+            waiting.extend(value.owner.operands)
+    return found

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from xdsl.builder import Builder, ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.rewriter import InsertPoint
 
-from popgraph.dialects.graphcore import AddOp, Composite, GraphcoreOp, ReshapeOp
-from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of, tensor_of
+from popgraph.dialects.graphcore import CondOp, LoopOp, ReshapeOp
+from popgraph.dialects.graphcore.base import dtype_of, is_float, shape_of
 from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightStore
-from popgraph.passes.analysis.graph import expanded, only_graph, origin, set_outputs
-from popgraph.passes.analysis.replace import erase_dead, made_for
+from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
+from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
+from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
+from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
 from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.passes.options import Options
 from popgraph.support.errors import DifferentiationError, PassError
@@ -24,6 +25,9 @@ from popgraph.support.shapes import prod, text
 
 PREFIX = "Gradient___"
 """An output of this name and a tensor's is the gradient of the loss with respect to it."""
+
+RULES: Mapping[type[Operation], Rule] = {CondOp: reverse_cond, LoopOp: reverse_loop}
+"""How operations with bodies are differentiated."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,16 @@ class Autodiff(Pass):
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         graph = only_graph(module)
-        self._expand(graph)
+        expand_on_the_way(
+            graph.block,
+            lambda: [self._loss(graph)],
+            lambda: dependent(graph.block, self._targets(graph).values()),
+        )
         loss, targets = self._loss(graph), self._targets(graph)
-        backwards = ReverseMode(_dependent(graph, targets.values()))
-        with ImplicitBuilder(Builder(InsertPoint.before(graph.return_op))):
+        backwards = ReverseMode(graph.block, dependent(graph.block, targets.values()), RULES)
+        with backwards.building():
             backwards.add(loss, self._seed(loss, compilation.weights))
-            backwards.walk(graph, _needed(loss))
+        backwards.walk(needed([loss]))
         outputs = dict(graph.outputs)
         for name, value in targets.items():
             gradient = backwards.gradients.get(value)
@@ -82,24 +90,6 @@ class Autodiff(Pass):
                 )
         set_outputs(graph, outputs)
         backwards.erase_unused()
-
-    def _expand(self, graph: GraphOp) -> None:
-        """Composites on the way that have no gradient of their own give way to what they are."""
-        while True:
-            needed = _needed(self._loss(graph))
-            dependent = _dependent(graph, self._targets(graph).values())
-            blocking = [
-                op
-                for op in graph.block.ops
-                if op in needed
-                and isinstance(op, Composite)
-                and not op.is_differentiable()
-                and any(result in dependent for result in op.results)
-            ]
-            if not blocking:
-                return
-            for op in blocking:
-                expanded(op)
 
     def _loss(self, graph: GraphOp) -> SSAValue:
         if self.loss not in graph.outputs:
@@ -141,71 +131,6 @@ class Autodiff(Pass):
         first = weights.attribute(np.array(self.loss_scale, dtype.numpy))
         scale = VariableOp(loss_scale_variable(dtype), first).result
         return ReshapeOp(scale, shape=shape).result if shape else scale
-
-
-@dataclass
-class ReverseMode:
-    """The gradients so far, and what was made to compute them."""
-
-    dependent: set[SSAValue]
-    """The values that depend on something whose gradient is wanted."""
-    gradients: dict[SSAValue, SSAValue] = field(default_factory=dict)
-    made: list[Operation] = field(default_factory=list)
-
-    def walk(self, graph: GraphOp, needed: set[Operation]) -> None:
-        """Through all operations that the loss needs, last first."""
-        for op in reversed(list(graph.block.ops)):
-            if op in needed and any(result in self.dependent for result in op.results):
-                self._operation(graph, op)
-
-    def _operation(self, graph: GraphOp, op: Operation) -> None:
-        arriving = [self.gradients.get(result) for result in op.results]
-        if not isinstance(op, GraphcoreOp) or all(one is None for one in arriving):
-            return
-        if not op.is_differentiable():
-            raise DifferentiationError(
-                f"{op.title} has no gradient, but the loss depends on a weight through it",
-                origin(op),
-                "detach what goes into it, or do without it in training",
-            )
-        with made_for(op, InsertPoint.before(graph.return_op)) as made:
-            leaving = op.gradient(*arriving)
-            for operand, gradient in zip(op.operands, leaving, strict=True):
-                if gradient is not None and operand in self.dependent:
-                    self.add(operand, SSAValue.get(gradient))
-        self.made += made
-
-    def add(self, value: SSAValue, gradient: SSAValue) -> None:
-        """One more way by which the loss depends on `value`."""
-        wanted, given = tensor_of(value), tensor_of(gradient)
-        assert wanted == given, f"the gradient of {wanted} cannot be {given}"
-        known = self.gradients.get(value)
-        self.gradients[value] = gradient if known is None else AddOp(known, gradient).result
-
-    def erase_unused(self) -> None:
-        """Gradients that nobody wanted, such as those of the first layer's input."""
-        erase_dead(self.made)
-
-
-def _dependent(graph: GraphOp, targets: Iterable[SSAValue]) -> set[SSAValue]:
-    """The float values that depend on a target; gradients flow through floats only."""
-    found = {value for value in targets if is_float(value)}
-    for op in graph.block.ops:
-        if any(operand in found for operand in op.operands):
-            found.update(result for result in op.results if is_float(result))
-    return found
-
-
-def _needed(loss: SSAValue) -> set[Operation]:
-    """All operations that the loss depends on."""
-    found: set[Operation] = set()
-    waiting: list[SSAValue] = [loss]
-    while waiting:
-        owner = waiting.pop().owner
-        if isinstance(owner, Operation) and owner not in found:
-            found.add(owner)
-            waiting.extend(owner.operands)
-    return found
 
 
 def requested(names: Sequence[str]) -> set[str]:

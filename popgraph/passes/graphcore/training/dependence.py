@@ -1,0 +1,101 @@
+"""Which values depend on which: what a gradient can reach, within a block and through bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from popgraph.dialects.graphcore import Composite, CondOp, LoopOp
+from popgraph.dialects.graphcore.base import is_float
+from popgraph.dialects.graphcore.control import yield_of
+from popgraph.passes.analysis.graph import expanded, values_behind
+
+
+def dependent(block: Block, sources: Iterable[SSAValue]) -> set[SSAValue]:
+    """The float values that depend on a source; gradients flow through floats only."""
+    found = {value for value in sources if is_float(value)}
+    for op in block.ops:
+        if any(operand in found for operand in op.operands):
+            found.update(result for result in _moved(op, found) if is_float(result))
+    return found
+
+
+def _moved(op: Operation, sources: Set[SSAValue]) -> Iterable[SSAValue]:
+    """The results of an operation that depend on the sources."""
+    match op:
+        case CondOp():
+            return _moved_by_branches(op, sources)
+        case LoopOp():
+            inside = dependent_in_loop(op, sources)
+            outside = zip(op.finals, op.carried, op.yielded_carried, strict=True)
+            rows = zip(op.stacked, op.yielded_rows, strict=True)
+            return [
+                *(final for final, first, last in outside if first in sources or last in inside),
+                *(stacked for stacked, row in rows if row in inside),
+            ]
+        case _:
+            return op.results
+
+
+def _moved_by_branches(op: CondOp, sources: Set[SSAValue]) -> Iterator[SSAValue]:
+    for block in op.bodies():
+        inside = dependent(block, arguments_of(block.args, op.captured, sources))
+        yielded = zip(op.outputs, yield_of(block).values, strict=True)
+        yield from (result for result, value in yielded if value in inside)
+
+
+def dependent_in_loop(loop: LoopOp, sources: Set[SSAValue]) -> set[SSAValue]:
+    """The values of a body that depend on a source outside, in whichever turn."""
+    operands = [*loop.carried, *loop.scanned, *loop.captured]
+    arguments = set(arguments_of(loop.block.args[1:], operands, sources))
+    while True:
+        found = dependent(loop.block, arguments)
+        carried = zip(loop.carried_arguments, loop.yielded_carried, strict=True)
+        more = {argument for argument, value in carried if value in found} - arguments
+        if not more:
+            return found
+        arguments |= more
+
+
+def arguments_of(
+    arguments: Sequence[SSAValue], operands: Sequence[SSAValue], sources: Set[SSAValue]
+) -> list[SSAValue]:
+    """The arguments whose operand is among the sources."""
+    return [
+        argument
+        for argument, operand in zip(arguments, operands, strict=False)
+        if operand in sources
+    ]
+
+
+def needed(values: Iterable[SSAValue]) -> set[Operation]:
+    """All operations of their block that these values depend on."""
+    owners = (value.owner for value in values_behind(values))
+    return {owner for owner in owners if isinstance(owner, Operation)}
+
+
+def expand_on_the_way(
+    block: Block,
+    results: Callable[[], Iterable[SSAValue]],
+    reached: Callable[[], Set[SSAValue]],
+) -> None:
+    """
+    Composites between sources and results that have no gradient of their own are expanded.
+
+    Both are asked for again after each round, for what was expanded may have been one of them.
+    """
+    while True:
+        on_the_way, found = needed(results()), reached()
+        blocking = [
+            op
+            for op in block.ops
+            if op in on_the_way
+            and isinstance(op, Composite)
+            and not op.is_differentiable()
+            and any(result in found for result in op.results)
+        ]
+        if not blocking:
+            return
+        for op in blocking:
+            expanded(op)

@@ -1,0 +1,53 @@
+// The gradient of a weight that every turn multiplies by is one product over all turns, after the reverse loop.
+// -p autodiff{loss="loss"},dce
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"h">] {
+  ^bb0(%x: tensor<3x2x4xf32>, %h: tensor<2x4xf32>):
+    %w = pg.variable #pg.bytes<"w"> = #pg.data<seed 1 : tensor<4x4xf32>>
+    %last = graphcore.loop trips 3 carried (%h) scanned (%x) captured (%w) : (tensor<2x4xf32>, tensor<3x2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> {
+    ^bb1(%turn: tensor<i64>, %before: tensor<2x4xf32>, %row: tensor<2x4xf32>, %r: tensor<4x4xf32>):
+      %1 = graphcore.mat_mul %before, %r : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+      %2 = graphcore.add %1, %row : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %3 = graphcore.tanh %2 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      pg.yield %3 : tensor<2x4xf32>
+    }
+    %loss = graphcore.reduce_sum %last {axes = [0, 1], keepdims = false} : (tensor<2x4xf32>) -> tensor<f32>
+    pg.return [#pg.bytes<"loss">], %loss : tensor<f32>
+  }
+}
+// -----
+builtin.module {
+  pg.graph @main inputs [#pg.bytes<"x">, #pg.bytes<"h">] {
+  ^bb0(%x: tensor<3x2x4xf32>, %h: tensor<2x4xf32>):
+    %w = pg.variable #pg.bytes<"w"> = #pg.data<seed 1 : tensor<4x4xf32>>
+    %last, %0, %1 = graphcore.loop trips 3 carried (%h) scanned (%x) captured (%w) : (tensor<2x4xf32>, tensor<3x2x4xf32>, tensor<4x4xf32>) -> (tensor<2x4xf32>, tensor<3x2x4xf32>, tensor<3x2x4xf32>) {
+    ^bb0(%turn: tensor<i64>, %before: tensor<2x4xf32>, %row: tensor<2x4xf32>, %r: tensor<4x4xf32>):
+      %2 = graphcore.mat_mul %before, %r : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+      %3 = graphcore.add %2, %row : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %4 = graphcore.tanh %3 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      pg.yield %4, %before, %2 : tensor<2x4xf32>, tensor<2x4xf32>, tensor<2x4xf32>
+    }
+    %loss = graphcore.reduce_sum %last {axes = [0, 1], keepdims = false} : (tensor<2x4xf32>) -> tensor<f32>
+    %2 = pg.constant #pg.data<"0000803f" : tensor<f32>>
+    %3 = graphcore.reshape %2 {shape = [1, 1]} : (tensor<f32>) -> tensor<1x1xf32>
+    %4 = graphcore.broadcast %3 {shape = [2, 4]} : (tensor<1x1xf32>) -> tensor<2x4xf32>
+    %5, %6 = graphcore.loop trips 3 reverse carried (%4) scanned (%x, %1)
+        captured (%w) : (tensor<2x4xf32>, tensor<3x2x4xf32>, tensor<3x2x4xf32>, tensor<4x4xf32>) -> (tensor<2x4xf32>, tensor<3x2x4xf32>) {
+    ^bb0(%7: tensor<i64>, %8: tensor<2x4xf32>, %9: tensor<2x4xf32>, %10: tensor<2x4xf32>, %11: tensor<4x4xf32>):
+      %12 = graphcore.add %10, %9 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %13 = graphcore.tanh %12 : (tensor<2x4xf32>) -> tensor<2x4xf32>
+      %14 = graphcore.mul %13, %13 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %15 = pg.constant #pg.data<"0000803f" : tensor<f32>>
+      %16 = graphcore.sub %15, %14 : (tensor<f32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %17 = graphcore.mul %8, %16 : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+      %18 = graphcore.transpose %11 {perm = [1, 0]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+      %19 = graphcore.mat_mul %17, %18 : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32>
+      pg.yield %19, %17 : tensor<2x4xf32>, tensor<2x4xf32>
+    }
+    %7 = graphcore.reshape %0 {shape = [6, 4]} : (tensor<3x2x4xf32>) -> tensor<6x4xf32>
+    %8 = graphcore.transpose %7 {perm = [1, 0]} : (tensor<6x4xf32>) -> tensor<4x6xf32>
+    %9 = graphcore.reshape %6 {shape = [6, 4]} : (tensor<3x2x4xf32>) -> tensor<6x4xf32>
+    %10 = graphcore.mat_mul %8, %9 : (tensor<4x6xf32>, tensor<6x4xf32>) -> tensor<4x4xf32>
+    pg.return [#pg.bytes<"loss">, #pg.bytes<"Gradient___w">], %loss, %10 : tensor<f32>, tensor<4x4xf32>
+  }
+}
