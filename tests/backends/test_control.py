@@ -10,7 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
-from popgraph.backends.c.emit import emit
+from popgraph.backends.c.emit import sources
 from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.reference import ReferenceExecutable
@@ -298,8 +298,8 @@ def test_profile_and_emit_know_loops() -> None:
     inputs = {"x": np.ones((5, 3), "f4"), "h": np.ones(3, "f4"), "w": np.ones(3, "f4")}
     profile.measure(inputs, 2)
     assert len(profile.times) == len(profile.calls) == 1
-    files = emit(lowered)
-    assert "for (i64 turn = 0; turn < 5; turn++)" in files["main.c"]
+    source = sources(lowered)["program.c"]
+    assert "for (i64 turn = 0; turn < 5; turn++)" in source
 
 
 @pytest.mark.parametrize(

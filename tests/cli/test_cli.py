@@ -449,11 +449,11 @@ def test_random_inputs_fit_those_that_are_given(folder: Path) -> None:
     assert "float32[5]" in call("run", model, "--random", "-i", f"b={folder / 'b.npy'}").output
 
 
-def test_strings_are_refused_by_name(folder: Path) -> None:
+def test_random_strings_are_refused_by_name(folder: Path) -> None:
     model = folder / "words.pgraph"
     model.write_text("graph words(x: string[2]) -> y { y = Identity(x) }")
     output = call("run", model, "--random", code=1).output
-    assert "an input of type string[2] is not supported" in output
+    assert "an input of type string[2]" in output
 
 
 @pytest.mark.parametrize("command", [["run", MLP, "--random"], ["train", MLP]])

@@ -9,7 +9,7 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.compiler import build as build_program
-from popgraph.dialects.graphcore import GRAPHCORE
+from popgraph.dialects.graphcore import OPERATIONS
 from popgraph.dialects.graphcore.base import Array, GraphcoreOp
 from popgraph.dialects.program import GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
@@ -34,7 +34,7 @@ def together(samples: Sequence[Sample]) -> tuple[ModuleOp, list[GraphcoreOp], li
     return ModuleOp([graph]), ops, arrays
 
 
-@pytest.mark.parametrize("op", list(GRAPHCORE.operations), ids=lambda op: op.name)
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
 def test_c_equals_evaluate(op: type[GraphcoreOp]) -> None:
     samples = each_float_type([sample for sample in SAMPLES if sample.op is op])
     module, ops, arrays = together(samples)

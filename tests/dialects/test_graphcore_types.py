@@ -11,7 +11,7 @@ import pytest
 
 from popgraph.compiler import build as build_program
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore import GRAPHCORE
+from popgraph.dialects.graphcore import OPERATIONS
 from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp
 from popgraph.passes.base import Compilation
 from popgraph.support import dtypes
@@ -64,7 +64,7 @@ def check(samples: Sequence[Sample]) -> None:
             raise AssertionError(f"{sample}: {error}") from error
 
 
-@pytest.mark.parametrize("op", list(GRAPHCORE.operations), ids=lambda op: op.name)
+@pytest.mark.parametrize("op", OPERATIONS, ids=lambda op: op.name)
 def test_evaluate_gives_what_infer_promises(op: type[GraphcoreOp]) -> None:
     for sample in EACH:
         if sample.op is op:

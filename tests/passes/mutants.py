@@ -21,7 +21,7 @@ from popgraph.dialects.program import ReturnOp, UpdateOp
 from popgraph.passes.program.pack_intervals import Interval
 from popgraph.passes.structured.analysis.panels import Column
 from popgraph.passes.structured.to_loops.emit.index import Index
-from popgraph.testing import Network, learning_convolutions, separable_convolutions
+from popgraph.testing import Network, controlled, learning_convolutions, separable_convolutions
 
 PASSES = "popgraph.passes"
 
@@ -482,6 +482,14 @@ def lanes_of_other(original: Any) -> Any:
         return original(type_, map_, order, dim, max(1, lanes // 2))
 
     return panel_layout
+
+
+def carried_as_captured(original: Any) -> Any:
+    def captured(call: Any, body: Any) -> Any:
+        carried = body.block.args[1 : 1 + len(call.carried)]
+        return original(call, body) | dict(zip(carried, call.carried, strict=True))
+
+    return captured
 
 
 def first_operand_decides(original: Any) -> Any:
@@ -950,6 +958,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "the first operand decides",
         f"{PASSES}.structured.hoist_constants:_reads",
         first_operand_decides,
+    ),
+    Mutant(
+        "hoist-invariants",
+        "what is carried counts as captured",
+        f"{PASSES}.structured.hoist_invariants:_captured",
+        carried_as_captured,
+        shows_in=controlled,
     ),
     Mutant(
         "move-updates",

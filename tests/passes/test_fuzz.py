@@ -31,6 +31,8 @@ from popgraph.testing import (
     attentions,
     build_network,
     check_ir,
+    controlled,
+    learning_controlled,
     learning_convolutions,
     lookups,
     networks,
@@ -151,7 +153,8 @@ class Place:
         """
         What this pass is tested on; ONNX cannot run PopART's loss.
 
-        Networks whose convolutions have many channels are `slow`, and few bugs need them.
+        Networks whose convolutions have many channels, and those with branches and loops, are
+        `slow`, and few bugs need them.
         """
         if self.name == "fuse-attention":  # few other networks have two products around a softmax
             return attentions(dtype="f64")
@@ -165,8 +168,9 @@ class Place:
         if self.training:
             drawn = training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
             learns = self.name in {"assign-layouts", "use-winograd", "tile-loops"} and slow
-            return drawn | learning_convolutions(dtype="f64") if learns else drawn
-        return networks(dtype="f64")
+            drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
+            return drawn | learning_controlled(dtype="f64") if slow else drawn
+        return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
 
 
 def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:

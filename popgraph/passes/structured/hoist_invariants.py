@@ -38,8 +38,7 @@ class HoistInvariants(Pass):
 
 def _hoist(call: CallLoopOp, body: GraphOp) -> None:
     """Moves invariant work of a body to its caller, and captures what it gives."""
-    first = 1 + len(call.carried) + len(call.scanned)
-    outer: dict[SSAValue, SSAValue] = dict(zip(body.block.args[first:], call.captured, strict=True))
+    outer = _captured(call, body)
     moved = list(_invariant(body, set(outer)))
     if not moved:
         return
@@ -59,6 +58,12 @@ def _hoist(call: CallLoopOp, body: GraphOp) -> None:
     for op in reversed(moved):
         Rewriter.erase_op(op, safe_erase=False)
     _capture(call, body, [outer[value] for value in results])
+
+
+def _captured(call: CallLoopOp, body: GraphOp) -> dict[SSAValue, SSAValue]:
+    """The values that are the same in every turn, by the arguments that they are inside."""
+    first = 1 + len(call.carried) + len(call.scanned)
+    return dict(zip(body.block.args[first:], call.captured, strict=True))
 
 
 def _put(op: Operation, call: CallLoopOp) -> Operation:
