@@ -6,7 +6,7 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
-from popgraph.testing.control import controlled, learning_controlled
+from popgraph.testing.control import controlled
 from popgraph.testing.convolutions import learning_convolutions
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
@@ -26,7 +26,6 @@ __all__ = [
     "build_network",
     "check_ir",
     "controlled",
-    "learning_controlled",
     "learning_convolutions",
     "lookups",
     "model_difference",

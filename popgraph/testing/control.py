@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
@@ -18,22 +16,11 @@ SMALL = (st.integers(1, 3), st.integers(1, 4))
 
 def controlled(dtype: str = "f32") -> SearchStrategy[Network]:
     """A small network with a branch or a loop in it, in which there may be another one."""
-    return _drafts(dtype).map(lambda draft: draft[0])
-
-
-def learning_controlled(dtype: str = "f32") -> SearchStrategy[Network]:
-    """The same that ends in a number, its loss."""
-    return _drafts(dtype).map(lambda draft: _with_loss(*draft))
-
-
-def _with_loss(network: Network, shapes: list[Shape]) -> Network:
-    loss = Node("ReduceMean", (len(shapes) - 1,), (("keepdims", 0),))
-    weighed = replace(network, nodes=(*network.nodes, loss))
-    return replace(weighed, gradients=(0,))
+    return _drafts(dtype)
 
 
 @st.composite
-def _drafts(draw: DrawFn, dtype: str) -> tuple[Network, list[Shape]]:
+def _drafts(draw: DrawFn, dtype: str) -> Network:
     first, other = SMALL
     kinds: list[SearchStrategy[Shape]] = [
         st.tuples(first),
@@ -48,7 +35,7 @@ def _drafts(draw: DrawFn, dtype: str) -> tuple[Network, list[Shape]]:
         node, made = control(draw, shapes, dtype, 2)
         nodes.append(node)
         shapes.append(made)
-    return Network(tuple(inputs), tuple(nodes), dtype), shapes
+    return Network(tuple(inputs), tuple(nodes), dtype)
 
 
 def control(draw: DrawFn, shapes: list[Shape], dtype: str, depth: int) -> Step:

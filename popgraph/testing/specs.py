@@ -10,7 +10,6 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
@@ -194,7 +193,7 @@ class _Bodies:
         """The last value of the nodes of a network."""
         values = list(given)
         for number, node in enumerate(network.nodes):
-            label = f"{self.label}_{writer.name}_{number}"
+            label = f"{self.label}{writer.name}{number}"
             values.append(_written(writer, node, values, f"v{label}", label, self.dtype))
         return values[-1]
 
@@ -232,14 +231,13 @@ class _Bodies:
 
     def _scan(self, source: SSAValue, name: str) -> SSAValue:
         body = self.writer.subgraph("scan")
-        shape = static_shape(source.type)
-        assert shape, "there is an axis to scan along"
-        type_ = tensor_type(self.dtype, shape[1:])
+        shape = self.body.networks[0].inputs[0]
+        type_ = tensor_type(self.dtype, shape)
         carried = body.add_input(f"carried{self.label}", type_)
         given = body.add_input(f"row{self.label}", type_)
         row = self._inner(body, self.body.networks[0], [carried, given])
         self._end(body, [self._turn(body, carried, row), row])
-        zeros = Constant(shape[1:], self.dtype, fill=0).array()
+        zeros = Constant(shape, self.dtype, fill=0).array()
         first = self.writer.add_initializer(f"first{self.label}", zeros)
         attributes = {"body": body.graph(), "num_scan_inputs": 1}
         return self._node("Scan", [first, source], attributes, name)
@@ -247,11 +245,11 @@ class _Bodies:
     def _end(self, body: GraphWriter, values: list[SSAValue]) -> None:
         """The outputs, each a value of its own with a name."""
         made = [
-            body.add_node("Identity", [value], outputs=[f"o{number}_{self.label}"])[0]
+            body.add_node("Identity", [value], outputs=[f"o{self.label}out{number}"])[0]
             for number, value in enumerate(values)
         ]
         infos = [
-            ValueInfoAttr.of(f"o{number}_{self.label}", value.type)
+            ValueInfoAttr.of(f"o{self.label}out{number}", value.type)
             for number, value in enumerate(made)
         ]
         body.set_outputs(made, infos)
@@ -263,8 +261,10 @@ class _Bodies:
         attributes: dict[str, object],
         name: str,
     ) -> SSAValue:
-        outputs = ["", name] if self.body.stacked else [name, ""]
-        return self.writer.add_node(op, operands, attributes, outputs=outputs)[0]
+        other = f"other{self.label}"  # onnx's reference refuses a Scan without one of its outputs
+        outputs = [other, name] if self.body.stacked else [name, other]
+        made = self.writer.add_node(op, operands, attributes, outputs=outputs)
+        return made[int(self.body.stacked)]
 
 
 def _moved(writer: GraphWriter, value: SSAValue, name: str) -> SSAValue:

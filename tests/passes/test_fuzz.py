@@ -32,7 +32,6 @@ from popgraph.testing import (
     build_network,
     check_ir,
     controlled,
-    learning_controlled,
     learning_convolutions,
     lookups,
     networks,
@@ -168,8 +167,7 @@ class Place:
         if self.training:
             drawn = training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
             learns = self.name in {"assign-layouts", "use-winograd", "tile-loops"} and slow
-            drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
-            return drawn | learning_controlled(dtype="f64") if slow else drawn
+            return drawn | learning_convolutions(dtype="f64") if learns else drawn
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -105,6 +105,8 @@ class Interpreter:
             )
         elif op.op_type in ("If", "Loop") and op.domain == "":
             found = self.branch(op, values) if op.op_type == "If" else self.loop(op, values)
+        elif op.op_type == "Scan" and op.domain == "" and op.since_version > 8:
+            found = self.scan(op, values)
         else:
             found = self.evaluate(op, values)
         for result, array in zip(op.output_values(), found, strict=False):
@@ -152,6 +154,39 @@ class Interpreter:
             return states + [np.stack(column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
 
+    def scan(self, op: OnnxOp, values: Values) -> list[Any]:
+        """A turn for each row of the scanned inputs; rows of the turns are stacked."""
+        attributes = op.attribute_values(self.store)
+        (graph,) = op.graphs()["body"]
+        given = [values[value] for value in op.operands]
+        first = len(given) - cast(int, attributes["num_scan_inputs"])
+        states, count = given[:first], len(graph.yielded) - first
+        scanned = [
+            np.flip(np.moveaxis(array, axis, 0), 0) if backwards else np.moveaxis(array, axis, 0)
+            for array, axis, backwards in zip(
+                given[first:],
+                _of_each(attributes, "scan_input_axes", len(given) - first),
+                _of_each(attributes, "scan_input_directions", len(given) - first),
+                strict=True,
+            )
+        ]
+        turns: list[list[Any]] = []
+        for rows in zip(*scanned, strict=True):
+            after = self.body(graph, [*states, *rows], values)
+            states = after[:first]
+            turns.append(after[first:])
+        columns = list(zip(*turns, strict=True))
+        made = [
+            np.stack(column) if turns else _no_rows(value.type)
+            for column, value in zip(columns or [()] * count, graph.yielded[first:], strict=True)
+        ]
+        axes = _of_each(attributes, "scan_output_axes", count)
+        directions = _of_each(attributes, "scan_output_directions", count)
+        return states + [
+            np.moveaxis(np.flip(array, 0) if backwards else array, 0, axis)
+            for array, axis, backwards in zip(made, axes, directions, strict=True)
+        ]
+
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
         """By onnx's reference, or by the function that defines the operator."""
         functions = (
@@ -175,6 +210,11 @@ class Interpreter:
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def _of_each(attributes: Mapping[str, object], name: str, count: int) -> list[int]:
+    """A list that an attribute may give; else zeros."""
+    return cast(list[int], attributes.get(name) or [0] * count)
 
 
 def _no_rows(type_: Attribute) -> Array:

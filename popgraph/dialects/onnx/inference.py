@@ -123,7 +123,9 @@ class Inference:
             set_type(op.results[0], held.type)
             self._note(op.results[0], held)
             return
-        types = visit_graphs(self, op) if self.into_graphs and op.GRAPHS else {}
+        # ONNX's own inference takes the first output that is there for the first of all.
+        within = op.GRAPHS and (self.into_graphs or "" in op.output_names)
+        types = visit_graphs(self, op) if within else {}
         if not types:
             answers = infer_types(op, self.known, self.store, self.opsets)
             types = dict(zip(op.results, answers, strict=True))
