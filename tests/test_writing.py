@@ -332,7 +332,7 @@ UNLESS: dict[str, Callable[[ast.Call], bool]] = {
     "save": lambda call: _base(call) not in ("np", "onnx") or ast.unparse(call.args[0]) == "file",
     "dump": lambda call: _base(call) != "json",
     "replace": lambda call: (
-        _base(call) != "os" and (len(call.args) != 1 or _base(call) in ("choice", "dataclasses"))
+        _base(call) != "os" and (len(call.args) != 1 or _base(call) in ("candidate", "dataclasses"))
     ),
     "memmap": lambda call: "'r'" in map(ast.unparse, call.args),
     "open": lambda call: not any(map(_is_mode, _given(call))) or "os.devnull" in ast.unparse(call),

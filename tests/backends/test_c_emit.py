@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 import tests.backends.c_kernels as kernels
 from popgraph.backends.c.build_program import build
 from popgraph.backends.c.emit import emit, header, sources
-from popgraph.backends.c.print import module as printer
+from popgraph.backends.c.print import program as printer
 from popgraph.dialects.program import DataAttr, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.support.errors import BackendError

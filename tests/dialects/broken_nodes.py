@@ -217,6 +217,8 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "Where": (row("f32[2] f32[2] f32[2]"), row("bool[2] f32[3] f32[3]")),
     "Clip": (row("f32[2] f32[2]"), row("f32[2] i32[]"), row("bool[2]")),
     "Identity": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
+    "OptionalGetElement": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
+    "OptionalHasElement": (row("f32[2] f32[2]"), row("f32[2]", outputs=2)),
     "Cast": (row("f32[2]"), row("f32[2]", to=99), row("f32[2]", to=0), row("f32[2]", to="f32")),
     "CastLike": (row("f32[2]"), row("f32[2] f32[2]", saturate=3)),
     "SwiGLU": (row("f32[2, 3] f32[2, 4]", opset=28), row("bool[2] bool[2]", opset=28)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from popgraph.backends.c.build_program import build
 from popgraph.backends.reference import evaluate, signature
@@ -305,7 +305,9 @@ def test_operations_without_memory_are_refused() -> None:
 def test_every_graph_of_a_module_is_planned() -> None:
     compilation, module = outlined(plan([], [0, U]))
     (graph,) = (op for op in module.ops if isinstance(op, GraphOp))
-    module.body.block.add_op(graph.clone())
+    other = graph.clone()
+    other.properties["sym_name"] = StringAttr("other")
+    module.body.block.add_op(other)
     PlanMemory().run(compilation, module)
     assert sum(isinstance(op, ProgramOp) for op in module.ops) == 2
     names = [op.sym_name.data for op in module.ops if hasattr(op, "function_type")]
