@@ -65,7 +65,7 @@ def test_what_is_refused_is_not_compatible() -> None:
         info.type.tensor_type.elem_type = TensorProto.UINT8
     del refused.graph.initializer[:]
     assert not popgraph.backend.is_compatible(refused)
-    with pytest.raises(UnsupportedError, match="BitShift-[0-9]+ is not supported"):
+    with pytest.raises(UnsupportedError, match="the operator BitShift"):
         popgraph.backend.prepare(refused)
 
 
@@ -108,10 +108,11 @@ from onnx.backend.test import BackendTest
 import popgraph.backend
 
 tests = BackendTest(popgraph.backend, __name__)
-for name in ("relu", "sub", "batchnorm_epsilon", "operator_chunk", "softmax_lastdim", "qlinearconv"):
+names = ("relu", "sub", "batchnorm_epsilon", "operator_chunk", "softmax_lastdim", "qlinearconv")
+for name in names:
     tests.include(f"^test_{name}_cpu")
 tests.include("^test_relu_cuda")
-tests.include("^test_sequence_model1_cpu")  # of another kind, whose compatibility is asked for
+tests.include("^test_gradient_of_add_cpu")  # of another kind, whose compatibility is asked for
 tests.xfail("^test_qlinearconv_cpu")
 globals().update(tests.test_cases)
 """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -96,7 +96,7 @@ def command(
             )
         known = models.sizes_of(module, given)
         models.specialise(module, compilation, known | models.sizes(dim or ()))
-        given = {**_made_up(module, seed), **given}
+        given = {**_made_up(module, seed, given), **given}
     types = models.element_types(module)
     arrays = {
         name: models.fitted(name, array, types[name]) if name in types else array
@@ -108,19 +108,37 @@ def command(
     _show(request.runner()(arrays), keep)
 
 
-def _made_up(module: ModuleOp, seed: int) -> Mapping[str, Array]:
+def _made_up(module: ModuleOp, seed: int, given: Mapping[str, Array]) -> Mapping[str, Array]:
     """Small random arrays for inputs of numbers; dimensions that nothing says have one element."""
+    from xdsl.dialects.builtin import TensorType
+
     from popgraph.backends.reference import signature
     from popgraph.backends.reference.meaning import random_inputs
     from popgraph.dialects.element_types import is_number
-    from popgraph.dialects.onnx.types import tensor_type
+    from popgraph.dialects.onnx.types import describe, tensor_type
 
     types = {}
     for name, type_ in signature(module).items():
-        shape = [1 if size < 0 else size for size in type_.get_shape()]
-        if is_number(type_.element_type):
+        if isinstance(type_, TensorType) and is_number(type_.element_type):
+            shape = [1 if size < 0 else size for size in type_.get_shape()]
             types[name] = tensor_type(type_.element_type, shape)
+        elif name not in given:
+            raise RunError(
+                f"input {name!r} is {describe(type_)}: only tensors of numbers are made up",
+                hint="run the model from Python, where inputs of all kinds can be given",
+            )
     return random_inputs(types, seed)  # type: ignore[arg-type]
+
+
+def _each_array(results: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The arrays in what a model gives, those of sequences by their place."""
+    for name, value in results.items():
+        if isinstance(value, list):
+            yield from _each_array({f"{name}[{at}]": one for at, one in enumerate(value)})
+        elif value is None:
+            typer.echo(f"{name}: nothing")
+        else:
+            yield name, value
 
 
 def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
@@ -134,8 +152,13 @@ def _show(results: Mapping[str, Array], keep: Mapping[str, str]) -> None:
             f"the model has no output {unknown[0]!r}",
             hint=f"its outputs are {', '.join(map(repr, results))}",
         )
+    no_arrays = [name for name in keep if not isinstance(results[name], np.ndarray)]
+    if no_arrays:
+        raise RunError(
+            f"output {no_arrays[0]!r} is no array", hint="run the model from Python to keep it"
+        )
     write_files([(Path(file), npy(results[name])) for name, file in keep.items()])
-    for name, array in results.items():
+    for name, array in _each_array(results):
         if keep and name not in keep:
             continue
         shape = ", ".join(map(str, array.shape))

@@ -453,7 +453,18 @@ def test_random_strings_are_refused_by_name(folder: Path) -> None:
     model = folder / "words.pgraph"
     model.write_text("graph words(x: string[2]) -> y { y = Identity(x) }")
     output = call("run", model, "--random", code=1).output
-    assert "an input of type string[2]" in output
+    assert "input 'x' is string[2]: only tensors of numbers are made up" in output
+
+
+def test_sequences_are_shown_piece_by_piece(folder: Path) -> None:
+    model = folder / "pieces.pgraph"
+    model.write_text(
+        "graph pieces(x: f32[3, 2]) -> s { s = SplitToSequence(x, axis=0, keepdims=1) }"
+    )
+    output = call("run", model, "--random").output
+    assert [f"s[{at}]: float32[1, 2]" in output for at in range(3)] == [True] * 3
+    kept = call("run", model, "--random", "-o", f"s={folder / 's.npy'}", code=1).output
+    assert "output 's' is no array" in kept
 
 
 @pytest.mark.parametrize("command", [["run", MLP, "--random"], ["train", MLP]])
