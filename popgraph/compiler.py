@@ -192,6 +192,8 @@ def lower(
     original = module.clone()
     try:
         for step, made in steps:
+            if step.level == ONNX and step.to is not None:
+                check_static_form(module)
             with observer.watching(made, module, compilation.weights):
                 made.run(compilation, module)
             if step.to is not None:
@@ -203,6 +205,16 @@ def lower(
         note_failure(error, original, passes, compilation, observer.checks)
         raise
     return module
+
+
+def check_static_form(module: ModuleOp) -> None:
+    """An error for a model of which Python computes some nodes: it has no form further down."""
+    for op in host_nodes(module):
+        raise UnsupportedError(
+            f"{op.op_type} is computed by Python and has no form below the onnx level",
+            op.where(),
+            "`popgraph run` and popgraph.compile run such models",
+        )
 
 
 def check_backend(backend: str, threads: int) -> None:

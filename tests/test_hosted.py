@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import popgraph
-from popgraph.compiler import load
+from popgraph.compiler import load, lower
 from popgraph.passes.onnx.partition import HostStep, Segment, host_nodes, partition
 from popgraph.passes.optimizer_spec import SGD
 from popgraph.passes.options import Options, Training
@@ -201,6 +201,14 @@ def test_training_through_python_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="cannot be trained through") as error:
         popgraph.compile(picking(), options=options)
     assert "NonZero" in error.value.where
+
+
+def test_there_is_no_form_further_down() -> None:
+    module, compilation = load(picking())
+    lower(module, compilation, until="normalize")
+    with pytest.raises(UnsupportedError, match="NonZero is computed by Python") as error:
+        lower(module, compilation)
+    assert "places" in error.value.where
 
 
 def test_a_model_without_host_steps_is_one_program() -> None:
