@@ -167,6 +167,36 @@ def test_sequences_and_optionals_come_and_go() -> None:
     assert error.value.hint == "give a list of arrays"
 
 
+@BACKENDS
+def test_an_optional_sequence_is_the_sequence(backend: str) -> None:
+    pieces = helper.make_tensor_sequence_value_info("pieces", FLOAT, None)
+    sequence = pieces.type
+    maybe = helper.make_value_info("maybe", helper.make_optional_type_proto(sequence))
+    nodes = [
+        helper.make_node("Optional", ["pieces"], ["maybe"]),
+        helper.make_node("OptionalGetElement", ["maybe"], ["again"]),
+        helper.make_node("SequenceLength", ["again"], ["count"]),
+        helper.make_node("Optional", [], ["nothing"], type=sequence),
+        helper.make_node("OptionalHasElement", ["nothing"], ["there"]),
+    ]
+    outputs = [maybe, tensor("count", [], INT), tensor("there", [], BOOL)]
+    run = popgraph.compile(model(nodes, [pieces], outputs), backend=backend)
+    found = run(pieces=[np.ones(2, np.float32)])
+    assert [array.tolist() for array in found["maybe"]] == [[1, 1]]
+    assert found["count"] == 1
+    assert not found["there"]
+
+
+def test_getting_nothing_is_an_error() -> None:
+    maybe = helper.make_value_info(
+        "maybe", helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, [2]))
+    )
+    node = helper.make_node("OptionalGetElement", ["maybe"], ["x"])
+    run = popgraph.compile(model([node], [maybe], [tensor("x", [2])]))
+    with pytest.raises(RunError, match="has nothing to get"):
+        run(maybe=None)  # type: ignore[arg-type]
+
+
 def test_strings_are_arrays_of_numpy() -> None:
     nodes = [
         helper.make_node("StringConcat", ["words", "words"], ["twice"]),

@@ -30,6 +30,10 @@ Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
 
 
+OPTIONALS = frozenset({"Optional", "OptionalHasElement", "OptionalGetElement"})
+"""What wraps and unwraps values; onnx's reference puts a list around a sequence."""
+
+
 def knows(module: ModuleOp) -> bool:
     """Whether all operators are ONNX's own or the model's."""
     functions = model_of(module).functions
@@ -105,6 +109,8 @@ class Interpreter:
             )
         elif op.op_type in ("If", "Loop") and op.domain == "":
             found = self.branch(op, values) if op.op_type == "If" else self.loop(op, values)
+        elif op.op_type in OPTIONALS and op.domain == "":
+            found = self.optional(op, values)
         elif op.op_type == "Scan" and op.domain == "" and op.since_version > 8:
             found = self.scan(op, values)
         else:
@@ -153,6 +159,19 @@ class Interpreter:
         if rows:
             return states + [np.stack(column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
+
+    def optional(self, op: OnnxOp, values: Values) -> list[Any]:
+        """An optional is what it holds, or None."""
+        (value,) = [None if one is None else values[one] for one in op.input_values()] or [None]
+        if op.op_type == "OptionalHasElement":
+            return [np.array(value is not None)]
+        if op.op_type == "OptionalGetElement" and value is None:
+            raise RunError(
+                "OptionalGetElement has nothing to get",
+                op.where(),
+                "ask OptionalHasElement first, or give the optional a value",
+            )
+        return [value]
 
     def scan(self, op: OnnxOp, values: Values) -> list[Any]:
         """A turn for each row of the scanned inputs; rows of the turns are stacked."""
