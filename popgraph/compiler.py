@@ -66,6 +66,9 @@ from popgraph.support.texts import read_text
 Model: TypeAlias = Any
 """A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
 
+STREAMS_OF_A_SEGMENT = 1 << 20
+"""More than a part of a model has nodes that draw."""
+
 DEEPEST = 80
 """Levels of IR text: who reads, verifies and prints it recurses over them."""
 
@@ -299,10 +302,12 @@ class BuildRequest:
         self.compilation.weights.own()
         return Runner(HostedModel(self.module, self.compilation.weights, self._segment))
 
-    def _segment(self, module: ModuleOp) -> Runner:
-        """A part of the model as something to call."""
-        weights = WeightStore(self.compilation.weights)
-        return replace(self, module=module, compilation=Compilation(weights)).runner()
+    def _segment(self, module: ModuleOp, number: int) -> Runner:
+        """A part of the model as something to call; each draws random numbers of its own."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        options = replace(self.options, first_stream=number * STREAMS_OF_A_SEGMENT)
+        part = replace(self, module=module, compilation=compilation, options=options)
+        return part.runner()
 
     def executable_for(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""

@@ -19,8 +19,8 @@ from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
-Start = Callable[[ModuleOp], Runner]
-"""Makes a segment ready to run."""
+Start = Callable[[ModuleOp, int], Runner]
+"""Makes a segment, which has a number, ready to run."""
 
 Values = dict[SSAValue, Any]
 """Arrays, lists for sequences, None for an absent optional."""
@@ -55,7 +55,7 @@ class HostedModel:
 
     def _segment(self, number: int, segment: Segment, values: Values) -> Values:
         if number not in self._runners:
-            self._runners[number] = self._start(segment.module)
+            self._runners[number] = self._start(segment.module, number)
         given = {name: as_array(name, values[value]) for name, value in segment.inputs.items()}
         made = self._runners[number](given)
         return {value: made[name] for name, value in segment.outputs.items()}

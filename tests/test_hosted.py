@@ -197,6 +197,21 @@ def test_getting_nothing_is_an_error() -> None:
         run(maybe=None)  # type: ignore[arg-type]
 
 
+@BACKENDS
+def test_segments_draw_numbers_of_their_own(backend: str) -> None:
+    nodes = [
+        helper.make_node("RandomUniformLike", ["x"], ["first"]),
+        helper.make_node("NonZero", ["x"], ["places"]),
+        helper.make_node("Cast", ["places"], ["like"], to=FLOAT),
+        helper.make_node("RandomUniformLike", ["like"], ["second"]),
+    ]
+    outputs = [tensor("first", [64]), tensor("second", [1, None])]
+    run = popgraph.compile(model(nodes, [tensor("x", [64])], outputs), backend=backend)
+    drawn = [run(x=np.ones(64, np.float32)) for _ in range(2)]
+    rows = [found[name].reshape(-1) for found in drawn for name in ("first", "second")]
+    assert len(np.unique(rows)) > 250, "256 numbers, of which hardly two are equal"
+
+
 def test_strings_are_arrays_of_numpy() -> None:
     nodes = [
         helper.make_node("StringConcat", ["words", "words"], ["twice"]),

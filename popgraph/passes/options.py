@@ -51,6 +51,8 @@ class Options:
     indices: str | None = None
     """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
     run ends with an `IndicesError`); None: an error in training."""
+    first_stream: int = 0
+    """Where the streams of random numbers begin: parts of one model must not draw the same."""
     search: tuple[str, ...] = ()
     """Folders in which a `.pgraph` text looks for what it imports."""
     vector_bytes: InitVar[int | None] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ModuleOp
@@ -25,7 +26,8 @@ class OnnxToGraphcore(Pass):
 
     `weights`: initializers are constants, or (those of floats) variables. `training`: operators
     that have no mode of their own behave as in training. `extra_outputs`: ONNX tensors that are
-    to be outputs as well. Shapes must be known.
+    to be outputs as well. `first_stream`: where the streams of random numbers begin. Shapes must
+    be known.
     """
 
     name = "onnx-to-graphcore"
@@ -34,6 +36,7 @@ class OnnxToGraphcore(Pass):
     weights: str = "constant"
     training: bool = False
     extra_outputs: tuple[str, ...] = ()
+    first_stream: int = 0
     tuning: Tuning = Tuning()
 
     @classmethod
@@ -42,6 +45,7 @@ class OnnxToGraphcore(Pass):
             weights="variable" if options.variables or options.training else "constant",
             training=options.training is not None,
             extra_outputs=options.extra_outputs,
+            first_stream=options.first_stream,
             tuning=options.tuning,
         )
 
@@ -58,6 +62,7 @@ class OnnxToGraphcore(Pass):
             self.training,
             variables=self.weights == "variable",
             tuning=self.tuning,
+            streams=count(self.first_stream),
         )
         graph = lowering.graph(model.graph, self.extra_outputs)
         model.detach()
