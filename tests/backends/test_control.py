@@ -277,6 +277,31 @@ def test_work_on_captured_values_is_done_before_the_loop() -> None:
     assert "exp" in body, "the claim can fail"
 
 
+def test_a_constant_that_is_packed_outside_and_read_in_a_body_stays() -> None:
+    """What only `prepare` reads is let go when the program is loaded."""
+    compilation = Compilation()
+    matrix = np.random.default_rng(0).standard_normal((SIZE, SIZE)).astype(np.float32) / 8
+    literal = compilation.weights.attribute(matrix)
+    square = f"tensor<{SIZE}x{SIZE}xf32>"
+    text = graph(
+        f"""
+%w = pg.constant {literal}
+%z = graphcore.mat_mul %x, %w : ({square}, {square}) -> {square}
+%y = graphcore.loop trips 2 carried (%x) : ({square}) -> {square} {{
+^bb1(%i : tensor<i64>, %c : {square}):
+  %v = pg.constant {literal}
+  %s = graphcore.add %c, %v : ({square}, {square}) -> {square}
+  pg.yield %s : {square}
+}}
+""",
+        {"x": square},
+        {"z": square, "y": square},
+    )
+    x = np.random.default_rng(1).standard_normal((SIZE, SIZE)).astype(np.float32)
+    found = at_every_level(parsed(text, compilation), compilation, {"x": x})
+    assert_all(found, {"z": x @ matrix, "y": x + 2 * matrix})
+
+
 def test_work_and_memory_are_told() -> None:
     compilation = Compilation()
     module = parsed(products(compilation), compilation)

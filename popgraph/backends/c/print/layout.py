@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
 
@@ -39,9 +40,12 @@ class Layout:
                 self._add(key, slot)
 
     def _add(self, key: tuple[str, object], slot: Slot) -> None:
-        if key not in self._numbers:
-            self._numbers[key] = len(self.slots)
+        """Memory that a step reads stays, though `prepare` of another program reads it, too."""
+        number = self._numbers.setdefault(key, len(self.slots))
+        if number == len(self.slots):
             self.slots.append(slot)
+        elif not slot.prepared:
+            self.slots[number] = replace(self.slots[number], prepared=False)
 
     def constants(self) -> Iterator[tuple[tuple[str, object], Slot]]:
         """The literals in the table, by what they are known by."""
