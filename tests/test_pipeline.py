@@ -25,6 +25,7 @@ from popgraph.testing import (
     Node,
     assert_close,
     build_network,
+    controlled,
     networks,
     random_inputs,
     training_networks,
@@ -63,6 +64,13 @@ def test_fuzz_c_equals_reference(dtype: str, threads: int) -> None:
             compare(network, Options(), threads)
 
     same()
+
+
+@given(controlled(dtype="f64"))
+def test_fuzz_branches_and_loops_in_c_equal_the_reference(network: Network) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compare(network, Options(), 2)
 
 
 @given(training_networks(dtype="f64", max_nodes=4))
