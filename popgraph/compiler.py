@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -38,7 +39,8 @@ from popgraph.dialects.onnx.types import (
     static_shape,
 )
 from popgraph.dialects.program import WeightStore
-from popgraph.hosted import HostedModel
+from popgraph.hosted import HostedExecutable, HostedModel, Role
+from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
@@ -49,9 +51,11 @@ from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
+from popgraph.support.dtypes import DType
 from popgraph.support.errors import (
     ErrorGroup,
     ModelError,
+    NeedsHostError,
     ParseError,
     PassError,
     PopgraphError,
@@ -61,6 +65,7 @@ from popgraph.support.errors import (
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
 from popgraph.support.nesting import deepest
+from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
@@ -272,6 +277,10 @@ class BuildRequest:
     options: Options
     backend: str
     threads: int
+    role: Role = field(default_factory=Role)
+    """What the module is to a model of which Python computes some nodes."""
+    numbers: Iterator[int] = field(default_factory=count)
+    """Of the pieces of such a model."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
@@ -279,42 +288,64 @@ class BuildRequest:
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
         if level_of(self.module) == ONNX and host_nodes(self.module):
-            return self._hosted()
-        interface = interface_of(self.module, self.compilation.weights)
+            return Runner(self._hosted())
+        interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
         if interface is None:
-            return Runner(self.executable())
+            return Runner(self._program())
         verify(self.module)
         _check_tensors(self.module)
         return Runner(OpenModel(interface, kept(interface, self.executable_for)))
 
-    def _hosted(self) -> Runner:
+    def _program(self) -> Executable | HostedModel:
+        """The program of a module whose shapes are all known, or the steps, if it is none."""
+        if not self._may_split:
+            return self.executable()
+        whole = self.module.clone()
+        try:
+            return self.executable()
+        except NeedsHostError as error:
+            return replace(self, module=whole)._hosted(error)
+
+    @property
+    def _may_split(self) -> bool:
+        """Whether Python may compute nodes that turn out to have no static form."""
+        chosen = self.options
+        fixed = chosen.training or chosen.variables or chosen.extra_outputs
+        return self.role.splits and level_of(self.module) == ONNX and not fixed
+
+    def _hosted(self, reason: NeedsHostError | None = None) -> HostedModel:
         """Segments that are compiled, and nodes that Python computes."""
-        nodes = host_nodes(self.module)
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
-                nodes[0].where(),
+                host_nodes(self.module)[0].where(),
                 "train the part of the model before it or behind it",
             )
         verify(self.module)
-        self.compilation.weights.own()
-        return Runner(HostedModel(self.module, self.compilation.weights, self._segment))
+        weights = self.compilation.weights
+        weights.own()
+        maker = Maker(self._piece, self.numbers, self.role.repeated)
+        return HostedModel(self.module, weights, maker, reason)
 
-    def _segment(self, module: ModuleOp, number: int) -> Runner:
+    def _piece(self, module: ModuleOp, role: Role) -> Runner:
         """A part of the model as something to call; each draws random numbers of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
-        options = replace(self.options, first_stream=number * STREAMS_OF_A_SEGMENT)
-        part = replace(self, module=module, compilation=compilation, options=options)
+        options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
+        part = replace(self, module=module, compilation=compilation, options=options, role=role)
         return part.runner()
 
     def executable_for(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""
         try:
-            return self.specialised(call).executable()
+            request = self.specialised(call)
+            made = request._program()
         except PopgraphError as error:
             raise _with_values(error, call) from error
+        if isinstance(made, Executable):
+            return made
+        return HostedExecutable(made, _given(request.module))
 
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
@@ -348,12 +379,25 @@ class BuildRequest:
             return build_c(self.module, weights, threads=self.threads, save_as=key)
 
 
-def interface_of(module: ModuleOp, weights: WeightStore) -> Interface | None:
-    """What an open model is called with; None where all shapes and structures are known."""
+def _given(module: ModuleOp) -> dict[str, tuple[DType, Shape]]:
+    """The element types and the shapes of a model's inputs, all of which are known."""
+    types = signature(module).items()
+    return {name: (from_ir(type_.element_type), type_.get_shape()) for name, type_ in types}
+
+
+def interface_of(
+    module: ModuleOp, weights: WeightStore, known: Iterable[str] = ()
+) -> Interface | None:
+    """
+    What an open model is called with; None where all shapes and structures are known.
+
+    `known` are structural inputs that operators do not ask for.
+    """
     if level_of(module) != "onnx":
         return None
     types = input_types(module)
-    structural = structural_inputs(module, weights)
+    found = {*structural_inputs(module, weights), *known}
+    structural = tuple(name for name in types if name in found)
     if not structural and all(static_shape(type_) is not None for type_ in types.values()):
         return None
     return Interface(tuple(types), structural)
@@ -365,7 +409,10 @@ def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
         return error
     values = [f"input {name!r} = {array.tolist()}" for name, array in call.values.items()]
     where = ", ".join(values)
-    return type(error)(error.what, f"{error.where}, with {where}".removeprefix(", "), error.hint)
+    made = type(error)(error.what, f"{error.where}, with {where}".removeprefix(", "), error.hint)
+    if isinstance(error, NeedsHostError) and isinstance(made, NeedsHostError):
+        made.inner, made.node = error.inner, error.node
+    return made
 
 
 def _check_tensors(module: ModuleOp) -> None:
@@ -427,8 +474,8 @@ def admits(model: Model) -> bool:
         verify(module)
         if not host_nodes(module) and interface_of(module, compilation.weights) is None:
             lower(module, compilation, level="graphcore")
-    except UnsupportedError:
-        return False
+    except UnsupportedError as error:
+        return isinstance(error, NeedsHostError)
     return True
 
 

@@ -20,7 +20,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "backends": "support dialects",
         "open_model": "support backends",
         "runner": "support backends open_model",
-        "hosted": "support dialects passes backends runner",
+        "hosted": "support dialects passes backends open_model runner",
         "compiler": "support dialects builder passes backends open_model runner hosted",
         "start": "support passes backends open_model runner",
         "testing": "support dialects builder passes backends compiler",

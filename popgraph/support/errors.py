@@ -42,6 +42,19 @@ class UnsupportedError(PopgraphError):
     """A correct model asks for something that PopGraph cannot do (yet)."""
 
 
+class NeedsHostError(UnsupportedError):
+    """
+    A node of a correct model has no static form: what data say decides its structure.
+
+    Python can compute such a node, or what stands before it, so that its structure is known.
+    """
+
+    inner: object = None
+    """The node, of whatever graph inside the model."""
+    node: object = None
+    """The node of the main graph that it is, or is in."""
+
+
 class PassError(PopgraphError):
     """A pass was asked for something impossible: an unknown name, a bad option."""
 

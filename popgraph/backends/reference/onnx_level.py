@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.traits import Pure
 
 from popgraph.backends.base import as_array
 from popgraph.dialects import element_types
@@ -38,6 +39,13 @@ def knows(module: ModuleOp) -> bool:
     """Whether all operators are ONNX's own or the model's."""
     functions = model_of(module).functions
     return all(op.key in functions for op in module.walk() if isinstance(op, Custom))
+
+
+def is_known(op: Operation, functions: Container[tuple[str, str, str]]) -> bool:
+    """Whether Python computes a node as a program does: nothing about it is random or unknown."""
+    if isinstance(op, Custom):
+        return op.key in functions or op.is_check or op.is_call
+    return not isinstance(op, SchemaOp) or bool(op.GRAPHS) or op.has_trait(Pure)
 
 
 def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
@@ -99,6 +107,9 @@ class Interpreter:
         """Computes the results of one node."""
         if isinstance(op, Custom) and op.key in self.functions:
             found = self.call(op, self.functions[op.key], values)
+        elif isinstance(op, Custom) and op.is_call:
+            (callee,) = op.graphs()["callee"]
+            found = self.body(callee, [values[value] for value in op.operands], values)
         elif isinstance(op, Custom) and op.is_check:
             found = [values[value] for value in op.operands]
         elif isinstance(op, Custom):
@@ -142,22 +153,33 @@ class Interpreter:
         return self.body(op.graphs()[name][0], [], values)
 
     def loop(self, op: OnnxOp, values: Values) -> list[Any]:
-        """Iterates up to the limit or until the condition fails; scan outputs are stacked."""
+        """
+        Iterates up to the limit or until the condition fails; scan outputs are stacked.
+
+        Without a condition before the first turn, what the turns say of it is ignored.
+        """
         limit, condition, *first = [
             None if value is None else values[value] for value in op.input_values()
         ]
         (graph,) = op.graphs()["body"]
-        states, going, iteration = list(first), condition is None or bool(np.all(condition)), 0
+        asks = condition is not None
+        if limit is None and not asks:
+            raise RunError(
+                "this Loop never ends: it has neither a trip count nor a condition",
+                op.where(),
+                "give it one of them",
+            )
+        states, going, iteration = list(first), not asks or bool(np.all(condition)), 0
         rows: list[list[Any]] = []
         while going and (limit is None or iteration < int(np.reshape(limit, ()))):
             arguments = [np.array(iteration, np.int64), np.array(True), *states]
             still, *after = self.body(graph, arguments, values)
             states, row = after[: len(states)], after[len(states) :]
             rows.append(row)
-            going, iteration = bool(np.all(still)), iteration + 1
+            going, iteration = not asks or bool(np.all(still)), iteration + 1
         scans = graph.yielded[1 + len(states) :]
         if rows:
-            return states + [np.stack(column) for column in zip(*rows, strict=True)]
+            return states + [_stacked(op, column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
 
     def optional(self, op: OnnxOp, values: Values) -> list[Any]:
@@ -196,7 +218,7 @@ class Interpreter:
             turns.append(after[first:])
         columns = list(zip(*turns, strict=True))
         made = [
-            np.stack(column) if turns else _no_rows(value.type)
+            _stacked(op, column) if turns else _no_rows(value.type)
             for column, value in zip(columns or [()] * count, graph.yielded[first:], strict=True)
         ]
         axes = _of_each(attributes, "scan_output_axes", count)
@@ -229,6 +251,19 @@ class Interpreter:
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def _stacked(op: OnnxOp, rows: Sequence[Any]) -> Array:
+    """What the turns of a loop have given, one after the other."""
+    shapes = {np.shape(row) for row in rows}
+    if len(shapes) > 1:
+        first, second, *_ = map(list, sorted(shapes))
+        raise RunError(
+            f"the rows of {op.op_type} differ: {first} and {second}",
+            op.where(),
+            "all turns give rows of one shape",
+        )
+    return np.stack(rows)
 
 
 def _of_each(attributes: Mapping[str, object], name: str, count: int) -> list[int]:

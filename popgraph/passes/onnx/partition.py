@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -34,9 +34,9 @@ class HostStep:
     op: OnnxOp
 
 
-@dataclass(frozen=True)
-class Segment:
-    """Nodes that are compiled together, as a model of their own."""
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A part of the model as a model of its own."""
 
     module: ModuleOp
     inputs: dict[str, SSAValue]
@@ -45,7 +45,27 @@ class Segment:
     """And those that it gives."""
 
 
+@dataclass(frozen=True, eq=False)
+class Segment(Piece):
+    """Nodes that are compiled together."""
+
+    nodes: Sequence[OnnxOp]
+    """These nodes, as they stand in the whole model."""
+    deciding: tuple[OnnxOp, ...] = ()
+    """Those of which something that comes from before the segment decides the structure."""
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The inputs that must be known although their types do not tell: conditions."""
+        conditions = {op.operands[0] for op in self.deciding if is_branch(op)}
+        return tuple(name for name, value in self.inputs.items() if value in conditions)
+
+
 Step = HostStep | Segment
+
+
+def is_branch(op: OnnxOp) -> bool:
+    return (op.domain, op.op_type) == ("", "If")
 
 
 def host_node(op: OnnxOp) -> bool:
@@ -105,23 +125,40 @@ def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
 
     Functions in which something is for the host are inlined first.
     """
-    _inline_functions(module, store)
-    graph = model_of(module).graph
-    levels, hosted = _levels(graph), set(host_nodes(module))
-    nodes = [op for op in graph.nodes if not _is_literal(op)]
+    inline_functions(module, store, _host_functions(model_of(module)))
+    model = model_of(module)
+    nodes = [op for op in model.graph.nodes if not _is_literal(op)]
+    return steps_of(model, nodes, set(host_nodes(module)))
+
+
+def steps_of(
+    model: Model,
+    nodes: Sequence[OnnxOp],
+    hosted: Container[OnnxOp],
+    deciding: Container[OnnxOp] = (),
+) -> list[Step]:
+    """
+    The steps for some nodes of a model's graph, in their order.
+
+    The `hosted` ones are steps of their own; a segment begins before one that is `deciding`: its
+    operands, which decide its structure, are known by then.
+    """
+    levels = _levels(nodes, hosted, deciding)
     steps: list[Step] = []
     for level in range(max(levels.values(), default=0) + 1):
         here = [op for op in nodes if levels[op] == level]
         steps += [HostStep(op) for op in here if op in hosted]
         compiled = [op for op in here if op not in hosted]
         if compiled:
-            steps.append(_segment(model_of(module), compiled))
+            steps.append(_segment(model, compiled, deciding))
     return steps
 
 
-def _inline_functions(module: ModuleOp, store: WeightStore) -> None:
+def inline_functions(
+    module: ModuleOp, store: WeightStore, functions: Container[tuple[str, str, str]]
+) -> None:
+    """Puts bodies in the place of the graph's calls of these functions."""
     model = model_of(module)
-    functions = _host_functions(model)
     while calls := [op for op in model.graph.nodes if _key(op) in functions]:
         inference = infer_shapes(module, store)
         for call in calls:
@@ -136,19 +173,18 @@ def _is_literal(op: Operation) -> bool:
     return isinstance(op, OnnxOp) and (op.domain, op.op_type) == ("", "Constant")
 
 
-def _levels(graph: Graph) -> dict[Operation, int]:
-    """How many nodes of the host each node has to wait for, itself included."""
-    module = graph.parent_op()
-    assert isinstance(module, Model)
-    hosted = {op for op in graph.nodes if host_node(op)}
+def _levels(
+    nodes: Sequence[OnnxOp], hosted: Container[OnnxOp], deciding: Container[OnnxOp]
+) -> dict[Operation, int]:
+    """For how many steps of the host, and known values, each node has to wait, itself included."""
     levels: dict[Operation, int] = {}
-    for op in graph.nodes:
+    for op in nodes:
         before = [
             levels[owner]
             for value in read_by(op)
             if isinstance(owner := value.owner, Operation) and owner in levels
         ]
-        levels[op] = max(before, default=0) + (op in hosted)
+        levels[op] = max(before, default=0) + (op in hosted or op in deciding)
     return levels
 
 
@@ -163,14 +199,36 @@ def read_by(op: Operation) -> Iterator[SSAValue]:
                 yield value
 
 
-def _segment(model: Model, nodes: Sequence[OnnxOp]) -> Segment:
-    """A model of these nodes, with the literals that they read."""
+def _segment(model: Model, nodes: Sequence[OnnxOp], deciding: Container[OnnxOp]) -> Segment:
+    """A model of these nodes."""
     own = set(nodes)
-    made_here = dict.fromkeys(value for op in nodes for value in op.results)
-    read = list(dict.fromkeys(value for op in nodes for value in read_by(op)))
+    outputs = [value for op in nodes for value in op.results if _leaves(value, own)]
+    made = _piece(model, nodes, [], outputs)
+    return Segment(
+        made.module, made.inputs, made.outputs, nodes, tuple(op for op in nodes if op in deciding)
+    )
+
+
+def piece_of(model: Model, graph: Graph) -> Piece:
+    """The model of a graph inside a node: what it sees of the values around it are inputs."""
+    nodes = [op for op in graph.block.ops if isinstance(op, OnnxOp | Initializer)]
+    made = {value for op in nodes for value in op.results}
+    outputs = [value for value in dict.fromkeys(graph.yielded) if value in made]
+    return _piece(model, nodes, graph.block.args, outputs)
+
+
+def _piece(
+    model: Model,
+    nodes: Sequence[OnnxOp | Initializer],
+    arguments: Sequence[SSAValue],
+    outputs: Sequence[SSAValue],
+) -> Piece:
+    """A model of these nodes, with the literals that they read."""
+    made_here = {value for op in nodes for value in op.results}
+    outside = [value for op in nodes for value in read_by(op) if value not in made_here]
+    read = list(dict.fromkeys([*arguments, *outside]))
     literals = [value for value in read if _is_literal_value(value)]
-    inputs = [value for value in read if value not in made_here and value not in literals]
-    outputs = [value for value in made_here if _leaves(value, own)]
+    inputs = [value for value in read if value not in literals]
     block = Block(arg_types=[value.type for value in inputs])
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
     for op in (*dict.fromkeys(value.owner for value in literals), *nodes):
@@ -185,7 +243,7 @@ def _segment(model: Model, nodes: Sequence[OnnxOp]) -> Segment:
         graph,
     )
     named = [{value_name(value): value for value in group} for group in (inputs, outputs)]
-    return Segment(ModuleOp([made]), *named)
+    return Piece(ModuleOp([made]), *named)
 
 
 def _is_literal_value(value: SSAValue) -> bool:
@@ -209,3 +267,24 @@ def _node_of(op: Operation) -> Operation:
 
 def _infos(values: Iterable[SSAValue]) -> list[ValueInfoAttr]:
     return [ValueInfoAttr.of(value_name(value), value.type) for value in values]
+
+
+def maker_of(node: OnnxOp, wanted: Mapping[str, OnnxOp]) -> OnnxOp | None:
+    """
+    Which node a node comes of, in a model that has been inlined and normalized since.
+
+    What a node gave keeps its name through that; what is new inside flows to it. `wanted` has
+    the nodes by the names of what they give.
+    """
+    pending: list[Operation] = [node]
+    seen: set[Operation] = set()
+    while pending:
+        op = pending.pop(0)
+        if not isinstance(op, OnnxOp) or op in seen:
+            continue
+        seen.add(op)
+        for name in op.output_names:
+            if name in wanted:
+                return wanted[name]
+        pending += [_node_of(use.operation) for value in op.results for use in value.uses]
+    return None

@@ -21,7 +21,7 @@ from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.repetition import Repetition, Steering, Turn
-from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import prod
 
 
@@ -110,7 +110,7 @@ def _check_branches(node: Node, *blocks: Block) -> None:
     first, second = (_yielded(block) for block in blocks)
     for name, one, other in zip(names, first, second, strict=True):
         if one.type != other.type:
-            raise UnsupportedError(
+            raise NeedsHostError(
                 f"output {name!r} of If is {describe(one.type)} in one branch "
                 f"and {describe(other.type)} in the other",
                 hint="where data decide, both branches give one type: pad, reshape or cast; "
@@ -251,7 +251,7 @@ class _Loop:
         value = made[0]
         known = None if value is None else self.node.lowering.array(value)
         if self.graph.block.args[1].uses and (known is None or not known):
-            raise UnsupportedError(
+            raise NeedsHostError(
                 "a Loop without a condition has a body that uses one",
                 hint="give the Loop a condition: a constant that is true",
             )

@@ -30,6 +30,7 @@ from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
 from popgraph.support.errors import (
+    NeedsHostError,
     PassError,
     PopgraphError,
     TypeMismatchError,
@@ -196,7 +197,7 @@ class Lowering(LoweringContext):
                     for value, name in zip(outputs, op.output_names, strict=False)
                 ]
         except PopgraphError as error:
-            raise located(error, op) from error
+            raise self._placed(located(error, op), op) from error
         made = [new for new in _after(before, self.block) if not is_located(new)]
         for new in made:
             _locate(new, op)
@@ -204,6 +205,20 @@ class Lowering(LoweringContext):
         for old, name, value in zip(op.output_values(), op.output_names, outputs, strict=False):
             if old is not None and value is not None:
                 self._know(old, folded.get(value, value), name)
+
+    def _placed(self, error: PopgraphError, op: OnnxOp) -> PopgraphError:
+        """The error; one that tells of a node that needs the host knows the nodes around it."""
+        if isinstance(error, NeedsHostError):
+            if error.inner is None:
+                error.inner = op
+                error.hint = f"{error.hint}; {self._way_out(op)}".removeprefix("; ")
+            error.node = op
+        return error
+
+    def _way_out(self, op: OnnxOp) -> str:
+        if self.training:
+            return "there is no gradient through what only Python computes"
+        return f"or let the host compute {op.op_type}: `popgraph run` and popgraph.compile do"
 
     def _folded(self, made: list[Operation]) -> dict[SSAValue, SSAValue]:
         """The constants that new operations are worth."""

@@ -13,7 +13,7 @@ from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.passes.onnx.to_graphcore.context import LoweringContext
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
-from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
 from popgraph.support.shapes import Shape
 
 
@@ -82,7 +82,7 @@ class Node:
         assert index in self._structural, f"@lowers does not say that input {index} is structural"
         found = self.lowering.array(self[index])
         if found is None:
-            raise UnsupportedError(
+            raise NeedsHostError(
                 f"{what} of {self.op.op_type} must be constant, "
                 f"but input {index} is computed from the model's inputs",
                 hint="make it an initializer or a Constant, or export with static shapes",

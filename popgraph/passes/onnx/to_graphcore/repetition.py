@@ -18,7 +18,7 @@ from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class Repetition:
         Raises `refusal` if there may be too many, or if data decide how many there are; `asks`
         tells whether a turn may be the last although `steering` lets more follow.
         """
+        if steering.trips == UNBOUNDED and steering.limit is None and not asks:
+            raise never_ends()
         lowering = self.node.lowering
         most = lowering.tuning.most_unrolled_turns // lowering.repeated
         if steering.limit or steering.go or (steering.trips > most and not asks):
@@ -173,7 +175,7 @@ class Repetition:
         most = self.node.lowering.tuning.most_unrolled_turns
         for name, old, new in zip(self.states, self.carried, turn.carried, strict=True):
             if old.type != new.type:
-                return UnsupportedError(
+                return NeedsHostError(
                     f"the state {name!r} of {self.node.op.op_type} changes from "
                     f"{describe(old.type)} to {describe(new.type)} in a turn",
                     hint=f"the number of turns must be known, and {most} at most; "
@@ -182,7 +184,7 @@ class Repetition:
         return None
 
     def _unknown_count(self) -> UnsupportedError:
-        return UnsupportedError(
+        return NeedsHostError(
             f"output {self.row_names[0]!r} of {self.node.op.op_type} has a row for each turn, "
             "and data decide how many there are",
             hint="the number of turns must be known when the model is compiled; "

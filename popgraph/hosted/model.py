@@ -1,0 +1,212 @@
+"""The steps of a model of which Python computes some nodes, and how they are found and run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.base import Executable
+from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
+from popgraph.dialects.program import WeightStore
+from popgraph.hosted.host import TURNS, Host
+from popgraph.hosted.part import Maker, Part, Role, Values
+from popgraph.open_model import SPECIALISATIONS
+from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.passes.onnx.partition import (
+    HostStep,
+    Segment,
+    Step,
+    host_nodes,
+    inline_functions,
+    is_branch,
+    maker_of,
+    partition,
+    steps_of,
+)
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.dtypes import DType
+from popgraph.support.errors import NeedsHostError, RunError
+from popgraph.support.locks import Lock
+from popgraph.support.shapes import Shape
+
+
+class HostedModel:
+    """
+    The steps of a model; each segment is compiled when it first runs.
+
+    A segment with a node that turns out to have no static form (`NeedsHostError`) is split. Where
+    it is enough to know what the node gets, another segment begins with it, which is compiled for
+    each of these values as long as they are few. Else the host computes the node.
+    """
+
+    def __init__(
+        self,
+        module: ModuleOp,
+        store: WeightStore,
+        maker: Maker,
+        reason: NeedsHostError | None = None,
+    ) -> None:
+        """`reason` is why the model is no program."""
+        if reason is not None:
+            inline_functions(module, store, model_of(module).functions)
+            infer_shapes(module, store)
+        steps = partition(module, store)
+        self._model = model_of(module)
+        self._host = Host(self._model, store, maker)
+        self._maker = maker
+        self._hosted = set(host_nodes(module))
+        self._deciding: set[OnnxOp] = set()
+        self._changing = Lock()
+        self._splits: dict[Segment, list[Step]] = {}
+        """What has come of segments that were split."""
+        self._parts: dict[Segment, Part] = {}
+        self._values: dict[Segment, set[tuple[bytes, ...]]] = {}
+        """What has decided the structure of segments so far."""
+        self._literals: Values = {}
+        self._host.literals(self._model.graph, self._literals)
+        self.steps = steps
+        self._number(steps)
+        if reason is not None:
+            (whole,) = (step for step in steps if isinstance(step, Segment))
+            self._split(whole, reason)
+
+    def program(self, inputs: Mapping[str, Any]) -> Executable:
+        """The steps as something to run; every call may bring other shapes."""
+        arrays = {name: value for name, value in inputs.items() if is_numbers(value)}
+        return HostedExecutable(
+            self,
+            {name: (dtypes.from_numpy(array.dtype), array.shape) for name, array in arrays.items()},
+        )
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
+        values = self._literals | self._host.given(inputs)
+        pending = deque(self.steps)
+        while pending:
+            step = pending.popleft()
+            if isinstance(step, HostStep):
+                self._host.node(step.op, values)
+                continue
+            try:
+                values |= self._run(step, values)
+            except NeedsHostError as error:
+                pending.extendleft(reversed(self._split(step, error)))
+        graph = self._model.graph
+        yielded = zip(graph.output_names, graph.yielded, strict=True)
+        return {name: as_output(values[value]) for name, value in yielded}
+
+    def _run(self, segment: Segment, values: Values) -> Values:
+        part = self._parts[segment]
+
+        def interpreted() -> Values:
+            again = dict(values)
+            for op in segment.nodes:
+                self._host.node(op, again)
+            return again
+
+        found = part.run(values, interpreted if self._host.computes(*segment.nodes) else None)
+        self._count(segment, values)
+        return found
+
+    # How it is split
+
+    def _number(self, steps: list[Step]) -> None:
+        """Makes segments ready to be compiled; each draws random numbers of its own."""
+        for step in steps:
+            number = next(self._maker.numbers)
+            if isinstance(step, Segment):
+                role = Role(number, step.known, self._maker.repeated, splits=False)
+                self._parts[step] = Part(step, role, self._maker)
+
+    def _split(self, segment: Segment, reason: NeedsHostError) -> list[Step]:
+        """The steps that take the place of a segment; `reason` again if there are none."""
+        with self._changing:
+            if segment not in self._splits:
+                wanted = {name: op for op in segment.nodes for name in op.output_names if name}
+                assert isinstance(reason.node, OnnxOp), "lowering says where it was"
+                op = maker_of(reason.node, wanted)
+                if op is None or not self._mark(op, reason):
+                    raise reason
+                self._replace(segment)
+            return self._splits[segment]
+
+    def _mark(self, op: OnnxOp, reason: NeedsHostError) -> bool:
+        """Whether there is another way to compute a node, which is taken from now on."""
+        outermost = reason.inner is reason.node and op.op_type not in TURNS
+        few = is_branch(op) or not (self._maker.repeated and self._host.computes(op))
+        if outermost and few and op not in self._deciding:
+            self._deciding.add(op)
+            return True
+        self._deciding.discard(op)
+        self._hosted.add(op)
+        return isinstance(op, SchemaOp) or self._host.computes(op)
+
+    def _count(self, segment: Segment, values: Values) -> None:
+        """Lets the host compute nodes whose structure many values have decided."""
+        able = [op for op in segment.deciding if not is_branch(op) and self._host.computes(op)]
+        if not able:
+            return
+        operands = {value for op in able for value in op.operands}
+        with self._changing:
+            seen = self._values.setdefault(segment, set())
+            seen.add(self._parts[segment].deciding(values, operands))
+            if len(seen) > SPECIALISATIONS and segment not in self._splits:
+                self._deciding.difference_update(able)
+                self._hosted.update(able)
+                self._replace(segment)
+
+    def _replace(self, segment: Segment) -> None:
+        steps = steps_of(self._model, segment.nodes, self._hosted, self._deciding)
+        self._number(steps)
+        self._splits[segment] = steps
+        at = self.steps.index(segment)
+        self.steps = [*self.steps[:at], *steps, *self.steps[at + 1 :]]
+
+
+def as_output(value: Any) -> Any:
+    """Strings leave as NumPy's, whatever the host held them in."""
+    if isinstance(value, list):
+        return [as_output(one) for one in value]
+    if isinstance(value, np.ndarray) and value.dtype == object and _are_strings(value):
+        return value.astype(np.str_)
+    return value
+
+
+def _are_strings(array: Array) -> bool:
+    return all(isinstance(one, str) for one in array.reshape(-1))
+
+
+class HostedExecutable(Executable):
+    """A model with host steps, for the inputs of one call."""
+
+    def __init__(self, model: HostedModel, inputs: dict[str, tuple[DType, Shape]]) -> None:
+        self._model = model
+        self.inputs = inputs
+        self.outputs = {}
+        self.variables = {}
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return self._model.run(inputs)
+
+    def read(self, variable: str) -> Array:
+        raise _no_variable(variable)
+
+    def write(self, variable: str, value: Array) -> None:
+        raise _no_variable(variable)
+
+
+def is_numbers(value: object) -> bool:
+    """Whether a value is an array of numbers."""
+    return isinstance(value, np.ndarray) and value.dtype.kind not in "OUS"
+
+
+def _no_variable(name: str) -> RunError:
+    return RunError(
+        f"the model has no variable {name!r}",
+        hint="a model of which Python computes a part has none",
+    )

@@ -1,0 +1,93 @@
+"""Pieces of a model that are compiled when they first run, or computed in Python turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.backends.base import as_array
+from popgraph.open_model import SPECIALISATIONS, Signature
+from popgraph.passes.onnx.partition import Piece
+from popgraph.runner import Runner
+from popgraph.support.arrays import Array
+from popgraph.support.errors import PopgraphError
+
+Values: TypeAlias = dict[SSAValue, Any]
+"""Arrays, lists for sequences, None for an absent optional."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a module is to the model that it is a piece of."""
+
+    number: int = 0
+    """Of all pieces of a model, each has another one."""
+    known: tuple[str, ...] = ()
+    """Inputs whose values its programs must know, beside those that operators ask for."""
+    repeated: bool = False
+    """Whether it runs turn by turn, with other shapes and values in each turn perhaps."""
+    splits: bool = True
+    """Whether a node that needs the host makes steps of it; else it is an error for its owner."""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """What makes pieces ready to run."""
+
+    start: Callable[[ModuleOp, Role], Runner]
+    numbers: Iterator[int]
+    repeated: bool = False
+    """Whether the whole runs turn by turn."""
+
+
+class Part:
+    """
+    A piece that is compiled when it first runs.
+
+    If it is repeated and its programs depend on what it gets, not every turn has its program:
+    only what comes again does, and only as long as few different things come.
+    """
+
+    def __init__(self, piece: Piece, role: Role, maker: Maker) -> None:
+        self.piece = piece
+        self._role = role
+        self._maker = maker
+        self._seen: set[Signature] = set()
+
+    @cached_property
+    def _runner(self) -> Runner:
+        return self._maker.start(self.piece.module, self._role)
+
+    def run(self, values: Values, interpret: Callable[[], Values] | None) -> Values:
+        """What it gives; `interpret` computes the same without a program, if that can be done."""
+        given = {name: as_array(name, values[value]) for name, value in self.piece.inputs.items()}
+        if interpret is not None and self._role.repeated and not self._pays(given):
+            try:
+                return interpret()
+            except PopgraphError:
+                pass  # The program says whether that was an error.
+        made = self._runner(given)
+        return {value: made[name] for name, value in self.piece.outputs.items()}
+
+    def _pays(self, given: Mapping[str, Array]) -> bool:
+        """Whether a program for these arrays will run often enough to be compiled."""
+        model = self._runner.open
+        if model is None:
+            return True
+        signature = model.interface.call(given).signature
+        is_new, few = signature not in self._seen, len(self._seen) < SPECIALISATIONS
+        if is_new and few:
+            self._seen.add(signature)
+        return not is_new
+
+    def deciding(self, values: Values, among: set[SSAValue]) -> tuple[bytes, ...]:
+        """The values, of some that it takes, that decide its structure."""
+        model = self._runner.open
+        structural = () if model is None else model.interface.structural
+        inputs = [value for name, value in self.piece.inputs.items() if name in structural]
+        return tuple(values[value].tobytes() for value in inputs if value in among)
