@@ -51,7 +51,6 @@ from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
-from popgraph.support.dtypes import DType
 from popgraph.support.errors import (
     ErrorGroup,
     ModelError,
@@ -65,7 +64,6 @@ from popgraph.support.errors import (
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
 from popgraph.support.nesting import deepest
-from popgraph.support.shapes import Shape
 from popgraph.support.texts import read_text
 
 Model: TypeAlias = Any
@@ -288,7 +286,7 @@ class BuildRequest:
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
         if level_of(self.module) == ONNX and host_nodes(self.module):
-            return Runner(self._hosted())
+            return Runner(self.steps())
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
@@ -296,27 +294,27 @@ class BuildRequest:
             return Runner(self._program())
         verify(self.module)
         _check_tensors(self.module)
-        return Runner(OpenModel(interface, kept(interface, self.executable_for)))
+        return Runner(OpenModel(interface, kept(interface, Programs(self))))
 
     def _program(self) -> Executable | HostedModel:
         """The program of a module whose shapes are all known, or the steps, if it is none."""
-        if not self._may_split:
+        if not self.splits:
             return self.executable()
         whole = self.module.clone()
         try:
             return self.executable()
         except NeedsHostError as error:
-            return replace(self, module=whole)._hosted(error)
+            return replace(self, module=whole).steps(error)
 
     @property
-    def _may_split(self) -> bool:
+    def splits(self) -> bool:
         """Whether Python may compute nodes that turn out to have no static form."""
         chosen = self.options
         fixed = chosen.training or chosen.variables or chosen.extra_outputs
-        return self.role.splits and level_of(self.module) == ONNX and not fixed
+        return self.role.whole and level_of(self.module) == ONNX and not fixed
 
-    def _hosted(self, reason: NeedsHostError | None = None) -> HostedModel:
-        """Segments that are compiled, and nodes that Python computes."""
+    def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
+        """Segments that are compiled, and nodes that Python computes; the module is changed."""
         if self.options.training is not None:
             raise UnsupportedError(
                 "a model cannot be trained through what only Python computes",
@@ -326,26 +324,20 @@ class BuildRequest:
         verify(self.module)
         weights = self.compilation.weights
         weights.own()
-        maker = Maker(self._piece, self.numbers, self.role.repeated)
+        maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
         return HostedModel(self.module, weights, maker, reason)
 
-    def _piece(self, module: ModuleOp, role: Role) -> Runner:
-        """A part of the model as something to call; each draws random numbers of its own."""
+    def _start(self, module: ModuleOp, role: Role) -> Runner:
+        return self._piece(module, role).runner()
+
+    def _steps_of(self, module: ModuleOp, role: Role, reason: NeedsHostError | None) -> Runner:
+        return Runner(self._piece(module.clone(), role).steps(reason))
+
+    def _piece(self, module: ModuleOp, role: Role) -> BuildRequest:
+        """A part of the model; each draws random numbers of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
-        part = replace(self, module=module, compilation=compilation, options=options, role=role)
-        return part.runner()
-
-    def executable_for(self, call: Call) -> Executable:
-        """The program for what a call brings; the module stays as it is."""
-        try:
-            request = self.specialised(call)
-            made = request._program()
-        except PopgraphError as error:
-            raise _with_values(error, call) from error
-        if isinstance(made, Executable):
-            return made
-        return HostedExecutable(made, _given(request.module))
+        return replace(self, module=module, compilation=compilation, options=options, role=role)
 
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
@@ -379,10 +371,37 @@ class BuildRequest:
             return build_c(self.module, weights, threads=self.threads, save_as=key)
 
 
-def _given(module: ModuleOp) -> dict[str, tuple[DType, Shape]]:
-    """The element types and the shapes of a model's inputs, all of which are known."""
-    types = signature(module).items()
-    return {name: (from_ir(type_.element_type), type_.get_shape()) for name, type_ in types}
+class Programs:
+    """
+    Makes the programs of an open model.
+
+    Calls for which there is none share the steps of the model, whose segments are open in turn.
+    """
+
+    def __init__(self, request: BuildRequest) -> None:
+        self._request = request
+        self._steps: HostedModel | None = None
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for what a call brings; the module stays as it is."""
+        try:
+            return self._made(call)
+        except PopgraphError as error:
+            raise _with_values(error, call) from error
+
+    def _made(self, call: Call) -> Executable:
+        request = self._request
+        try:
+            return request.specialised(call).executable()
+        except NeedsHostError as error:
+            if not request.splits:
+                raise
+            if self._steps is None:
+                self._steps = replace(request, module=request.module.clone()).steps(error)
+        types = {name: from_ir(one.element_type) for name, one in signature(request.module).items()}
+        shapes = {name: shape for name, shape in call.shapes.items() if name not in call.values}
+        inputs = {name: (types[name], shape) for name, shape in shapes.items()}
+        return HostedExecutable(self._steps, inputs, call.values)
 
 
 def interface_of(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,15 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import parser
+from typer.testing import CliRunner
 
 import popgraph
+from popgraph.cli import app
 from popgraph.hosted import HostedModel
+from popgraph.passes.optimizer_spec import SGD
+from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError, UnsupportedError
 
 F32 = np.float32
 X = np.array([1, 2, 3], F32)
@@ -459,3 +465,89 @@ def test_a_node_is_computed_by_the_host_within_what_an_open_model_has_compiled()
     run = Judged(text, "c")
     for size in (300, 400, 10, 300):
         assert run(x=np.full(size, 3, F32))["y"].shape == (3,)
+
+
+# What is refused
+
+
+REFUSED = {
+    WHILE_ROWS: ("output 'r' of Loop has a row for each turn", "(Loop-16)"),
+    GROWTH.replace("Mul(s, x0)", "Neg(s)"): ("state 's' of Loop changes", "(Loop-16)"),
+    STRUCTURE.format(nodes="v = Slice(x, first, ns, second)"): (
+        "ends of Slice must be constant",
+        "(Slice-13)",
+    ),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_such_a_model_has_no_source_in_c(text: str, tmp_path: Path) -> None:
+    onnx.save(parsed(text), tmp_path / "m.onnx")
+    made = CliRunner().invoke(app, ["emit", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "c")])
+    assert made.exit_code == 1
+    what, where = REFUSED[text]
+    assert what in made.output and where in made.output
+    assert "the host" in made.output
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_there_is_no_gradient_through_the_host(text: str) -> None:
+    options = Options(training=Training("s", SGD()))
+    with pytest.raises(UnsupportedError) as error:
+        popgraph.compile(parsed(text), options=options)
+    what, where = REFUSED[text]
+    assert what in error.value.what and where in error.value.where
+    assert "no gradient through what only Python computes" in error.value.hint
+
+
+def test_what_never_ends_does_not_begin() -> None:
+    grows = GROWTH.replace("Mul(s, x0)", "Neg(s)").replace("Less(m, limit)", "Identity(go)")
+    with pytest.raises(UnsupportedError, match="never ends"):
+        popgraph.compile(parsed(grows))
+
+
+def test_rows_of_one_shape() -> None:
+    text = """g (float[2] x, float limit) => (float[N, K] r) {
+      yes = Constant<value = bool {1}>()
+      y, r = Loop (, yes, x) <body =
+        b (int64 i, bool go, float[K] s) => (bool more, float[L] t, float[L] u) {
+          t = Concat<axis = 0>(s, x)
+          u = Neg(t)
+          m = ReduceSum<keepdims = 0>(t)
+          more = Less(m, limit)
+        }>
+    }"""
+    run = popgraph.compile(parsed(text))
+    assert run(x=X[:2], limit=np.array(0, F32))["r"].shape == (1, 4)
+    with pytest.raises(RunError, match="the rows of Loop differ"):
+        run(x=X[:2], limit=np.array(100, F32))
+
+
+def test_what_python_and_programs_cannot_compute_is_said() -> None:
+    model = parsed(GROWTH.replace("Mul(s, x0)", "own.Unknown(s)"))
+    with pytest.raises(UnsupportedError, match=r"own\.Unknown-1 is not supported"):
+        popgraph.compile(model)
+
+
+def test_random_numbers_differ_from_turn_to_turn() -> None:
+    text = """g (float[300] d) => (float[N] y) {
+      top = ReduceMax<keepdims = 0>(d)
+      yes = Constant<value = bool {1}>()
+      none = Constant<value_floats = []>()
+      zero = Constant<value_ints = [0]>()
+      empty = ConstantOfShape(zero)
+      four = Constant<value_ints = [40]>()
+      y = Loop (, yes, empty) <body =
+        b (int64 i, bool go, float[K] s) => (bool more, float[L] t) {
+          z = ConstantOfShape(four)
+          u = RandomUniformLike(z)
+          t = Concat<axis = 0>(s, u)
+          f = Cast<to = 1>(i)
+          more = Less(f, top)
+        }>
+    }""".replace("none = Constant<value_floats = []>()\n", "")
+    run = popgraph.compile(parsed(text))
+    drawn = [run(d=np.full(300, top, F32))["y"] for top in (3, 3, 4)]
+    assert [array.size for array in drawn] == [160, 160, 200]
+    assert len(np.unique(np.concatenate(drawn))) > 510

@@ -10,9 +10,10 @@ from xdsl.ir import SSAValue
 
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
-from popgraph.hosted.part import Maker, Part, Role, Values
+from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
 from popgraph.passes.onnx.partition import host_nodes, piece_of
 
 TURNS = frozenset({"Loop", "Scan"})
@@ -23,7 +24,8 @@ class Host(Interpreter):
     """
     Computes nodes in Python; the graphs inside branches and loops are programs.
 
-    Graphs are interpreted, too, if Python computes some of their nodes anyway.
+    Graphs are interpreted, too, if Python computes some of their nodes anyway, or if types of
+    what they see are not known.
     """
 
     def __init__(self, model: Model, store: WeightStore, maker: Maker) -> None:
@@ -53,14 +55,22 @@ class Host(Interpreter):
         return all(is_known(op, self.functions) for place in places for op in place.walk())
 
     def _part(self, graph: Graph) -> Part | None:
+        if not self.model.is_ancestor(graph):
+            return None  # Of a function's copy for one call, whose values have no types.
         if graph not in self._parts:
-            piece = piece_of(self.model, graph)
-            around = graph.parent_op()
-            turns = isinstance(around, OnnxOp) and around.op_type in TURNS
-            role = Role(next(self._maker.numbers), repeated=turns or self._maker.repeated)
-            interpreted = bool(host_nodes(piece.module))
-            self._parts[graph] = None if interpreted else Part(piece, role, self._maker)
+            self._parts[graph] = self._made(graph)
         return self._parts[graph]
+
+    def _made(self, graph: Graph) -> Part | None:
+        piece = piece_of(self.model, graph)
+        types = input_types(piece.module).values()
+        if host_nodes(piece.module) or any(type_ == UNKNOWN for type_ in types):
+            return None
+        around = graph.parent_op()
+        turns = isinstance(around, OnnxOp) and around.op_type in TURNS
+        repeated = turns or self._maker.repeated
+        role = Role(next(self._maker.numbers), repeated=repeated, whole=False)
+        return BodyPart(piece, role, self._maker)
 
 
 def _fitted(argument: SSAValue, value: Any) -> Any:

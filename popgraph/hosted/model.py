@@ -11,11 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.base import Executable
 from popgraph.dialects.onnx import OnnxOp, SchemaOp, model_of
+from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted.host import TURNS, Host
 from popgraph.hosted.part import Maker, Part, Role, Values
 from popgraph.open_model import SPECIALISATIONS
-from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.passes.onnx.partition import (
     HostStep,
     Segment,
@@ -23,8 +24,10 @@ from popgraph.passes.onnx.partition import (
     host_nodes,
     inline_functions,
     is_branch,
+    is_literal,
     maker_of,
     partition,
+    read_by,
     steps_of,
 )
 from popgraph.support import dtypes
@@ -64,6 +67,8 @@ class HostedModel:
         self._changing = Lock()
         self._splits: dict[Segment, list[Step]] = {}
         """What has come of segments that were split."""
+        self._settled: set[Segment] = set()
+        """Those that need not be, whatever comes."""
         self._parts: dict[Segment, Part] = {}
         self._values: dict[Segment, set[tuple[bytes, ...]]] = {}
         """What has decided the structure of segments so far."""
@@ -92,10 +97,12 @@ class HostedModel:
             if isinstance(step, HostStep):
                 self._host.node(step.op, values)
                 continue
+            instead = self._calmed(step)
             try:
-                values |= self._run(step, values)
+                values |= {} if instead else self._run(step, values)
             except NeedsHostError as error:
-                pending.extendleft(reversed(self._split(step, error)))
+                instead = self._split(step, error)
+            pending.extendleft(reversed(instead))
         graph = self._model.graph
         yielded = zip(graph.output_names, graph.yielded, strict=True)
         return {name: as_output(values[value]) for name, value in yielded}
@@ -120,16 +127,15 @@ class HostedModel:
         for step in steps:
             number = next(self._maker.numbers)
             if isinstance(step, Segment):
-                role = Role(number, step.known, self._maker.repeated, splits=False)
+                role = Role(number, step.known, self._maker.repeated, whole=False)
                 self._parts[step] = Part(step, role, self._maker)
 
     def _split(self, segment: Segment, reason: NeedsHostError) -> list[Step]:
         """The steps that take the place of a segment; `reason` again if there are none."""
         with self._changing:
             if segment not in self._splits:
-                wanted = {name: op for op in segment.nodes for name in op.output_names if name}
                 assert isinstance(reason.node, OnnxOp), "lowering says where it was"
-                op = maker_of(reason.node, wanted)
+                op = maker_of(reason.node, segment.nodes)
                 if op is None or not self._mark(op, reason):
                     raise reason
                 self._replace(segment)
@@ -160,12 +166,45 @@ class HostedModel:
                 self._hosted.update(able)
                 self._replace(segment)
 
+    def _calmed(self, segment: Segment) -> list[Step]:
+        """
+        The steps that take the place of a segment for which too much comes to have programs.
+
+        The host computes the nodes whose shapes change from turn to turn; none if nothing helps.
+        """
+        part = self._parts[segment]
+        with self._changing:
+            if part.is_restless and segment not in self._splits and segment not in self._settled:
+                found = _changing_nodes(segment, part.shapes, self._host.store)
+                changing = {op for op in found if self._host.computes(op)}
+                self._hosted |= changing
+                if changing:
+                    self._replace(segment)
+                else:
+                    self._settled.add(segment)
+            return self._splits.get(segment, [])
+
     def _replace(self, segment: Segment) -> None:
         steps = steps_of(self._model, segment.nodes, self._hosted, self._deciding)
         self._number(steps)
         self._splits[segment] = steps
         at = self.steps.index(segment)
         self.steps = [*self.steps[:at], *steps, *self.steps[at + 1 :]]
+
+
+def _changing_nodes(
+    segment: Segment, shapes: Mapping[str, Shape | None], store: WeightStore
+) -> set[OnnxOp]:
+    """The nodes whose shapes are not known although those are that have always been the same."""
+    module = segment.module.clone()
+    same = {name: shape for name, shape in shapes.items() if shape is not None}
+    specialise(module, same, WeightStore(store))
+    nodes = [op for op in model_of(module).graph.nodes if not is_literal(op)]
+    return {
+        op
+        for op, copy in zip(segment.nodes, nodes, strict=True)
+        if any(static_shape(value.type) is None for value in (*read_by(copy), *copy.results))
+    }
 
 
 def as_output(value: Any) -> Any:
@@ -184,14 +223,21 @@ def _are_strings(array: Array) -> bool:
 class HostedExecutable(Executable):
     """A model with host steps, for the inputs of one call."""
 
-    def __init__(self, model: HostedModel, inputs: dict[str, tuple[DType, Shape]]) -> None:
+    def __init__(
+        self,
+        model: HostedModel,
+        inputs: dict[str, tuple[DType, Shape]],
+        known: Mapping[str, Array] | None = None,
+    ) -> None:
+        """`known` are inputs of the model that are none of its own."""
         self._model = model
+        self._known = known or {}
         self.inputs = inputs
         self.outputs = {}
         self.variables = {}
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return self._model.run(inputs)
+        return self._model.run({**inputs, **self._known})
 
     def read(self, variable: str) -> Array:
         raise _no_variable(variable)

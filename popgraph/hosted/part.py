@@ -15,7 +15,8 @@ from popgraph.open_model import SPECIALISATIONS, Signature
 from popgraph.passes.onnx.partition import Piece
 from popgraph.runner import Runner
 from popgraph.support.arrays import Array
-from popgraph.support.errors import PopgraphError
+from popgraph.support.errors import NeedsHostError, PopgraphError
+from popgraph.support.shapes import Shape
 
 Values: TypeAlias = dict[SSAValue, Any]
 """Arrays, lists for sequences, None for an absent optional."""
@@ -31,8 +32,8 @@ class Role:
     """Inputs whose values its programs must know, beside those that operators ask for."""
     repeated: bool = False
     """Whether it runs turn by turn, with other shapes and values in each turn perhaps."""
-    splits: bool = True
-    """Whether a node that needs the host makes steps of it; else it is an error for its owner."""
+    whole: bool = True
+    """Whether it is the model itself: what needs the host in a piece is for the model to know."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,16 @@ class Maker:
     """What makes pieces ready to run."""
 
     start: Callable[[ModuleOp, Role], Runner]
+    """Compiles a piece; `NeedsHostError` if there is no program of it."""
+    steps: Callable[[ModuleOp, Role, NeedsHostError | None], Runner]
+    """Makes steps of a piece, of which there is no program for this reason."""
     numbers: Iterator[int]
     repeated: bool = False
     """Whether the whole runs turn by turn."""
+
+
+Interpret: TypeAlias = Callable[[], Values]
+"""Computes values as a piece does, without a program."""
 
 
 class Part:
@@ -58,15 +66,18 @@ class Part:
         self._role = role
         self._maker = maker
         self._seen: set[Signature] = set()
+        self.shapes: dict[str, Shape | None] = {}
+        """Those of what it takes; None for one that has had several."""
 
     @cached_property
     def _runner(self) -> Runner:
         return self._maker.start(self.piece.module, self._role)
 
-    def run(self, values: Values, interpret: Callable[[], Values] | None) -> Values:
-        """What it gives; `interpret` computes the same without a program, if that can be done."""
+    def run(self, values: Values, interpret: Interpret | None) -> Values:
+        """What it gives; `interpret` computes the same, if that can be done."""
         given = {name: as_array(name, values[value]) for name, value in self.piece.inputs.items()}
-        if interpret is not None and self._role.repeated and not self._pays(given):
+        pays = not self._role.repeated or self._pays(given)
+        if interpret is not None and not pays:
             try:
                 return interpret()
             except PopgraphError:
@@ -79,11 +90,19 @@ class Part:
         model = self._runner.open
         if model is None:
             return True
+        for name, array in given.items():
+            if self.shapes.setdefault(name, array.shape) != array.shape:
+                self.shapes[name] = None
         signature = model.interface.call(given).signature
-        is_new, few = signature not in self._seen, len(self._seen) < SPECIALISATIONS
-        if is_new and few:
+        is_new = signature not in self._seen
+        if not self.is_restless:
             self._seen.add(signature)
         return not is_new
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether more has come than programs are kept for."""
+        return len(self._seen) > SPECIALISATIONS
 
     def deciding(self, values: Values, among: set[SSAValue]) -> tuple[bytes, ...]:
         """The values, of some that it takes, that decide its structure."""
@@ -91,3 +110,20 @@ class Part:
         structural = () if model is None else model.interface.structural
         inputs = [value for name, value in self.piece.inputs.items() if name in structural]
         return tuple(values[value].tobytes() for value in inputs if value in among)
+
+
+class BodyPart(Part):
+    """A graph inside a node: it becomes steps if there is no program of it, or no one program."""
+
+    def run(self, values: Values, interpret: Interpret | None) -> Values:
+        if self.is_restless:
+            self._take_apart(None)
+        try:
+            return super().run(values, interpret)
+        except NeedsHostError as error:
+            self._take_apart(error)
+            return super().run(values, interpret)
+
+    def _take_apart(self, reason: NeedsHostError | None) -> None:
+        self._runner = self._maker.steps(self.piece.module, self._role, reason)
+        self._seen.clear()

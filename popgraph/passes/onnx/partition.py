@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ModuleOp
@@ -127,7 +127,7 @@ def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
     """
     inline_functions(module, store, _host_functions(model_of(module)))
     model = model_of(module)
-    nodes = [op for op in model.graph.nodes if not _is_literal(op)]
+    nodes = [op for op in model.graph.nodes if not is_literal(op)]
     return steps_of(model, nodes, set(host_nodes(module)))
 
 
@@ -166,7 +166,7 @@ def inline_functions(
             inline(call, model.functions[call.key], inference)
 
 
-def _is_literal(op: Operation) -> bool:
+def is_literal(op: Operation) -> bool:
     """Whether an operation is a value that every step can have for itself: no caller changes it."""
     if isinstance(op, Initializer):
         return op.input is None
@@ -247,7 +247,7 @@ def _piece(
 
 
 def _is_literal_value(value: SSAValue) -> bool:
-    return isinstance(value.owner, Operation) and _is_literal(value.owner)
+    return isinstance(value.owner, Operation) and is_literal(value.owner)
 
 
 def _leaves(value: SSAValue, nodes: set[OnnxOp]) -> bool:
@@ -269,22 +269,27 @@ def _infos(values: Iterable[SSAValue]) -> list[ValueInfoAttr]:
     return [ValueInfoAttr.of(value_name(value), value.type) for value in values]
 
 
-def maker_of(node: OnnxOp, wanted: Mapping[str, OnnxOp]) -> OnnxOp | None:
+def maker_of(node: OnnxOp, nodes: Sequence[OnnxOp]) -> OnnxOp | None:
     """
-    Which node a node comes of, in a model that has been inlined and normalized since.
+    Which of these nodes one comes of, in a model that has been inlined and normalized since.
 
-    What a node gave keeps its name through that; what is new inside flows to it. `wanted` has
-    the nodes by the names of what they give.
+    What they give, and what is computed in their graphs, keeps its name through that. What is new
+    inside flows to what they give.
     """
+    makers = {name: op for op in nodes for inner in op.walk() for name in _names(inner)}
+    makers |= {name: op for op in nodes for name in _names(op)}
     pending: list[Operation] = [node]
     seen: set[Operation] = set()
     while pending:
         op = pending.pop(0)
-        if not isinstance(op, OnnxOp) or op in seen:
+        if op in seen:
             continue
         seen.add(op)
-        for name in op.output_names:
-            if name in wanted:
-                return wanted[name]
+        if found := next((makers[name] for name in _names(op) if name in makers), None):
+            return found
         pending += [_node_of(use.operation) for value in op.results for use in value.uses]
     return None
+
+
+def _names(op: Operation) -> Iterator[str]:
+    return filter(None, op.output_names if isinstance(op, OnnxOp) else ())
