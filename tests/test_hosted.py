@@ -269,3 +269,37 @@ def test_variables_are_none() -> None:
     for access in (program.read, lambda name: program.write(name, x)):
         with pytest.raises(RunError, match="no variable 'w'"):
             access("w")
+
+
+def test_a_branch_calls_a_function_that_holds_a_host_step() -> None:
+    body = helper.make_function(
+        "own",
+        "Places",
+        ["v"],
+        ["p"],
+        [helper.make_node("NonZero", ["v"], ["p"])],
+        [helper.make_opsetid("", 18)],
+    )
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Places", [given], ["r"], domain="own")],
+            name,
+            [],
+            [tensor("r", None, INT)],
+        )
+        for name, given in (("then", "x"), ("else", "y"))
+    ]
+    nodes = [
+        helper.make_node("Neg", ["x"], ["y"]),
+        helper.make_node("If", ["c"], ["r"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    proto = model(
+        nodes,
+        [tensor("x", [4]), tensor("c", [], BOOL)],
+        [tensor("r", [1, None], INT)],
+        functions=[body],
+    )
+    run = popgraph.compile(proto)
+    x = np.array([1, 0, 2, 3], np.float32)
+    for choice in (True, False):
+        np.testing.assert_array_equal(run(x=x, c=np.array(choice))["r"], [[0, 2, 3]])

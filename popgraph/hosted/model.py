@@ -55,8 +55,8 @@ class HostedModel:
         reason: NeedsHostError | None = None,
     ) -> None:
         """`reason` is why the model is no program."""
+        inline_functions(module, store, model_of(module).functions)
         if reason is not None:
-            inline_functions(module, store, model_of(module).functions)
             infer_shapes(module, store)
         steps = partition(module, store)
         self._model = model_of(module)
