@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,29 @@ def test_rows_of_a_scan_are_as_long_as_data_say(backend: str) -> None:
     for rows, n in ((3, 4), (1, 2), (3, 0), (2, 4)):
         found = run(x=np.arange(2 * rows, dtype=F32).reshape(rows, 2), d=np.full(300, n, F32))
         assert found["r"].shape == (rows, n)
+
+
+OLD_SCAN = """g (float[2, 3, 4] x, int64[2] lens, float[300] d)
+    => (float[2, 4] y, float[2, 3, 4] r) {
+  zero = Constant<value = float[2, 4] {0, 0, 0, 0, 0, 0, 0, 0}>()
+  top = ReduceMax<keepdims = 1, axes = [0]>(d)
+  y, r = Scan<num_scan_inputs = 1, directions = [1], body =
+    b (float[4] s, float[4] row) => (float[4] t, float[4] u) {
+      size = Cast<to = 7>(top)
+      u = Reshape(row, size)
+      t = Add(s, u)
+    }>(lens, zero, x)
+}"""
+
+
+@BACKENDS
+def test_a_scan_of_a_batch(backend: str) -> None:
+    run = Judged(OLD_SCAN, backend, opset=8)
+    x = np.arange(24, dtype=F32).reshape(2, 3, 4)
+    for lens in ((3, 3), (1, 2)):
+        run(x=x, lens=np.array(lens), d=np.full(300, 4, F32))
+    found = run.run(x=x, lens=np.array([0, 1]), d=np.full(300, 4, F32))
+    np.testing.assert_array_equal(found["r"], [np.zeros((3, 4)), [x[1, 0], *np.zeros((2, 4))]])
 
 
 # (b) branches of different shapes
@@ -551,3 +575,16 @@ def test_random_numbers_differ_from_turn_to_turn() -> None:
     drawn = [run(d=np.full(300, top, F32))["y"] for top in (3, 3, 4)]
     assert [array.size for array in drawn] == [160, 160, 200]
     assert len(np.unique(np.concatenate(drawn))) > 510
+
+
+def test_threads_share_what_is_split() -> None:
+    run = popgraph.compile(parsed(DECODING), backend="reference")
+    w = np.random.default_rng(0).standard_normal((300, 4)).astype(F32)
+    xs = np.random.default_rng(1).standard_normal((16, 4)).astype(F32)
+
+    def picks(x: Array) -> list[int]:
+        return list(run(w=w, x=x, most=np.array(20))["picks"])
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(picks, xs))
+    assert found == [picks(x) for x in xs]

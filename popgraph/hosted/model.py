@@ -148,9 +148,11 @@ class HostedModel:
         if outermost and few and op not in self._deciding:
             self._deciding.add(op)
             return True
+        if not isinstance(op, SchemaOp) and not self._host.computes(op):
+            return False
         self._deciding.discard(op)
         self._hosted.add(op)
-        return isinstance(op, SchemaOp) or self._host.computes(op)
+        return True
 
     def _count(self, segment: Segment, values: Values) -> None:
         """Lets the host compute nodes whose structure many values have decided."""

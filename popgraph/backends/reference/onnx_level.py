@@ -122,8 +122,8 @@ class Interpreter:
             found = self.branch(op, values) if op.op_type == "If" else self.loop(op, values)
         elif op.op_type in OPTIONALS and op.domain == "":
             found = self.optional(op, values)
-        elif op.op_type == "Scan" and op.domain == "" and op.since_version > 8:
-            found = self.scan(op, values)
+        elif op.op_type == "Scan" and op.domain == "":
+            found = self.scan(op, values) if op.since_version > 8 else self.batch(op, values)
         else:
             found = self.evaluate(op, values)
         for result, array in zip(op.output_values(), found, strict=False):
@@ -211,11 +211,7 @@ class Interpreter:
                 strict=True,
             )
         ]
-        turns: list[list[Any]] = []
-        for rows in zip(*scanned, strict=True):
-            after = self.body(graph, [*states, *rows], values)
-            states = after[:first]
-            turns.append(after[first:])
+        states, turns = self.turns(graph, states, scanned, values)
         columns = list(zip(*turns, strict=True))
         made = [
             _stacked(op, column) if turns else _no_rows(value.type)
@@ -227,6 +223,44 @@ class Interpreter:
             np.moveaxis(np.flip(array, 0) if backwards else array, 0, axis)
             for array, axis, backwards in zip(made, axes, directions, strict=True)
         ]
+
+    def turns(
+        self, graph: Graph, states: list[Any], scanned: Sequence[Array], values: Values
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """The states after all rows of some tensors, and what each turn gives beside them."""
+        turns: list[list[Any]] = []
+        for rows in zip(*scanned, strict=True):
+            after = self.body(graph, [*states, *map(np.asarray, rows)], values)
+            states = after[: len(states)]
+            turns.append(after[len(states) :])
+        return states, turns
+
+    def batch(self, op: OnnxOp, values: Values) -> list[Any]:
+        """Scan before opset 9: for each entry of a batch, of a length of its own; zeros follow."""
+        attributes = op.attribute_values(self.store)
+        (graph,) = op.graphs()["body"]
+        lengths, *_ = [None if one is None else values[one] for one in op.input_values()]
+        given = [values[one] for one in op.input_values()[1:] if one is not None]
+        first = len(given) - cast(int, attributes["num_scan_inputs"])
+        directions = _of_each(attributes, "directions", len(given) - first)
+        size = given[first].shape[1]
+        finals, columns = [], []
+        for at in range(len(given[first])):
+            length = size if lengths is None else int(lengths[at])
+            rows = [
+                np.flip(array[at][:length], 0) if backwards else array[at][:length]
+                for array, backwards in zip(given[first:], directions, strict=True)
+            ]
+            states, turns = self.turns(graph, [one[at] for one in given[:first]], rows, values)
+            finals.append(states)
+            columns.append([_stacked(op, column) for column in zip(*turns, strict=True)])
+        some: list[Array] = next(filter(None, columns), [])
+        nothing = [one[:0] for one in some] or [_no_rows(one.type) for one in graph.yielded[first:]]
+        made = [
+            [_padded(entry[index] if entry else nothing[index], size) for entry in columns]
+            for index in range(len(nothing))
+        ]
+        return [_stacked(op, column) for column in [*zip(*finals, strict=True), *made]]
 
     def evaluate(self, op: OnnxOp, values: Values) -> list[Any]:
         """By onnx's reference, or by the function that defines the operator."""
@@ -264,6 +298,11 @@ def _stacked(op: OnnxOp, rows: Sequence[Any]) -> Array:
             "all turns give rows of one shape",
         )
     return np.stack(rows)
+
+
+def _padded(rows: Array, size: int) -> Array:
+    """So many rows, those that there are and zeros."""
+    return np.concatenate([rows, np.zeros((size - len(rows), *rows.shape[1:]), rows.dtype)])
 
 
 def _of_each(attributes: Mapping[str, object], name: str, count: int) -> list[int]:
