@@ -63,6 +63,7 @@ from popgraph.support.errors import (
 )
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
+from popgraph.support.locks import Lock
 from popgraph.support.nesting import deepest
 from popgraph.support.texts import read_text
 
@@ -71,6 +72,9 @@ Model: TypeAlias = Any
 
 STREAMS_OF_A_SEGMENT = 1 << 20
 """More than a part of a model has nodes that draw."""
+
+LOWERING = Lock()
+"""Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
 
 DEEPEST = 80
 """Levels of IR text: who reads, verifies and prints it recurses over them."""
@@ -197,18 +201,21 @@ def lower(
         raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
     original = module.clone()
     try:
-        for step, made in steps:
-            if step.level == ONNX and step.to is not None:
-                check_static_form(module)
-            with observer.watching(made, module, compilation.weights):
-                made.run(compilation, module)
-            if step.to is not None:
-                check_level(module, step.to)
-            if made.name == until:
-                break
+        with LOWERING:
+            for step, made in steps:
+                if step.level == ONNX and step.to is not None:
+                    check_static_form(module)
+                with observer.watching(made, module, compilation.weights):
+                    made.run(compilation, module)
+                if step.to is not None:
+                    check_level(module, step.to)
+                if made.name == until:
+                    break
     except Exception as error:
         passes = [made for _, made in steps]
         note_failure(error, original, passes, compilation, observer.checks)
+        if isinstance(error, NeedsHostError):
+            error.model = original
         raise
     return module
 
@@ -298,13 +305,13 @@ class BuildRequest:
 
     def _program(self) -> Executable | HostedModel:
         """The program of a module whose shapes are all known, or the steps, if it is none."""
-        if not self.splits:
-            return self.executable()
-        whole = self.module.clone()
         try:
             return self.executable()
         except NeedsHostError as error:
-            return replace(self, module=whole).steps(error)
+            if not self.splits:
+                raise
+            assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
+            return replace(self, module=error.model).steps(error)
 
     @property
     def splits(self) -> bool:

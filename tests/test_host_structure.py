@@ -580,10 +580,10 @@ def test_random_numbers_differ_from_turn_to_turn() -> None:
 def test_threads_share_what_is_split() -> None:
     run = popgraph.compile(parsed(DECODING), backend="reference")
     w = np.random.default_rng(0).standard_normal((300, 4)).astype(F32)
-    xs = np.random.default_rng(1).standard_normal((16, 4)).astype(F32)
+    xs = np.random.default_rng(1).standard_normal((8, 4)).astype(F32)
 
     def picks(x: Array) -> list[int]:
-        return list(run(w=w, x=x, most=np.array(20))["picks"])
+        return list(run(w=w, x=x, most=np.array(10))["picks"])
 
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(picks, xs))

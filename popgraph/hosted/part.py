@@ -71,7 +71,8 @@ class Part:
 
     @cached_property
     def _runner(self) -> Runner:
-        return self._maker.start(self.piece.module, self._role)
+        # Who compiles a module changes it: another thread, or steps of it, want it as it was.
+        return self._maker.start(self.piece.module.clone(), self._role)
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """What it gives; `interpret` computes the same, if that can be done."""

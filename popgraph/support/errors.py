@@ -53,6 +53,8 @@ class NeedsHostError(UnsupportedError):
     """The node, of whatever graph inside the model."""
     node: object = None
     """The node of the main graph that it is, or is in."""
+    model: object = None
+    """The model, as it was before any pass."""
 
 
 class PassError(PopgraphError):
