@@ -79,7 +79,7 @@ class Shared:
         return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
 
 
-def kernels_of(module: ModuleOp) -> list[Operation]:
+def kernels_of(module: Operation) -> list[Operation]:
     """The operations that become kernels, in their order; joins are work for plan-memory."""
     joins = Joins()
     return [
