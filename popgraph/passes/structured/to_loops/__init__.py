@@ -104,7 +104,7 @@ def loops_of(op: Operation, target: Target) -> Loops:
     made: MapLoops | ReduceLoops | ContractLoops | WinogradLoops | NestLoops | ChainLoops
     match op:
         case tile.MapOp():
-            made = MapLoops(op, target)
+            made = MapLoops(op, target, once=runs_once(op))
         case tile.ReduceOp():
             made = ReduceLoops(Reduction.of_reduce(op), target)
         case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
