@@ -541,11 +541,13 @@ assert "xdsl" in sys.modules
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A model's file, and a cache that remembers it at once."""
+    """A file, and a cache that remembers it at once, even if the package was just edited."""
     monkeypatch.setenv("POPGRAPH_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("POPGRAPH_PROGRAM_CACHE", "1")
     monkeypatch.setattr(files, "SETTLED", -1.0)
-    monkeypatch.setattr("popgraph.backends.c.cache.install_fingerprint.states", lambda: "the same")
+    cache = "popgraph.backends.c.cache"
+    monkeypatch.setattr(f"{cache}.install_fingerprint.states", lambda: "the same")
+    monkeypatch.setattr(f"{cache}.program_key.sources", lambda: "the same")
     path = tmp_path / "model.onnx"
     path.write_bytes(reshaping(["N", 6]).SerializeToString())
     return path
