@@ -26,7 +26,7 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
-from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.containers import input_types, model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import (
     MapType,
@@ -37,6 +37,7 @@ from popgraph.dialects.onnx.types import (
     describe,
     static_shape,
 )
+from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted import HostedModel
 from popgraph.open_model import Call, Interface, OpenModel
@@ -186,6 +187,8 @@ def lower(
     `support/debug.py`) apply unless an `observer` is given.
     """
     verify(module)
+    if level_of(module) == ONNX:
+        weights_by_name(model_of(module).graph)  # as long as all of them are there
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)

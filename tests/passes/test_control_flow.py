@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 from onnx.backend.test.case.node import collect_testcases
 from xdsl.ir import Operation
 
@@ -26,10 +26,13 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.check_indices import CheckIndices
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.passes.tuning import Tuning
+from popgraph.session.export import weights_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
-from popgraph.training.trained_weights import put_weights
+from popgraph.training.trained_weights import put_weights, trained_weights
 from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
 
 F32 = np.float32
@@ -510,17 +513,61 @@ def test_weights_inside_are_saved_where_they_were() -> None:
     np.testing.assert_array_equal(popgraph.compile(model, backend="reference")(x=X)["y"], 4 * X)
 
 
-def test_two_weights_of_one_name_are_no_variables() -> None:
+def two_weights_of_one_name() -> str:
     branch = "{name} () => (float[3] a) <float[3] w = {values}> {{ a = Mul(x, w) }}"
     branches = [
         f"{key} = {branch.format(name=key, values=values)}"
         for key, values in (("then_branch", "{1, 2, 3}"), ("else_branch", "{3, 2, 1}"))
     ]
-    text = f"g (bool c, float[3] x) => (float[3] y) {{ y = If (c) <{', '.join(branches)}> }}"
+    return f"""g (bool c, float[3] x) => (float[3] y, float loss) {{
+      y = If (c) <{", ".join(branches)}>
+      loss = ReduceSum<keepdims = 0>(y)
+    }}"""
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_two_weights_of_one_name_are_two_variables(backend: str) -> None:
+    text = two_weights_of_one_name()
     for c in (True, False):
         agree(text, c=np.array(c), x=X)
+    model = parsed(text)
+    training = Training("loss", SGD(Scalar(0.5)))
+    run = popgraph.compile(model, backend=backend, options=Options(training=training))
+    run(c=np.array(True), x=X)
+    compilation = Compilation()
+    module = import_model(model, compilation.weights)
+    assert run.static is not None
+    trained = trained_weights(module, run.static)
+    expected = {"y/then_branch/w": np.array([1, 2, 3], F32) - X / 2, "y/else_branch/w": [3, 2, 1]}
+    assert sorted(trained) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(trained[name], value)
+    put_weights(module, trained, compilation.weights)
+    saved = export_model(module, compilation.weights)
+    for attribute in saved.graph.node[0].attribute:
+        (held,) = attribute.g.initializer
+        assert held.name == "w"
+        np.testing.assert_allclose(numpy_helper.to_array(held), expected[f"y/{attribute.name}/w"])
+
+
+def test_a_pass_alone_gives_no_names() -> None:
     with pytest.raises(UnsupportedError, match="two graphs have a weight named 'w'"):
-        lowered(parsed(text), OnnxToGraphcore(weights="variable"))
+        lowered(parsed(two_weights_of_one_name()), OnnxToGraphcore(weights="variable"))
+
+
+def test_weights_keep_their_names_when_others_go() -> None:
+    """A branch that is never taken is gone when weights become variables."""
+    text = two_weights_of_one_name().replace("bool c, ", "").replace("(c)", "(no)")
+    text = text.replace("y = If", "no = Constant<value = bool {0}>()\n y = If")
+    run = popgraph.compile(parsed(text), backend="reference", options=Options(variables=True))
+    assert run.static is not None and list(run.static.variables) == ["y/else_branch/w"]
+
+
+def test_two_weights_of_one_name_are_loaded_into_sessions() -> None:
+    model = parsed(two_weights_of_one_name()).SerializeToString()
+    named = weights_of(model)
+    np.testing.assert_array_equal(named["y/then_branch/w"], [1, 2, 3])
+    np.testing.assert_array_equal(named["y/else_branch/w"], [3, 2, 1])
 
 
 STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)

@@ -17,6 +17,7 @@ from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.types import describe, static_shape
+from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -158,7 +159,7 @@ class Lowering(LoweringContext):
         """In the main graph, also that of a graph inside a node: it is one weight for all turns."""
         if op.result in self.values:
             return
-        name = op.value_name.text
+        name = weight_name(op)
         if isinstance(op.value, TensorAttr):
             literal = op.value.held
             if isinstance(literal, StringTensorAttr):
