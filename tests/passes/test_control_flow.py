@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper, parser
+from onnx import helper, numpy_helper, parser
 from onnx.backend.test.case.node import collect_testcases
 from xdsl.ir import Operation
 
@@ -581,18 +581,56 @@ STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)
 }"""
 
 
-def test_statistics_do_not_move_inside() -> None:
-    """Unless the turns are few: then each of them moves what the one before has left."""
+def statistics_after(text: str, x: Array, **inputs: Array) -> dict[str, Array]:
+    """What a step of training leaves of the weights: the reference and C agree."""
     made = OnnxToGraphcore(weights="variable", training=True)
-    many = parsed(STATISTICS.replace("value_int = 2", "value_int = 65"))
-    lowered(many)
-    with pytest.raises(UnsupportedError, match="weight 'mean' cannot be updated inside") as caught:
-        lowered(many, made)
-    assert "BatchNormalization" in str(caught.value)
-    module, compilation = lowered(parsed(STATISTICS), made)
+    module, compilation = lowered(parsed(text), made)
+    check_ir(module)
+    given = {"x": x, "s": np.ones(3, F32), **inputs}
+    _, state = evaluate(module, given, compilation.weights)
+    more = parsed(text)
+    more.graph.node.append(helper.make_node("ReduceSumSquare", ["y"], ["loss"], keepdims=0))
+    more.graph.output.append(helper.make_empty_tensor_value_info("loss"))
+    training = Options(training=Training("loss", SGD(Scalar(0.0))))
+    for backend in ("reference", "c"):
+        run = popgraph.compile(more, backend=backend, options=training)
+        run(given)
+        assert run.static is not None
+        for name in ("mean", "var"):
+            np.testing.assert_allclose(run.static.read(name), state[name], rtol=1e-4)
+    return dict(state)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 70])
+def test_statistics_move_in_every_turn(turns: int) -> None:
+    """Each turn moves what the one before has left: the first by x, the others by what it made."""
     x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
-    _, state = evaluate(module, {"x": x, "s": np.ones(3, F32)}, compilation.weights)
-    np.testing.assert_allclose(state["mean"], 0.09 * x.mean(0) + 0.1 * 1, rtol=1e-4)
+    text = STATISTICS.replace("value_int = 2", f"value_int = {turns}")
+    state = statistics_after(text, x)
+    left = 0.9 ** (turns - 1)
+    np.testing.assert_allclose(state["mean"], left * 0.1 * x.mean(0) + (1 - left), rtol=1e-3)
+    first = 0.9 + 0.1 * x.var(0)
+    np.testing.assert_allclose(state["var"], left * first + (1 - left), rtol=1e-3)
+
+
+def test_statistics_move_in_loops_that_end_early_and_in_branches() -> None:
+    """Turns that do not run and the branch that is not taken leave them as they are."""
+    x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
+    text = """g (float[4, 3] x, float[3] s, int64 n, bool c) => (float[4, 3] y)
+      <float[3] mean = {0, 0, 0}, float[3] var = {1, 1, 1}> {
+      y = Loop (n, , x) <body =
+        b (int64 i, bool go, float[4, 3] p) => (bool more, float[4, 3] q) {
+          more = Constant<value = bool {1}>()
+          q = If (c) <
+            then_branch = t () => (float[4, 3] r) {
+              r, m, v = BatchNormalization<training_mode = 1>(p, s, s, mean, var) },
+            else_branch = e () => (float[4, 3] z) { z = Identity(p) }>
+        }>
+    }"""
+    for turns, taken in ((2, True), (2, False), (0, True)):
+        state = statistics_after(text, x, n=np.array(turns), c=np.array(taken))
+        moved = 0.09 * x.mean(0) + 0.1 if turns and taken else 0
+        np.testing.assert_allclose(state["mean"], moved, atol=1e-5)
 
 
 NOISE = """g (float[64] x) => (float[64] first, float[2, 64] a, float[2, 3, 64] b) {
