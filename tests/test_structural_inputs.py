@@ -481,19 +481,62 @@ def test_run_takes_values(saved: str, tmp_path: Path) -> None:
     assert "is not made up" in call(*made_up).output
 
 
+def test_training_takes_values(tmp_path: Path) -> None:
+    """Inputs that decide structure have one value in all steps; they are no samples."""
+    made = stepping()
+    made.graph.input[0].type.tensor_type.shape.dim.add().dim_value = 6
+    path, trained = tmp_path / "model.onnx", tmp_path / "trained.onnx"
+    path.write_bytes(made.SerializeToString())
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "ones.npy", np.ones(4, np.float32))
+    train = ["train", str(path), f"x={tmp_path}/x.npy", "--loss", "loss", "--batch", "4"]
+    train += ["--optimizer", "SGD(0.5)", "--backend", "reference"]
+    values = [("shape", "4,6"), ("start", "1"), ("limit", "4"), ("delta", "1")]
+    given = [f"--value={name}={text}" for name, text in values]
+    done = call(*train, *given, "-o", str(trained))
+    assert not done.exit_code, done.output
+    w = numpy_helper.to_array(onnx.load(trained).graph.initializer[0])
+    expected = 1 - 0.5 * X.T @ np.broadcast_to(np.arange(1, 4) / 12, (4, 3))
+    np.testing.assert_allclose(w, expected, rtol=1e-4)
+    lacking = call(*train, *given[:2])
+    assert "input 'limit' decides the structure" in lacking.output
+    assert "--value limit=2 " in lacking.output
+    sampled = call(*train, f"start={tmp_path}/ones.npy", given[0], *given[2:])
+    assert "input 'start' has samples and decides the structure" in sampled.output
+    twice = call(*train, *given, f"--value=x={1}")
+    assert twice.exit_code and "tensor of 2 axes" in twice.output
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ("shap=3", "no input 'shap'"),
-        ("shape=3,x", "no list of whole numbers"),
+        ("shape=3,x", "'3,x' is no list of whole numbers, which input 'shape' is"),
         ("shape=99999999999999999999", "no list of whole numbers"),
-        ("x=1,2", "a list, which the input is not"),
+        ("x=1,2", "input 'x' is a tensor of 2 axes, and '1,2' gives it at most one"),
+        ("x=1,2", "--input x=FILE.npy"),
         ("shape", "is not NAME=VALUE"),
+        ("turns=2,3", "input 'turns' is one number, and '2,3' is a list of 2; try --value turns=2"),
+        ("turns=2.5", "'2.5' is no whole number, which input 'turns' is; try --value turns=2"),
+        ("go=perhaps", "is no whole number, which input 'go' is; try --value go=true"),
     ],
 )
-def test_values_that_are_none(saved: str, value: str, message: str) -> None:
-    refused = call("print", saved, "--value", value)
-    assert refused.exit_code and message in refused.output
+def test_values_that_are_none(value: str, message: str, tmp_path: Path) -> None:
+    made = reshaping(["N", 6], "R")
+    for name, element in (("turns", INT), ("go", BOOL)):
+        made.graph.input.append(helper.make_tensor_value_info(name, element, []))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    refused = call("print", str(path), "--value", value)
+    assert refused.exit_code and message in " ".join(refused.output.replace("│", "").split())
+
+
+def test_truth_may_be_given_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(dropping(None).SerializeToString())
+    for text, found in (("true", True), ("false", False), ("1", True)):
+        printed = call("print", str(path), "--value", f"mode={text}", "--at", "graphcore").stdout
+        assert ("random_uniform" in printed or "dropout" in printed) == found
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
