@@ -1053,3 +1053,90 @@ def test_the_builder_scans() -> None:
 
     x = np.arange(12, dtype=F32).reshape(4, 3)
     np.testing.assert_allclose(built(make, x=x), x.cumsum(0) ** 2)
+
+
+# What the number of the turn decides
+
+
+TURNING = """g (float[8, 6] x) => (y) {
+  n = Constant<value_int = TRIPS>()
+  zero = Constant<value_ints = [0]>()
+  one = Constant<value_ints = [1]>()
+  two = Constant<value_ints = [2]>()
+  nil = Constant<value_int = 0>()
+  unit = Constant<value_int = 1>()
+  three = Constant<value_int = 3>()
+  y = Loop (n, ,) <body = b (int64 i, bool go) => (bool more, r) {
+      more = Constant<value = bool {1}>()
+      turn = Reshape(i, one)
+      BODY
+  }>
+}"""
+WINDOW = "next = Add(turn, two)\n r = Slice(x, turn, next, zero)"
+
+
+def turning(body: str, trips: int) -> str:
+    return TURNING.replace("BODY", body).replace("TRIPS", str(trips))
+
+
+@pytest.mark.parametrize(
+    ("body", "trips"),
+    [
+        ("r = Gather<axis = 0>(x, i)", 6),
+        ("r = Trilu(x, i)", 70),
+        ("f = Cast<to = 1>(i)\n r = Clip(x, f)", 70),
+        (WINDOW, 7),
+        ("s = Mul(turn, two)\n e = Add(s, two)\n r = Slice(x, s, e, zero)", 4),
+        ("b = Sub(two, turn)\n e = Add(b, two)\n r = Slice(x, b, e, one)", 3),
+        ("s = Concat<axis = 0>(turn, zero)\n w = Concat<axis = 0>(two, two)\n"
+         "e = Add(s, w)\n r = Slice(x, s, e)", 5),
+        ("f = Constant<value_ints = [4]>()\n e = Add(turn, f)\n"
+         "r = Slice(x, turn, e, one, two)", 3),
+        ("e = Add(i, three)\n r = Range(i, e, unit)", 70),
+        ("e = Sub(i, three)\n m = Neg(unit)\n r = Range(i, e, m)", 70),
+        ("w, p = TopK(x, two)\n f = Cast<to = 1>(i)\n r = Mul(w, f)", 70),
+    ],
+)  # fmt: skip
+def test_the_number_of_the_turn_is_data(body: str, trips: int) -> None:
+    """The loop stays one: no turn is written out."""
+    text = turning(body, trips)
+    x = np.random.default_rng(0).normal(size=(8, 6)).astype(F32)
+    agree(text, x=x)
+    module, _ = lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0)))
+    (loop,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.LoopOp)]
+    assert loop.trips.value.data == trips
+
+
+@pytest.mark.parametrize(
+    ("body", "trips"),
+    [
+        (WINDOW, 8),
+        ("b = Sub(turn, one)\n e = Add(b, one)\n r = Slice(x, b, e)", 3),
+        ("r0 = Slice(x, zero, turn)\n r = ReduceSum(r0)", 3),
+        ("b = Mul(turn, turn)\n e = Add(b, one)\n r = Slice(x, b, e)", 2),
+        ("e = Mul(i, three)\n r = Range(i, e, unit)", 3),
+        ("r0 = Tile(turn, turn)\n r = ReduceSum(r0)", 3),
+        ("d = Constant<value = float[2] {0, 1}>()\n r0 = OneHot(one, i, d)\n"
+         "r = ReduceSum(r0)", 3),
+        ("a = Mod(turn, two)\n c = Squeeze(a)\n r = CumSum(x, c)", 3),
+    ],
+)  # fmt: skip
+def test_what_the_number_of_the_turn_cannot_decide(body: str, trips: int) -> None:
+    """Sizes and axes differ from turn to turn, or may: turns are written out, or refused."""
+    never = OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0))
+    with pytest.raises(UnsupportedError, match="must be constant"):
+        lowered(parsed(turning(body, trips)), never)
+
+
+def test_a_part_that_moves_has_a_gradient() -> None:
+    """Of a sum of windows: each element counts as often as a window holds it."""
+    text = turning(WINDOW, 7).replace("(float[8, 6] x) => (y)", "() => (y, loss)\n <float[1] x>")
+    text = text.replace("<float[1] x>", "<float[8, 1] x = {0, 0, 0, 0, 0, 0, 0, 0}>")
+    text = text[: text.rindex("}")] + "loss = ReduceSum<keepdims = 0>(y) }"
+    training = Options(training=Training("loss", SGD(Scalar(1.0))))
+    for backend in ("reference", "c"):
+        run = popgraph.compile(parsed(text), backend=backend, options=training)
+        run()
+        assert run.static is not None
+        counts = -run.static.read("x")[:, 0]
+        np.testing.assert_array_equal(counts, [1, 2, 2, 2, 2, 2, 2, 1])

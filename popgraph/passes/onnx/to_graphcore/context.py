@@ -40,6 +40,8 @@ class LoweringContext(ABC):
     streams: Iterator[int] = field(default_factory=count)
     turns: tuple[SSAValue, ...] = ()
     """The numbers of the turns of the loops around what is being lowered."""
+    trips: dict[SSAValue, int] = field(default_factory=dict)
+    """How many turns there are at most, by the numbers of the turns."""
     repeated: int = 1
     """How often what is being lowered is written out, because loops around it are unrolled."""
     moved: list[Moved] = field(default_factory=list)

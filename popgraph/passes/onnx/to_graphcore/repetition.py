@@ -71,7 +71,7 @@ class Repetition:
             return self.carried, []
         trial = _Trial(self)
         try:
-            turn = trial.lowered()
+            turn = trial.lowered(steering)
         except UnsupportedError as error:
             if not steering.trips:
                 raise
@@ -109,7 +109,7 @@ class Repetition:
 
         carried = [*self.carried, *map(lowering.current, variables)]
         trial = _Trial(replace(self, body=body, carried=carried))
-        finals, stacked = trial.as_loop(steering, trial.lowered(), asks)
+        finals, stacked = trial.as_loop(steering, trial.lowered(steering), asks)
         for variable, value in zip(variables, finals[count:], strict=True):
             lowering.update(variable, value)
         return finals[:count], stacked
@@ -231,9 +231,10 @@ class _Trial:
         self.moved: Moved = {}
         """The variables that a turn updates."""
 
-    def lowered(self) -> Turn:
+    def lowered(self, steering: Steering) -> Turn:
         number, *rest = self.block.args
         count = len(self.repetition.carried)
+        self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
             return self.repetition.body(number, rest[:count], rest[count:])
 
