@@ -280,6 +280,52 @@ def test_initializers_that_could_be_given_are_constants() -> None:
     np.testing.assert_array_equal(run(x=X)["y"], np.maximum(X.reshape(6, 4), 0))
 
 
+def overridable(host: bool = False, sizes: Shape = (4, 6)) -> onnx.ModelProto:
+    """y = relu(reshape(x, shape)) * w, and what is not zero of it if the host computes that."""
+    made = reshaping(sizes)
+    made.graph.node[-1].output[0] = "q"
+    made.graph.node.append(helper.make_node("Mul", ["q", "w"], ["y"]))
+    made.graph.input.append(helper.make_tensor_value_info("w", FLOAT, [1]))
+    for name, array in (("shape", np.array([6, 4])), ("w", np.array([2], np.float32))):
+        made.graph.initializer.append(numpy_helper.from_array(array, name))
+    if host:
+        made.graph.node.append(helper.make_node("NonZero", ["y"], ["places"]))
+        made.graph.output.append(helper.make_empty_tensor_value_info("places"))
+    return made
+
+
+def check_overriding(run: popgraph.runner.Runner) -> None:
+    """What is given is used, in this call and in no other one."""
+    x = np.abs(X)
+    np.testing.assert_array_equal(run(x=x)["y"], x.reshape(6, 4) * 2)
+    for number in (3, 5):
+        w = np.array([number], np.float32)
+        np.testing.assert_array_equal(run(x=x, w=w)["y"], x.reshape(6, 4) * number)
+    for shape in ([3, 8], [24, 1]):
+        found = run(x=x, shape=np.array(shape))["y"]
+        np.testing.assert_array_equal(found, x.reshape(shape) * 2)
+        found = run(x=x, shape=np.array(shape), w=np.array([7], np.float32))["y"]
+        np.testing.assert_array_equal(found, x.reshape(shape) * 7)
+    np.testing.assert_array_equal(run(x=x)["y"], x.reshape(6, 4) * 2)
+    with pytest.raises(PopgraphError, match="float64"):
+        run(x=x, w=np.array([7.0]))
+    with pytest.raises(PopgraphError, match="no input 'v'"):
+        run(x=x, v=np.array([7.0]))
+
+
+@pytest.mark.parametrize("host", [False, True])
+@pytest.mark.parametrize("sizes", [(4, 6), ("N", 6)])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_initializers_that_are_inputs_may_be_given(backend: str, sizes: Shape, host: bool) -> None:
+    check_overriding(popgraph.compile(overridable(host, sizes), backend=backend))
+
+
+def test_weights_that_are_variables_are_written_instead() -> None:
+    run = popgraph.compile(overridable(), backend="reference", options=Options(variables=True))
+    with pytest.raises(RunError, match="no input 'w'"):
+        run(x=X, w=np.array([7], np.float32))
+
+
 # Programs of a model
 
 
@@ -602,6 +648,21 @@ def test_known_programs_of_an_open_model_start_without_the_compiler(file: Path) 
         run(x=X, shape=np.array(sizes))
     environment = {**os.environ}
     subprocess.run([sys.executable, "-c", AT_ONCE, str(file)], check=True, env=environment)
+
+
+@pytest.mark.parametrize("sizes", [(4, 6), ("N", 6)])
+def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) -> None:
+    file.write_bytes(overridable(sizes=sizes).SerializeToString())
+    popgraph.compile(file)(x=X)
+    known = warm_start.recall(file, None, 1)
+    assert isinstance(known, warm_start.KnownProgram) == (sizes == (4, 6))
+    assert known is not None and known.overridable == ("shape", "w")
+    check_overriding(start.compile(file))
+    run = start.compile(file)
+    file.write_bytes(overridable().SerializeToString())
+    os.utime(file, (1, 1))
+    with pytest.raises(RunError, match="has changed since it was compiled"):
+        run(x=X, w=np.array([7], np.float32))
 
 
 def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
