@@ -212,6 +212,11 @@ class Tuning:
     most_transposed: int = 16
     """Rows of a square that is transposed in registers."""
 
+    least_merged: int = 16
+    """Positions that are worth sorting by merging runs: fewer are taken out of a heap."""
+    most_merged: int = 64 * 1024
+    """Positions that are merged in local memory; that of a thread may be half a megabyte."""
+
     # Compile time
 
     small_literal_bytes: int = 64 * 1024
