@@ -445,8 +445,8 @@ def test_branches_with_captures() -> None:
     )
     text = comes_back(model)
     assert (
-        "    y = If(c, then_branch=graph yes() -> (a: f32[3]) {\n        a = x + w\n"
-        "    }, else_branch=graph no() -> b {\n        b = w\n    })\n" in text
+        "    y = if c -> yes(a: f32[3]) {\n        a = x + w\n"
+        "    } else -> no(b) {\n        b = w\n    }\n" in text
     )
 
 
@@ -477,20 +477,19 @@ def test_loops_within_graphs() -> None:
         == """opset 21
 
 graph main(n: i64, go: bool, x: f32[3]) -> (y: f32[3], all: f32[T, 3]) {
-    (y, all) = Loop(
-        n, go, x,
-        body=graph turn(i: i64, go_in: bool, v: f32[3]) -> (on: bool, next: f32[3], seen: f32[3]) {
-            weight step: f32[3] = [0.5, 1.0, 1.5]
-            on = go_in
-            inner = If(go_in, then_branch=graph yes() -> a {
-                a = v + step
-            }, else_branch=graph no() -> a {
-                a = v - x
-            })
-            next = Tanh(inner)
-            seen = -v
-        },
-    )
+    (_, y, all) = loop i: i64 in 0..n while go_in with (go_in: bool = go, v: f32[3] = x) -> (
+        on: bool, next: f32[3], seen: f32[3],
+    ) {
+        weight step: f32[3] = [0.5, 1.0, 1.5]
+        on = go_in
+        inner = if go_in -> yes(a) {
+            a = v + step
+        } else -> no(a) {
+            a = v - x
+        }
+        next = Tanh(inner)
+        seen = -v
+    }
 }
 """
     )
@@ -504,7 +503,7 @@ def test_an_inner_graph_may_give_an_outer_value_and_one_twice() -> None:
     branch = body.node[1].attribute[0].g
     del branch.node[:]
     branch.output[0].name = "v"
-    assert "yes() -> v {\n" in comes_back(model)
+    assert "-> yes(v) {\n" in comes_back(model)
 
 
 def test_what_is_said_about_inner_graphs() -> None:
@@ -519,7 +518,11 @@ def test_what_is_said_about_inner_graphs() -> None:
     text = comes_back(model)
     assert '@names("") @meta("k", "v") graph turn(' in text
     assert '"""One turn."""' in text
-    assert "inner: f32[3] = If(" in text
+    assert "inner: f32[3] = if go_in -> yes(a) {\n" in text
+    del body.metadata_props[:]
+    text = comes_back(model)
+    assert '@name("the loop")\n    (_, y, all) = loop i: i64 in 0..n while go_in with' in text
+    assert '"""One turn."""' in text
 
 
 def test_outputs_that_have_become_other_values() -> None:

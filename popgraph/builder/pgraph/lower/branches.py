@@ -24,6 +24,9 @@ from popgraph.builder.pgraph.syntax.tree import Block, Branches, Gives, Name, Tr
 from popgraph.dialects.onnx.op import Graph as GraphOp
 from popgraph.dialects.onnx.types import describe
 
+THEN, ELSE = "then", "else"
+"""What the graphs of branches are called, unless the text says it."""
+
 
 def lower_if(
     context: GraphContext, branches: Branches, names: Sequence[str] | None
@@ -69,8 +72,8 @@ def _both(
 ) -> dict[str, GraphOp]:
     """The graphs of both blocks; the whole of what they give, or what is wanted of it."""
     blocks = {
-        "then": (branches.then_gives, branches.then),
-        "else": (branches.else_gives, branches.otherwise),
+        THEN: (branches.then_gives, branches.then),
+        ELSE: (branches.else_gives, branches.otherwise),
     }
     return {
         f"{label}_branch": _branch(context, label, *block, wanted, names, whole=whole)
