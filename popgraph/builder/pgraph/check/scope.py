@@ -117,7 +117,7 @@ class Scope:
         home = self._home(name.text)
         if name.text not in home._defined:
             return
-        if home is not self and (name.text in self.results or home is self._carrier(name.text)):
+        if home is not self and self._may_define(name.text, home):
             return
         if home is self:
             self.source.parse_error(
@@ -135,6 +135,12 @@ class Scope:
                 else "every value has a name of its own",
             )
         raise Failed
+
+    def _may_define(self, name: str, home: Scope) -> bool:
+        """Whether a name of a scope around this may be given a value here."""
+        if name in self.results or home is self._carrier(name):
+            return True
+        return self.carries and not self._in_loop(home)
 
     def _in_loop(self, outer: Scope) -> bool:
         """Whether the body of a loop stands between this and a scope around it."""
