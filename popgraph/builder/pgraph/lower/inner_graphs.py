@@ -48,13 +48,10 @@ def block_graph(
     inner = replace(
         inside(context, name, lenient=lenient),
         node_names=NodeNames(context.node_names.rule),
+        statement=StatementContext(context.statement.stem),
     )
     if gives is None or context.prefix:
-        inner = replace(
-            inner,
-            prefix=_region_prefix(context, label),
-            statement=StatementContext(context.statement.stem),
-        )
+        inner = replace(inner, prefix=_region_prefix(context, label))
     return inner.described(graph_notes(context.source, (), folding(context), block.doc))
 
 

@@ -32,7 +32,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     walk,
 )
 from popgraph.dialects.onnx import Initializer, tensor_type
-from popgraph.dialects.onnx.types import Dim, UnknownType, describe, dims
+from popgraph.dialects.onnx.types import UNKNOWN, Dim, UnknownType, describe, dims
 
 NUMBER, TRUTH = tensor_type("i64", []), tensor_type("bool", [])
 
@@ -207,7 +207,7 @@ def _first(context: GraphContext, state: State) -> tuple[SSAValue, Attribute]:
             f"but it begins as {describe(value.type)}",
         )
         raise Failed
-    return value, value.type if type_ is None else type_
+    return value, value.type if type_ in (None, UNKNOWN) else type_
 
 
 def operand(context: GraphContext, expression: Expression, dtype: str | None) -> SSAValue:

@@ -119,7 +119,7 @@ def _lower_scan(
     firsts = [one.first for one in head.kept]
     for one in head.kept:
         one.before = _add_input(inner, one.state, one.type)
-    if head.counter is not None:
+    if head.counter is not None and isinstance(head.counter.name, Name):
         firsts.append(whole_number(context, fold(context, head.start)))
         head.number = _add_input(inner, head.counter, NUMBER, "number")
     for scanned, rows in head.rows:
@@ -129,7 +129,7 @@ def _lower_scan(
     states, stacked = _lower_block(context, inner, head, names)
     given = list(states.values())
     if head.number is not None:
-        given.append(_given(inner, "", following(inner, head)))
+        given.append(_given(inner, next_step(context), following(inner, head)))
     _end(inner, [*given, *stacked])
     results = _results(context, head, [*given, *stacked])
     operands = [*firsts, *(rows for _, rows in head.rows)]
@@ -167,11 +167,10 @@ def _add_input(
     text = one.name.text
     if inner.prefix and isinstance(one, State):
         text += "/before"  # The name itself is for what the turn makes of it.
-    said: Attribute = UNKNOWN
+    said = type_
     if one.type is not None:
-        said = type_ = declared_type(inner.source, one.type, inner.scope)
-    elif inner.prefix:
-        said = type_
+        said = declared_type(inner.source, one.type, inner.scope)
+        type_ = type_ if said == UNKNOWN else said
     annotations = one.annotations if isinstance(one, State) else ()
     notes = value_notes(inner.source, annotations, folding(inner))
     name = full_name(inner, text)

@@ -244,7 +244,7 @@ class _Formatter:
         if loop.states:
             head += "with "
             states = [self.state(one, depth) for one in loop.states]
-            alone = len(states) == 1
+            alone = len(states) == 1 and _end(head + states[0], column) <= WIDTH - len(" {")
             head += states[0] if alone else filled("()", states, _end(head, column), depth)
             head += " "
         return head + self.gives(loop.gives, _end(head, column), depth)
