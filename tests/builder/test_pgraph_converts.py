@@ -477,7 +477,7 @@ def test_loops_within_graphs() -> None:
         == """opset 21
 
 graph main(n: i64, go: bool, x: f32[3]) -> (y: f32[3], all: f32[T, 3]) {
-    (_, y, all) = loop i in 0..n while go_in with (go_in = go, v = x) -> (
+    (_, y, all) = loop i in 0..n while go_in with (go_in = go, v: f32[3] = x) -> (
         on: bool, next: f32[3], seen: f32[3],
     ) {
         weight step: f32[3] = [0.5, 1.0, 1.5]
@@ -531,7 +531,7 @@ def test_types_of_what_loops_carry_stand_where_they_are_not_the_usual_ones() -> 
     body.input[0].ClearField("type")
     body.input[2].type.tensor_type.shape.dim[0].Clear()
     text = comes_back(model)
-    assert "loop i: unknown in 0..n while go_in with (go_in = go, v: f32[?] = x)" in text
+    assert "loop i: unknown() in 0..n while go_in with (go_in = go, v: f32[?] = x)" in text
 
 
 SCAN = """
@@ -548,10 +548,8 @@ main (float[4, 3] x, float[3] h, float[4] s) => (float[3] y, float[4, 3] all) {
 
 def test_a_scan_goes_through_rows() -> None:
     text = comes_back(small(SCAN))
-    assert (
-        "    (y, all) = loop row in x, one in s with before = h -> step("
-        "next: f32[3], seen: f32[3]) {\n" in text
-    )
+    head = "(y, all) = loop row: f32[3] in x, one: f32 in s with before: f32[3] = h -> step("
+    assert f"    {head}\n        next: f32[3], seen: f32[3],\n    ) {{\n" in text
 
 
 def test_what_loop_cannot_say_is_a_call() -> None:
@@ -566,7 +564,7 @@ def test_what_loop_cannot_say_is_a_call() -> None:
 def test_counts_and_conditions_that_are_not_given() -> None:
     model = small(LOOP)
     model.graph.node[0].input[0] = model.graph.node[0].input[1] = ""
-    assert "loop i in 0.. while go_in with (go_in = _, v = x)" in comes_back(model)
+    assert "loop i in 0.. while go_in with (go_in = _, v: f32[3] = x)" in comes_back(model)
 
 
 def test_outputs_of_a_loop_that_are_not_wanted() -> None:

@@ -28,7 +28,6 @@ from popgraph.builder.pgraph.syntax.tree import (
 )
 from popgraph.dialects.onnx import Graph, SchemaOp, tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
-from popgraph.dialects.onnx.inference import row_of
 from popgraph.dialects.onnx.metadata import graph_metadata
 
 Body = Callable[[Graph], tuple[Block, tuple[Target, ...]]]
@@ -128,20 +127,14 @@ def _are_states(
 def control(op: SchemaOp, operands: Sequence[Operand], body: Body) -> Branches | Loop:
     """The expression for a node of which `is_control` is true."""
     graphs = [held[0] for held in op.graphs().values()]
-    values = list(op.input_values())
-    missing = [None] * (2 - len(values))
-    given = [*zip(values, operands, strict=False), *((one, Missing(NOWHERE)) for one in missing)]
+    operands = [*operands, *[Missing(NOWHERE)] * (2 - len(operands))]
     match op.op_type:
         case "If":
             return _branches(operands[0], op, body)
         case "Loop":
-            return _loop(given, graphs[0], body)
+            return _loop(operands, graphs[0], body)
         case _:
-            return _scan(given, scanned_inputs(op), graphs[0], body)
-
-
-Given = tuple[SSAValue | None, Operand]
-"""An operand, and how it is written."""
+            return _scan(operands, scanned_inputs(op), graphs[0], body)
 
 
 def _branches(condition: Operand, op: SchemaOp, body: Body) -> Branches:
@@ -152,21 +145,21 @@ def _branches(condition: Operand, op: SchemaOp, body: Body) -> Branches:
     return Branches(NOWHERE, condition, given, then, other, otherwise)
 
 
-def _loop(operands: Sequence[Given], graph: Graph, body: Body) -> Loop:
+def _loop(operands: Sequence[Operand], graph: Graph, body: Body) -> Loop:
     block, gives = _block(graph, LABEL, body)
     number, going, *others = graph.inputs
-    last = None if isinstance(operands[0][1], Missing) else operands[0][1]
+    last = None if isinstance(operands[0], Missing) else operands[0]
     turns = Turns(NOWHERE, Number(NOWHERE, 0), last)
     states = [_state(going, operands[1], TRUTH), *map(_state, others, operands[2:])]
-    scanned = Scanned(NOWHERE, name(number.text), _type(number, NUMBER), turns)
-    return Loop(NOWHERE, (scanned,), name(going.text), tuple(states), gives, block)
+    scanned = (_scanned(number, turns, NUMBER),)
+    return Loop(NOWHERE, scanned, name(going.text), tuple(states), gives, block)
 
 
-def _scan(operands: Sequence[Given], scanned: int, graph: Graph, body: Body) -> Loop:
+def _scan(operands: Sequence[Operand], scanned: int, graph: Graph, body: Body) -> Loop:
     block, gives = _block(graph, LABEL, body)
     kept = len(graph.inputs) - scanned
     states = tuple(map(_state, list(graph.inputs)[:kept], operands))
-    rows = tuple(map(_rows, list(graph.inputs)[kept:], operands[kept:]))
+    rows = tuple(map(_scanned, list(graph.inputs)[kept:], operands[kept:]))
     return Loop(NOWHERE, rows, None, states, gives, block)
 
 
@@ -176,19 +169,21 @@ def _block(graph: Graph, label: str, body: Body) -> tuple[Block, Gives]:
     return block, Gives(NOWHERE, None if said == label else name(said), results)
 
 
-def _rows(info: ValueInfoAttr, given: Given) -> Scanned:
-    value, shown = given
-    assert value is not None and not isinstance(shown, Missing)
-    return Scanned(NOWHERE, name(info.text), _type(info, row_of(value.type, 0)), shown)
+def _scanned(
+    info: ValueInfoAttr, range_: Turns | Operand, usual: Attribute | None = None
+) -> Scanned:
+    assert not isinstance(range_, Missing)
+    return Scanned(NOWHERE, name(info.text), _type(info, usual), range_)
 
 
-def _state(info: ValueInfoAttr, given: Given, usual: Attribute | None = None) -> State:
-    value, shown = given
-    if usual is None and value is not None:
-        usual = value.type
-    return State(NOWHERE, name(info.text), _type(info, usual), shown, value_notes(info))
+def _state(info: ValueInfoAttr, value: Operand, usual: Attribute | None = None) -> State:
+    return State(NOWHERE, name(info.text), _type(info, usual), value, value_notes(info))
 
 
 def _type(info: ValueInfoAttr, usual: Attribute | None) -> AnyType | None:
-    """The type that is declared, unless it is the one that is meant if nothing is said."""
+    """
+    The type that is declared, unless it is the one that is meant if nothing is said.
+
+    That of an operand is not always known to the text.
+    """
     return None if info.type == usual else type_text(info.type)
