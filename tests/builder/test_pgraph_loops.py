@@ -131,6 +131,23 @@ def test_a_condition_may_name_the_turn_and_outer_values() -> None:
     assert both(text, "x: f32[4, 3], most: f32", most=np.array(3, np.float32)) == 4
 
 
+def test_turns_that_are_counted_from_a_computed_number_on() -> None:
+    head, n = "x: f32[4, 3], n: i64", np.array(2)
+    text = "y = loop i in n + 1.. while i < 7 with y = 0 {\n y = y * 10 + i\n }"
+    assert both(text, head, n=n) == 3456
+    text = (
+        "y = loop i in n..9 while size < 100 with (y = 0, size = 1) {\n"
+        " size = size * 3\n y = y * 10 + i\n }"
+    )
+    assert both(text, head, n=n) == 23456
+
+
+def test_a_loop_over_no_rows() -> None:
+    text = "(h, y) = loop row in x with h = s {\n h = h + row\n y = h * 2\n }"
+    found = both(text, "x: f32[N, 3], s: f32[3]", x=X[:0], s=X[0])
+    assert found.shape == (0, 3)
+
+
 def test_a_turn_says_whether_to_go_on() -> None:
     text = (
         "(y, going) = loop i in 0..9 while going with (y = x[0, 0], going = true) {\n"

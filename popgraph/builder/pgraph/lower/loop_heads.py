@@ -121,9 +121,8 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
         )
         raise Failed
     counter = counters[0] if counters else None
-    ends = isinstance(counter, Scanned) and getattr(counter.range, "last", None) is not None
-    if ends and len(loop.scanned) > 1:
-        assert counter is not None
+    ends = counter is not None and _last(counter) is not None
+    if counter is not None and ends and len(loop.scanned) > 1:
         context.source.parse_error(
             counter.span,
             "there are as many turns as rows: they need no other end",
@@ -138,6 +137,12 @@ def _counter(context: GraphContext, loop: Loop) -> Scanned | None:
         )
         raise Failed
     return counter
+
+
+def _last(counter: Scanned) -> Expression | None:
+    """Where the numbers of turns end, if the text says it."""
+    assert isinstance(counter.range, Turns)
+    return counter.range.last
 
 
 def _lower_states(context: GraphContext, head: Head, steering: State | None) -> None:
