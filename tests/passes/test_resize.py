@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
+from onnx import helper, numpy_helper
 
 import popgraph
 from popgraph.support.arrays import Array
@@ -108,3 +110,65 @@ def test_what_the_reference_lacks_is_as_in_onnxruntime(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             found(case), wanted["y"], rtol=1e-5, atol=1e-5, err_msg=str(case)
         )
+
+
+POPART = [
+    ("roi", "scales16", ""),
+    ("", "scales", ""),
+    ("", "", "sizes"),
+    ("roi", "", "sizes32"),
+    ("roi", "nothing", "sizes32"),
+]
+
+
+@pytest.mark.parametrize("names", POPART, ids=" ".join)
+@pytest.mark.parametrize("fed", [False, True])
+def test_what_popart_and_exporters_give_version_11(names: tuple[str, ...], fed: bool) -> None:
+    """No region, scales in half precision, sizes in 32 bits, and operands by no name."""
+    given = {
+        "roi": np.zeros(0, np.float32),
+        "nothing": np.zeros(0, np.float32),
+        "scales": np.array([1, 2], np.float32),
+        "scales16": np.array([1, 2], np.float16),
+        "sizes": np.array([2, 6]),
+        "sizes32": np.array([2, 6], np.int32),
+    }
+    inputs = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    inputs |= {name: given[name] for name in names if name and fed}
+    graph = helper.make_graph(
+        [helper.make_node("Resize", ["x", *names], ["y"])],
+        "g",
+        [
+            helper.make_tensor_value_info(
+                name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+            )
+            for name, array in inputs.items()
+        ],
+        [helper.make_empty_tensor_value_info("y")],
+        [] if fed else [numpy_helper.from_array(given[name], name) for name in names if name],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=6)
+    for backend in BACKENDS:
+        y = popgraph.compile(model, backend=backend)(**inputs)["y"]
+        np.testing.assert_array_equal(y, inputs["x"].repeat(2, axis=1))
+
+
+def test_nearest_mode_of_popart() -> None:
+    """It rounds down whatever the coordinates are."""
+    case = of_coordinates("half_pixel", "nearest", scales=(1, 1, 0.5, 0.4), rounding="pytorch")
+    wanted = case.array()[:, :, [0, 2]][..., [0, 2]]
+    np.testing.assert_array_equal(found(case), wanted)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_an_infinite_element_is_in_those_that_are_near(mode: str) -> None:
+    """Not in an element that is another one as it is: there, weights of 0 say nothing."""
+    attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    case = Resizing((1, 1, 8), tuple(attributes.items()), scales=(1, 1, 2))
+    x = np.ones((1, 1, 8), np.float32)
+    x[..., 4] = np.inf
+    for backend in BACKENDS:
+        y = popgraph.compile(case.model(), backend=backend)(x=x)["y"][0, 0]
+        assert (y[::2] == x[0, 0]).all()
+        assert np.isinf(y[[7, 9]]).all()
+        assert (y[[1, 3, 13, 15]] == 1).all()
