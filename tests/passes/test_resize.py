@@ -12,12 +12,17 @@ from hypothesis import assume, given, settings
 from onnx import helper, numpy_helper
 
 import popgraph
+from popgraph.compiler import load, lower
+from popgraph.dialects import tile
+from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.operand_maps import is_movement
 from popgraph.support.arrays import Array
 from tests.passes.test_onnx_gradients import check
 from tests.peer import answers
 from tests.resizings import (
     FLOATS,
     INTEGERS,
+    MODES,
     Resizing,
     assert_as_expected,
     is_told_apart,
@@ -110,6 +115,28 @@ def test_what_the_reference_lacks_is_as_in_onnxruntime(tmp_path: Path) -> None:
         np.testing.assert_allclose(
             found(case), wanted["y"], rtol=1e-5, atol=1e-5, err_msg=str(case)
         )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("sizes", [(1, 8, 7, 9), (1, 8, 3, 4), (1, 8, 12, 15)], ids=str)
+def test_images_stay_channels_last(mode: str, sizes: tuple[int, ...]) -> None:
+    """Between convolutions, no copy in another order of axes is made."""
+    resized = Resizing((1, 8, 6, 5), (("mode", mode),), sizes=sizes).model()
+    graph = resized.graph
+    (node,) = graph.node
+    node.input[0], node.output[0] = "a", "b"
+    graph.node.insert(0, helper.make_node("Conv", ["x", "w"], ["a"]))
+    graph.node.append(helper.make_node("Conv", ["b", "w"], ["y"]))
+    weights = np.random.default_rng(1).normal(size=(8, 8, 1, 1)).astype(np.float32)
+    graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    x = np.random.default_rng(0).normal(size=(1, 8, 6, 5)).astype(np.float32)
+    in_c, by_reference = (
+        popgraph.compile(resized, backend=backend)(x=x)["y"] for backend in ("c", "reference")
+    )
+    np.testing.assert_allclose(in_c, by_reference, 1e-4, 1e-4)
+    module = lower(*load(resized), Options(), level="structured")
+    copies = [op for op in module.walk() if isinstance(op, tile.MapOp) and is_movement(op)]
+    assert len([op for op in copies if len(op.sizes) == 4]) <= 2, "x comes, and y goes"
 
 
 POPART = [

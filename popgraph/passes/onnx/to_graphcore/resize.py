@@ -160,8 +160,9 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
     """
     Linear and cubic, in single precision for halves and in double precision for integers.
 
-    Axes that shrink come first, inner ones before outer ones: so least is computed, and least of
-    it along rows. Integers are rounded in the end, and keep the order of ONNX's reference.
+    Axes that shrink come first, rows last of them; of axes that grow, rows come first. So least is
+    computed, and least of it along rows, where places differ from lane to lane. Integers are
+    rounded in the end, and keep the order of ONNX's reference.
     """
     if node.dtype.name == "bool":
         raise node.unsupported("interpolation between bools")
@@ -176,7 +177,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
     value = cast(node[0], kind)
     order = list(axes.items())
     if node.dtype.is_float:
-        order.sort(key=lambda item: (item[1].growth, -item[0]))
+        order.sort(key=lambda item: (item[1].growth, item[0] * (-1 if item[1].growth > 1 else 1)))
     for axis, one in order:
         value = _summed(node, value, axis, taps(one, mode, filter_).within(one.before).condensed())
     return cast(value, node.dtype) if node.dtype.is_float else _whole(node, value)
