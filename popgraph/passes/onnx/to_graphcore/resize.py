@@ -42,7 +42,7 @@ def resize(node: Node) -> Lowered:
     axes = {axis: one for axis, one in _stretches(node, mode).items() if not one.is_nothing}
     if node.text("mode") == "nearest":
         rounding = node.text("nearest_mode", "simple" if old else "round_prefer_floor")
-        places = {axis: one.nearest(mode, rounding) for axis, one in axes.items()}
+        places = {axis: one.nearest(mode, rounding) for axis, one in _least_first(axes)}
         value = taken(node, node[0], places)
     else:
         value = _interpolated(node, axes, mode)
@@ -110,6 +110,18 @@ def _by_sizes(before: Sequence[int], sizes: Sequence[int], policy: str) -> list[
     return [(size, math.floor(scale * size + 0.5), scale, scale * size) for size in before]
 
 
+def _least_first(axes: Mapping[int, Stretch]) -> list[tuple[int, Stretch]]:
+    """
+    The axes in the order in which least is computed, and least of it along rows.
+
+    Those that shrink come first, rows last of them; of those that grow, rows come first: there,
+    places differ from lane to lane.
+    """
+    return sorted(
+        axes.items(), key=lambda item: (item[1].growth, item[0] * (-1 if item[1].growth > 1 else 1))
+    )
+
+
 # Elements as they are
 
 
@@ -160,9 +172,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
     """
     Linear and cubic, in single precision for halves and in double precision for integers.
 
-    Axes that shrink come first, rows last of them; of axes that grow, rows come first. So least is
-    computed, and least of it along rows, where places differ from lane to lane. Integers are
-    rounded in the end, and keep the order of ONNX's reference.
+    Integers are rounded in the end, and keep the order of ONNX's reference.
     """
     if node.dtype.name == "bool":
         raise node.unsupported("interpolation between bools")
@@ -175,10 +185,7 @@ def _interpolated(node: Node, axes: Mapping[int, Stretch], mode: str) -> SSAValu
     narrow = "f32" if node.dtype.name in ("f16", "bf16") else "f64"
     kind = node.dtype if node.dtype.name == "f32" else dtypes.BY_NAME[narrow]
     value = cast(node[0], kind)
-    order = list(axes.items())
-    if node.dtype.is_float:
-        order.sort(key=lambda item: (item[1].growth, item[0] * (-1 if item[1].growth > 1 else 1)))
-    for axis, one in order:
+    for axis, one in _least_first(axes) if node.dtype.is_float else axes.items():
         value = _summed(node, value, axis, taps(one, mode, filter_).within(one.before).condensed())
     return cast(value, node.dtype) if node.dtype.is_float else _whole(node, value)
 
