@@ -23,6 +23,7 @@ Complaints: TypeAlias = Iterator[TypeConflict]
 
 FLAGS = frozenset(
     [
+        "align_corners",
         "allowzero",
         "antialias",
         "ceil_mode",
@@ -63,6 +64,7 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("DepthToSpace", "mode"): _DEPTH,
     ("GRU", "direction"): (*_DIRECTION, "foward"),  # which is the default of version 1
     ("Gelu", "approximate"): ("none", "tanh"),
+    ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
     ("LSTM", "direction"): _DIRECTION,
     ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
     ("MaxPool", "auto_pad"): _PADDING,

@@ -1,4 +1,4 @@
-"""What Resize and Upsample ask of scales, sizes, regions and axes."""
+"""What Resize, Upsample and GridSample ask of scales, sizes, regions, axes and grids."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from popgraph.dialects.onnx.requirements.frame import (
     Seen,
     all_different,
     asks,
+    at_least,
     differ,
     in_range,
     listed,
+    shown,
 )
 from popgraph.dialects.onnx.requirements.sequences import wrong_sizes
 from popgraph.dialects.onnx.type_errors import TypeConflict
@@ -112,3 +114,23 @@ def _region(node: Seen, axes: Sequence[int] | None) -> Complaints:
         yield TypeConflict("there is no `roi`", "tf_crop_and_resize is about a region of interest")
     elif shape and axes and differ(shape[0], 2 * len(axes)):
         yield TypeConflict(f"`roi` has {shape[0]} numbers for {len(axes)} axes", "two for each")
+
+
+@asks("GridSample")
+def grid_sample(node: Seen) -> Complaints:
+    words = (
+        {"bilinear", "nearest", "bicubic"} if node.version < 20 else {"linear", "nearest", "cubic"}
+    )
+    if (mode := node.text("mode", "nearest")) not in words:
+        yield TypeConflict(f"`mode` is {mode!r}", f"it is one of {', '.join(sorted(words))}")
+    yield from at_least(node, 0, 3)
+    x, grid = node.shape(0), node.shape(1)
+    if x is None or grid is None:
+        return
+    if len(x) != len(grid) or differ(x[0], grid[0]) or differ(grid[-1], len(x) - 2):
+        yield TypeConflict(
+            f"a grid of {shown(grid)} for a tensor of {shown(x)}",
+            "it is [N, sizes..., number of spatial axes], with as many axes as the tensor",
+        )
+    elif 0 in x[2:] and 0 not in grid:
+        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no spatial axis is empty")
