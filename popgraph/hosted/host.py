@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
+from popgraph.backends.base import as_array
 from popgraph.backends.reference.onnx_level import Interpreter, is_known
 from popgraph.dialects.onnx import Graph, Model, OnnxOp
 from popgraph.dialects.onnx.containers import input_types
-from popgraph.dialects.onnx.types import UNKNOWN, static_shape
+from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted.part import BodyPart, Maker, Part, Role, Values
-from popgraph.passes.onnx.partition import host_nodes, piece_of
+from popgraph.passes.onnx.partition import alone, host_nodes, piece_of
+from popgraph.support import dtypes
 
 TURNS = frozenset({"Loop", "Scan"})
 """Operators that run a graph turn by turn."""
@@ -29,9 +31,11 @@ class Host(Interpreter):
     """
 
     def __init__(self, model: Model, store: WeightStore, maker: Maker) -> None:
-        super().__init__(model, store)
+        super().__init__(model, store, self._drawn)
         self._maker = maker
         self._parts: dict[Graph, Part | None] = {}
+        self._drawing: dict[tuple[OnnxOp, tuple[Attribute, ...]], Part] = {}
+        """Nodes that draw, each compiled for inputs of these types."""
 
     def body(self, graph: Graph, arguments: Sequence[Any], values: Values) -> list[Any]:
         inner = dict(values)
@@ -71,6 +75,29 @@ class Host(Interpreter):
         repeated = turns or self._maker.repeated
         role = Role(next(self._maker.numbers), repeated=repeated, whole=False)
         return BodyPart(piece, role, self._maker)
+
+    def _drawn(self, op: OnnxOp, values: Values) -> list[Any]:
+        """
+        What a node inside a host step draws.
+
+        It is compiled like others that draw, with streams of its own: every turn is a step.
+        """
+        types = _types(op, values)
+        key = op, tuple(types.values())
+        if key not in self._drawing:
+            role = Role(next(self._maker.numbers), whole=False)
+            self._drawing[key] = Part(alone(self.model, op, types), role, self._maker)
+        made = self._drawing[key].run(values, None)
+        return [None if value is None else made.get(value) for value in op.output_values()]
+
+
+def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
+    """What is known of a node's inputs: their elements and ranks, but no sizes."""
+    arrays = {value: as_array("", values[value]) for value in op.operands}
+    return {
+        value: tensor_type(dtypes.from_numpy(array.dtype), [None] * array.ndim)
+        for value, array in arrays.items()
+    }
 
 
 def _fitted(argument: SSAValue, value: Any) -> Any:

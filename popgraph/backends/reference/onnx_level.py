@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -30,6 +30,9 @@ from popgraph.support.errors import RunError, UnsupportedError
 Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
 
+Draw = Callable[[OnnxOp, Values], list[Any]]
+"""Computes a node that draws random numbers."""
+
 
 OPTIONALS = frozenset({"Optional", "OptionalHasElement", "OptionalGetElement"})
 """What wraps and unwraps values; onnx's reference puts a list around a sequence."""
@@ -42,10 +45,10 @@ def knows(module: ModuleOp) -> bool:
 
 
 def is_known(op: Operation, functions: Container[tuple[str, str, str]]) -> bool:
-    """Whether Python computes a node as a program does: nothing about it is random or unknown."""
+    """Whether Python can compute a node."""
     if isinstance(op, Custom):
         return op.key in functions or op.is_check or op.is_call
-    return not isinstance(op, SchemaOp) or bool(op.GRAPHS) or op.has_trait(Pure)
+    return True
 
 
 def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) -> dict[str, Array]:
@@ -60,10 +63,14 @@ def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) 
 class Interpreter:
     """Computes the nodes of a model one by one."""
 
-    def __init__(self, model: Model, store: WeightStore) -> None:
+    def __init__(self, model: Model, store: WeightStore, draw: Draw | None = None) -> None:
+        """Without `draw`, nodes that draw have NumPy's own generator."""
         self.model = model
         self.store = store
         self.functions = model.functions
+        self._draw = draw
+        self._bodies: dict[OnnxOp, Function] = {}
+        """What calls run: one copy for each, whose nodes are the same in every turn."""
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         graph = self.model.graph
@@ -124,6 +131,10 @@ class Interpreter:
             found = self.optional(op, values)
         elif op.op_type == "Scan" and op.domain == "":
             found = self.scan(op, values) if op.since_version > 8 else self.batch(op, values)
+        elif op.op_type == "SequenceMap" and op.domain == "":
+            found = self.map(op, values)
+        elif self._draw is not None and draws(op):
+            found = self._draw(op, values)
         else:
             found = self.evaluate(op, values)
         for result, array in zip(op.output_values(), found, strict=False):
@@ -131,7 +142,9 @@ class Interpreter:
                 values[result] = array
 
     def call(self, op: OnnxOp, function: Function, values: Values) -> list[Any]:
-        body = body_of_call(function, op)
+        if op not in self._bodies:
+            self._bodies[op] = body_of_call(function, op)
+        body = self._bodies[op]
         inner: Values = dict.fromkeys(body.block.args)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             inner[argument] = None if value is None else values[value]
@@ -181,6 +194,12 @@ class Interpreter:
         if rows:
             return states + [_stacked(op, column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
+
+    def map(self, op: OnnxOp, values: Values) -> list[Any]:
+        """SequenceMap is the loop that its schema says."""
+        function = self.defined(op)
+        assert function is not None, "the schema of SequenceMap has a body"
+        return self.call(op, function, values)
 
     def optional(self, op: OnnxOp, values: Values) -> list[Any]:
         """An optional is what it holds, or None."""
@@ -285,6 +304,11 @@ class Interpreter:
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def draws(op: OnnxOp) -> bool:
+    """Whether a node itself is random, or is in some mode."""
+    return isinstance(op, SchemaOp) and not op.regions and not op.has_trait(Pure)
 
 
 def _stacked(op: OnnxOp, rows: Sequence[Any]) -> Array:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline
+from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.types import STRING, MapType, OptType, SeqType, SparseType
@@ -249,6 +250,19 @@ def _piece(
     )
     named = [{value_name(value): value for value in group} for group in (inputs, outputs)]
     return Piece(ModuleOp([made]), *named)
+
+
+def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Piece:
+    """A piece of one node, wherever in the model it stands; some inputs have these types."""
+    made = _piece(model, [op], [], [one for one in op.results if one.first_use is not None])
+    graph = model_of(made.module).graph
+    for argument, value in zip(graph.block.args, made.inputs.values(), strict=True):
+        set_type(argument, types.get(value, value.type))
+    graph.properties["inputs"] = ArrayAttr(
+        ValueInfoAttr.of(name, argument.type)
+        for name, argument in zip(made.inputs, graph.block.args, strict=True)
+    )
+    return made
 
 
 def _is_literal_value(value: SSAValue) -> bool:
