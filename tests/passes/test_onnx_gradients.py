@@ -31,6 +31,7 @@ CASES = {
     "LogSoftmax": 2,
     "SoftmaxCrossEntropyLoss": 5,
     "NegativeLogLikelihoodLoss": 3,
+    "GridSample": 4,
 }
 """Operators, and how many cases of each have a gradient at least, of those that are tried."""
 SHARE = 3

@@ -12,7 +12,7 @@ from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs
-from xdsl.dialects.builtin import f16, f32, i64
+from xdsl.dialects.builtin import f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects.onnx.protos import write_node
@@ -113,6 +113,7 @@ def _ask(
     inside = set(_values_inside(op))
     outer = {value: name for value, name in names.items() if value not in inside}
     error: Exception | None = None
+    letter = _letter(op)
     for schema, types, arrays in _readings(op, outer, known):
         try:
             found = infer_node_outputs(
@@ -124,7 +125,7 @@ def _ask(
             )
             break
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
-            error = failure if schema is op.SCHEMA else error
+            error = failure if schema is letter else error
     else:
         if any(isinstance(value.type, UnknownType) for value in outer):
             return (UNKNOWN,) * len(op.results)
@@ -144,13 +145,20 @@ def _type_of(data: bytes) -> Attribute:
     return read_type(TypeProto.FromString(data))
 
 
+def _letter(op: SchemaOp) -> OpSchema:
+    """The schema of a node; where operands of Resize-11 are absent, that of the next version."""
+    if (op.op_type, op.since_version) == ("Resize", 11) and None in op.input_values():
+        return get_schema("Resize", 13)
+    return op.SCHEMA
+
+
 def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Iterator[Reading]:
     """
     The ways to read a node, until its schema agrees with one.
 
     After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
-    scalars (and statistics) in single precision beside tensors in half, and element types
-    that only a later version of the operator allows.
+    scales of Resize in half precision, scalars (and statistics) in single precision beside tensors
+    in half, and element types that only a later version of the operator allows.
     """
     types = {value: value.type for value in operands}
     arrays = {value: known[value] for value in types if value in known}
@@ -158,14 +166,17 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     latest = get_schema(op.op_type, op.domain)
     if op.op_type in CORRECTED:
         yield latest, types, tensors
-    yield op.SCHEMA, types, tensors
+    letter = _letter(op)
+    yield letter, types, tensors
     wide = {v: array.astype(np.int64) for v, array in arrays.items() if array.dtype == np.int32}
     if wide:
         yield (
-            op.SCHEMA,
+            letter,
             types | {value: tensor_type(i64, array.shape) for value, array in wide.items()},
             tensors | {value: numpy_helper.from_array(array) for value, array in wide.items()},
         )
+    if op.op_type == "Resize":
+        yield letter, *_with_wide_structure(op, types, arrays)
     single = [value for value in types if _is_beside_half(op, value)]
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
@@ -173,6 +184,20 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
     knows_all = set(op.onnx_attributes()) <= set(latest.attributes)
     if knows_all and not latest.deprecated and latest.since_version != op.since_version:
         yield latest, types, tensors
+
+
+def _with_wide_structure(
+    op: SchemaOp, types: Mapping[SSAValue, Attribute], arrays: Mapping[SSAValue, Array]
+) -> tuple[dict[SSAValue, Attribute], dict[SSAValue, TensorProto]]:
+    """Scales in half precision as single ones, sizes in 32 bits as such in 64."""
+    wide, known = dict(types), dict(arrays)
+    for value in set(op.operands[1:]) - {op.operands[0]}:
+        for narrow, kind, dtype in ((i32, i64, np.int64), (f16, f32, np.float32)):
+            if erased(value.type) == tensor_type(narrow, None):
+                wide[value] = tensor_type(kind, dims(value.type))
+                if value in known:
+                    known[value] = known[value].astype(dtype)
+    return wide, {value: numpy_helper.from_array(array) for value, array in known.items()}
 
 
 def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:

@@ -63,6 +63,10 @@ _RESULTS: dict[str, Any] = {
 _UNPREDICTABLE = frozenset({"Dropout"})
 """Operators that are random in some modes though their schemas do not say so."""
 
+_LEFT_OUT = frozenset({("Resize", 11, "roi"), ("Resize", 11, "scales")})
+"""Operands that must be there by the letter, and of which PopART's programs and exporters say
+that they are absent, where an empty tensor is meant."""
+
 
 @cache
 def _type_variable(name: str | None, types: frozenset[str]) -> TypeVariable:
@@ -73,13 +77,16 @@ def _constraint(schema: OpSchema, parameter: Any) -> TypeVariable:
     """
     What inference takes as well: see the ways to read a node in `questions.py`.
 
-    Those are types of later versions, shapes in 32 bits, and statistics of another precision.
+    Those are types of later versions, shapes in 32 bits, scales in half precision, and statistics
+    of another precision.
     """
     is_variable = parameter.is_homogeneous and not parameter.type_str.endswith(")")
     is_variable = is_variable and schema.name != "BatchNormalization"
     types = frozenset(parameter.types) | _types_of_latest(schema, parameter.name)
     if types == {"tensor(int64)"}:
         types |= {"tensor(int32)"}
+    if schema.name == "Resize" and parameter.name == "scales":
+        types |= {"tensor(float16)"}
     return _type_variable(parameter.type_str if is_variable else None, types)
 
 
@@ -112,6 +119,8 @@ class _ClassMaker:
         slots = []
         for parameter in parameters:
             arity = _ARITIES[parameter.option]
+            if (self.schema.name, self.schema.since_version, parameter.name) in _LEFT_OUT:
+                arity = OPTIONAL
             made = makers[arity](_constraint(self.schema, parameter))
             slots.append(Slot(self.field(parameter.name, kind, made), arity))
         return tuple(slots)

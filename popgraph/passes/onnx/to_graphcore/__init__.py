@@ -7,6 +7,7 @@ from popgraph.passes.onnx.to_graphcore import (
     constants,
     contractions,
     control,
+    grid_sample,
     indexing,
     losses,
     movement,
@@ -15,6 +16,7 @@ from popgraph.passes.onnx.to_graphcore import (
     randomness,
     recurrent,
     reductions,
+    resize,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -26,6 +28,7 @@ THEMES = (
     constants,
     contractions,
     control,
+    grid_sample,
     indexing,
     losses,
     movement,
@@ -34,6 +37,7 @@ THEMES = (
     randomness,
     recurrent,
     reductions,
+    resize,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""

@@ -153,7 +153,39 @@ def _parallel(op: Computed | tile.AssembleOp) -> list[SSAValue]:
         found = found[2:]
     rank = op.parallel_rank
     beside = [value for value, map_ in found if map_ is not None and _walks_along(map_, rank)]
-    return [*beside, *op.results]
+    tables = [op.tables[number] for number in _walked(op)] if isinstance(op, tile.MapOp) else []
+    return [*beside, *tables, *op.results]
+
+
+def _walked(op: tile.MapOp) -> list[int]:
+    """
+    The tables whose elements are looked up along the axes of the result.
+
+    Along each axis either at the very index of the result, or at a place that is computed; not
+    at an index of another axis.
+    """
+    found = []
+    for number, argument in enumerate(_table_arguments(op)):
+        lookups = [use.operation for use in argument.uses]
+        if _rank(argument) == op.parallel_rank and all(
+            isinstance(lookup, tile.ElementOp) and _follows_axes(lookup) for lookup in lookups
+        ):
+            found.append(number)
+    return found
+
+
+def _table_arguments(op: tile.MapOp) -> Sequence[SSAValue]:
+    arguments = op.body.block.args
+    return arguments[len(arguments) - len(op.tables) :]
+
+
+def _follows_axes(lookup: tile.ElementOp) -> bool:
+    counted = [
+        (axis, index.owner.dim.value.data)
+        for axis, index in enumerate(lookup.indices)
+        if isinstance(index.owner, tile.IndexOp)
+    ]
+    return bool(counted) and all(axis == dim for axis, dim in counted)
 
 
 def _walks_along(map_: AffineMap, rank: int) -> bool:
@@ -228,11 +260,27 @@ class _Rewriting:
             op.properties["epilogue_maps"] = maps_attribute(
                 self._maps(op, epilogue_inputs, op.epilogue_input_maps, places[: op.parallel_rank])
             )
-        self._restore(op, tables)
+        self._restore(op, tables if not isinstance(op, tile.MapOp) else self._tables(op, tables))
         for inner in op.walk():
             if isinstance(inner, tile.IndexOp):
                 dim = sequence.index(inner.dim.value.data)
                 inner.properties["dim"] = whole(dim)
+
+    def _tables(self, op: tile.MapOp, operands: range) -> list[int]:
+        """Those to be restored; the others are looked up in the order of the result."""
+        order, left = self.orders.get(op.outputs[0]), list(operands)
+        walked = _walked(op)
+        for number, argument in enumerate(_table_arguments(op)):
+            value = op.tables[number]
+            if order is None or self.orders.get(value) != order or number not in walked:
+                continue
+            left.remove(operands[number])
+            set_type_in_place(argument, tensor(value))
+            for lookup in {use.operation for use in argument.uses}:
+                assert isinstance(lookup, tile.ElementOp)
+                indices = list(lookup.indices)
+                lookup.operands = [argument, *(indices[axis] for axis in order)]
+        return left
 
     def _move_vector_axis_last(self, op: tile.ContractOp) -> None:
         """

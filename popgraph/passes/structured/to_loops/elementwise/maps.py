@@ -37,7 +37,12 @@ from popgraph.passes.structured.to_loops.emit.access import (
     volume,
     windows,
 )
-from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.bodies import (
+    Along,
+    inline,
+    widest_lane,
+    widest_lane_of_rows,
+)
 from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
     BlockTranspose,
     CopyPlan,
@@ -118,11 +123,14 @@ class MapLoops:
             return 0
         inner = self.groups[-1].last
         kinds = [tensor(value).element_type for value in [*op.inputs, *op.outputs]]
-        widest = widest_lane(kinds, op.body.block, along=inner)
         strides = [form.stride(inner) for form in forms]
         results = strides[len(op.inputs) :]
         if not set(strides) <= {0, 1} or set(results) != {1}:
             return 0
+        widest = widest_lane(kinds, op.body.block, along=inner)
+        if op.tables:
+            moving = [stride != 0 for stride in strides[: len(op.inputs)]]
+            widest = widest_lane_of_rows(kinds[len(op.inputs) :], op.body.block, inner, moving)
         return fitting_lanes(self.groups[-1].extent, vector_bytes, widest)
 
     def _interleaved_lanes(self, vector_bytes: int) -> int:

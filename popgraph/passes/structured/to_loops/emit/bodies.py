@@ -14,9 +14,11 @@ from xdsl.dialects.builtin import (
     VectorType,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir.affine import AffineMap
 from xdsl.traits import is_side_effect_free
 
 from popgraph.dialects import tile
+from popgraph.dialects.tile.affine import offset
 from popgraph.dialects.tile.scalars import SCALARS, is_trapping, lane_bytes, on_lanes
 from popgraph.passes.structured.analysis.loops import indexed_dims
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, element_index
@@ -44,6 +46,51 @@ def widest_lane(types: Sequence[Attribute], *bodies: Block, along: int | None = 
 
 def _works_on_lanes(op: Operation) -> bool:
     return isinstance(op, tile.YieldOp | tile.IndexOp | arith.ConstantOp) or type(op) in SCALARS
+
+
+def widest_lane_of_rows(
+    types: Sequence[Attribute], block: Block, along: int, moving: Sequence[bool]
+) -> int:
+    """
+    As `widest_lane`, for a body that looks up rows: tables are read in the order of the lanes.
+
+    `moving` says which arguments differ from lane to lane, `types` what is written in the end. 0
+    also when the place along another axis differs, or elements of a row do not stand together.
+    """
+    sizes = {lane_bytes(kind) for kind in types}
+    differing = {one for one, moves in zip(block.args, moving, strict=False) if moves}
+    sizes.update(lane_bytes(one.type) for one in differing)
+    counters = {
+        op.result for op in block.ops if isinstance(op, tile.IndexOp) and op.dim.value.data == along
+    }
+    for op in block.ops:
+        operands = set(op.operands)
+        if isinstance(op, tile.ElementOp):
+            *others, last = op.indices
+            if (differing | counters) & {*others} or last in differing:
+                return 0
+            if last not in counters:
+                continue
+            if not _has_rows(op):
+                return 0
+        elif not operands & (differing | counters) or isinstance(op, tile.YieldOp):
+            continue
+        elif operands & counters or not _works_on_lanes(op):
+            return 0
+        differing.update(op.results)
+        sizes.update(lane_bytes(result.type) for result in op.results)
+    return 0 if 0 in sizes else max(sizes, default=0)
+
+
+def _has_rows(op: tile.ElementOp) -> bool:
+    """Whether neighbours along the last axis of a table are neighbours in memory."""
+    type_ = op.table.type
+    assert isinstance(type_, TensorType)
+    shape = type_.get_shape()
+    last = len(shape) - 1
+    return (
+        shape[last] == 1 or offset(type_, AffineMap.identity(len(shape)), shape).stride(last) == 1
+    )
 
 
 @dataclass(frozen=True)
@@ -82,20 +129,33 @@ def inline(
             case tile.IndexOp():
                 dim = op.dim.value.data
                 values[op.result] = writer.value(point.indices[dim])
-                if along is not None and along.dim == dim:
+                if along is not None and along.dim == dim and not _begins_rows(op):
                     values[op.result] = along.index(writer, values[op.result])
             case tile.ElementOp():
                 memory, *indices = operands
                 type_ = op.table.type
                 assert isinstance(type_, TensorType)
                 index = element_index(writer, type_, indices)
-                values[op.result] = writer.load_input(memory, index)
+                if along is not None and along.lanes and _is_row(op, along.dim):
+                    values[op.result] = writer.vector_load_input(memory, index, along.lanes)
+                else:
+                    values[op.result] = writer.load_input(memory, index)
             case arith.ConstantOp(value=IntegerAttr() | FloatAttr()):
                 values[op.result] = writer.literal(op.value)
             case _:
                 (result,) = op.results
                 values[result] = _written(writer, op, operands)
     raise AssertionError("a body ends with tile.yield")
+
+
+def _begins_rows(op: tile.IndexOp) -> bool:
+    """Whether an index only says where rows of tables begin."""
+    return all(isinstance(use.operation, tile.ElementOp) for use in op.result.uses)
+
+
+def _is_row(op: tile.ElementOp, along: int) -> bool:
+    last = op.indices[-1].owner
+    return isinstance(last, tile.IndexOp) and last.dim.value.data == along
 
 
 def _written(writer: Writer, op: Operation, operands: Sequence[SSAValue]) -> SSAValue:
