@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, ModuleOp, TensorType
 
-from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
+from popgraph.backends.reference import evaluate, first_state, signature
 from popgraph.compiler import lower
 from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
@@ -219,12 +219,6 @@ def shaken(array: Array, generator: np.random.Generator) -> Array:
     if array.dtype.kind != "f":
         return array
     return np.asarray(array + generator.uniform(0.01, 0.05, array.shape)).astype(array.dtype)
-
-
-def first_state(module: ModuleOp, weights: WeightStore) -> State:
-    """The variables as they begin."""
-    executable = ReferenceExecutable(module, weights)
-    return {name: executable.read(name) for name in executable.variables}
 
 
 def directions(value: Array, generator: np.random.Generator) -> Iterator[Array]:
