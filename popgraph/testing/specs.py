@@ -279,14 +279,16 @@ class _Bodies:
         """The number of turns, and whether there is a first one."""
         body, writer = self.body, self.writer
         limit = writer.add_initializer(f"trips{self.label}", np.array(body.trips))
-        if not body.guarded and not body.counted:
-            return [limit, None]
-        large = self._is_large(source)
+        large = self._is_large(source) if body.guarded or body.counted else None
         if body.counted:
             once = writer.add_initializer(f"once{self.label}", np.array(1))
             outputs = [f"count{self.label}"]
             (limit,) = writer.add_node("Where", [large, limit, once], outputs=outputs)
-        return [limit, large if body.guarded else None]
+        if body.guarded:
+            return [limit, large]
+        if body.until is None:
+            return [limit, None]
+        return [limit, writer.add_initializer(f"yes{self.label}", np.array(True))]
 
     def _scan(self, source: SSAValue, name: str) -> SSAValue:
         body = self.writer.subgraph("scan")

@@ -142,11 +142,21 @@ class Interpreter:
         return self.body(op.graphs()[name][0], [], values)
 
     def loop(self, op: OnnxOp, values: Values) -> list[Any]:
-        """Iterates up to the limit or until the condition fails; scan outputs are stacked."""
+        """
+        Iterates up to the limit or until the condition fails; scan outputs are stacked.
+
+        Without a condition that it begins with, what the body says of it is ignored.
+        """
         limit, condition, *first = [
             None if value is None else values[value] for value in op.input_values()
         ]
         (graph,) = op.graphs()["body"]
+        if limit is None and condition is None:
+            raise RunError(
+                "this Loop never ends: it has neither a trip count nor a condition",
+                op.where(),
+                "give it one of them",
+            )
         states, going, iteration = list(first), condition is None or bool(np.all(condition)), 0
         rows: list[list[Any]] = []
         while going and (limit is None or iteration < int(np.reshape(limit, ()))):
@@ -154,7 +164,7 @@ class Interpreter:
             still, *after = self.body(graph, arguments, values)
             states, row = after[: len(states)], after[len(states) :]
             rows.append(row)
-            going, iteration = bool(np.all(still)), iteration + 1
+            going, iteration = condition is None or bool(np.all(still)), iteration + 1
         scans = graph.yielded[1 + len(states) :]
         if rows:
             return states + [np.stack(column) for column in zip(*rows, strict=True)]
