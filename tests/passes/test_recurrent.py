@@ -58,10 +58,14 @@ def assert_close(
         assert error.max(initial=0) <= tolerance, f"{name}: {outputs[name]}, not {array}"
 
 
-@given(recurrences(dtype="float64"), st.booleans())
-def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+def assert_equations(case: Recurrence, fixed: bool = True) -> None:
     outputs = found(case, WEIGHTS if fixed else ())
     assert_close(outputs, by_hand(case), TOLERANCE["float64"])
+
+
+@given(recurrences(dtype="float64"), st.booleans())
+def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+    assert_equations(case, fixed)
 
 
 @given(recurrences())
