@@ -20,7 +20,6 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.broadcasting import scalar
 from popgraph.dialects.program import ConstantOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.canonicalize import Canonicalize
 from popgraph.support.arrays import Array
 from popgraph.testing import (
     Network,
@@ -31,10 +30,8 @@ from popgraph.testing import (
 )
 from tests.backends.test_control import COUNTING, parsed, sums
 from tests.backends.test_control_fuzz import assert_planned
-from tests.passes.control_graphs import build, control_graphs
 from tests.passes.control_programs import drawn_programs
 from tests.passes.mutants import Mutant
-from tests.passes.test_bodies import run
 from tests.passes.test_recurrent import assert_equations, assert_trains
 from tests.passes.test_reverse_loop import check as check_unrolled
 from tests.recurrences import recurrences
@@ -48,10 +45,6 @@ class Hunt:
     claim: Callable[[Any], None]
     most: int = 2000
     """Of these, so many find it."""
-
-
-def canonical(graph: Any) -> None:
-    run(build(graph), Canonicalize())
 
 
 def check_network(network: Network, in_c: bool = False) -> None:
@@ -87,7 +80,6 @@ def rows_of(number: float) -> Array:
     return np.full(3, number, np.float32)
 
 
-BODIES = Hunt(control_graphs, canonical)
 ENDS = Hunt(
     lambda: st.tuples(st.booleans(), st.integers(0, 6), st.sampled_from([1.5, 2.5, 99.0])),
     lambda drawn: check_ends(*drawn),
@@ -178,19 +170,6 @@ def first_operand_decides(original: Any) -> Any:
         return iter([op for op in body.block.ops if op in found])
 
     return invariant
-
-
-# Canonicalization
-
-
-def the_other(original: Any) -> Any:
-    """A known branch is the other one."""
-
-    def array(self: Any, value: SSAValue) -> Any:
-        found = original(self, value)
-        return None if found is None else np.logical_not(found)
-
-    return array
 
 
 # Gradients
@@ -355,13 +334,6 @@ CONTROL_MUTANTS: Sequence[Planted] = (
         "the first operand decides",
         "popgraph.passes.structured.hoist_invariants:_invariant",
         first_operand_decides,
-    ),
-    planted(
-        BODIES,
-        "canonicalize",
-        "a known branch is the other one",
-        f"{CANONICALIZE}.branches:ChooseBranch.array",
-        the_other,
     ),
     planted(
         REVERSE,
