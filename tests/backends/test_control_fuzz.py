@@ -42,7 +42,7 @@ def planned(module: ModuleOp, compilation: Compilation) -> ModuleOp:
     target = sharing_all(32, 32, SMALL)
     options = Options(machine=target.machine, tuning=target.tuning, threads=2, measured=())
     lowered = lower(module.clone(), compilation, options)
-    check_ir(lowered)
+    check_ir(lowered, text=False)
     return lowered
 
 

@@ -43,7 +43,7 @@ class Hunt:
 
     drawn: Callable[[], SearchStrategy[Any]]
     claim: Callable[[Any], None]
-    most: int = 2000
+    most: int = 150
     """Of these, so many find it."""
 
 
@@ -92,7 +92,7 @@ BRANCHES = Hunt(
     lambda: controlled(dtype="f64"), lambda network: check_network(network, in_c=True), 100
 )
 REVERSE = Hunt(drawn_programs, check_unrolled)
-NETWORKS = Hunt(lambda: controlled(dtype="f64"), check_network)
+NETWORKS = Hunt(lambda: controlled(dtype="f64"), check_network, 150)
 LAYERS = Hunt(lambda: recurrences(dtype="float64"), assert_equations)
 TRAINED_LAYERS = Hunt(
     lambda: recurrences(dtype="float64").map(lambda case: replace(case, exact=False)),
