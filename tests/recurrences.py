@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,6 +59,8 @@ class Recurrence:
     wanted: tuple[bool, ...] = (True, True, True)
     """Which of the outputs are there."""
     seed: int = 0
+    exact: bool = True
+    """Whether all numbers are sixteenths; those that are not avoid the kinks of functions."""
 
     @property
     def directions(self) -> int:
@@ -102,6 +104,10 @@ class Recurrence:
             for name, shape in shapes.items()
             if name in "xwr" or name in self.given
         }
+        if not self.exact:
+            made = {
+                name: array + rng.uniform(-0.03, 0.03, array.shape) for name, array in made.items()
+            }
         if self.lengths is not None:
             made["sequence_lens"] = np.array(self.lengths, np.int32)
         for name in {"x", "initial_h", "initial_c"} & made.keys():
@@ -147,14 +153,16 @@ def functions_of(case: Recurrence) -> list[Callable[[Array], Array]]:
     return [lambda x, f=f, taken=taken: f(x, *taken) for f, taken in made]  # type: ignore[misc]
 
 
-def by_hand(case: Recurrence, *, clips_cell: bool = True) -> dict[str, Array]:
+def by_hand(
+    case: Recurrence, *, clips_cell: bool = True, given: Mapping[str, Array] | None = None
+) -> dict[str, Array]:
     """
     The outputs in double precision, sequence by sequence, in the words of ONNX's equations.
 
-    onnxruntime does not clip what the last activation of an LSTM is applied to, as ONNX does:
-    `clips_cell` says whether it is.
+    `given`: other inputs than the case's. onnxruntime does not clip what the last activation of an
+    LSTM is applied to, as ONNX does: `clips_cell` says whether it is.
     """
-    arrays = {name: np.asarray(array) for name, array in case.arrays().items()}
+    arrays = {name: np.asarray(array) for name, array in (given or case.arrays()).items()}
     lengths = arrays.pop("sequence_lens", np.full(case.batch, case.steps))
     wide = {name: array.astype(np.float64) for name, array in arrays.items()}
     for name in {"x", "initial_h", "initial_c"} & wide.keys():

@@ -29,11 +29,20 @@ WHOLE = (
     "tests/test_accuracy.py",
     "tests/test_threads.py",
     "tests/session/test_training.py",
+    "tests/backends/test_control.py",
+    "tests/backends/test_control_fuzz.py::test_c_means_the_same",
+    "tests/passes/test_recurrent.py::test_layers_train_in_c",
 )
-"""Every operation in every type, kernels of all kinds, whole programs, threads and training."""
+"""
+Every operation in every type, kernels of all kinds, whole programs, threads and training; branches
+and loops: nested, without turns, backwards, ended early, with rows, and their gradients.
+"""
 SAMPLE = (
     "tests/dialects/test_graphcore_c.py",
-    *("-k", "graphcore.log or rem or max_pool or gather or conv_input or random or cast"),
+    "tests/backends/test_control.py",
+    "-k",
+    "graphcore.log or rem or max_pool or gather or conv_input or random or cast or "
+    "ends_early or branch_in_a_loop",
 )
 
 

@@ -125,6 +125,39 @@ def test_functions_and_branches_hold_host_steps(backend: str) -> None:
         np.testing.assert_array_equal(found["double"], 2 * np.array(np.nonzero(x)))
 
 
+def counting(count: str, condition: str) -> onnx.ModelProto:
+    """A Loop around a host step, whose body says after its second turn that it was the last one."""
+    body = helper.make_graph(
+        [
+            helper.make_node("Less", ["turn", "one"], ["on"]),
+            helper.make_node("NonZero", ["old"], ["places"]),
+            helper.make_node("Gather", ["old", "first"], ["seen"]),
+            helper.make_node("Add", ["old", "seen"], ["new"]),
+        ],
+        "body",
+        [tensor("turn", [], INT), tensor("going", [], BOOL), tensor("old", [2])],
+        [tensor("on", [], BOOL), tensor("new", [2])],
+    )
+    held = {"four": np.array(4), "yes": np.array(True), "one": np.array(1), "first": np.array([0])}
+    loop = helper.make_node("Loop", [count, condition, "x"], ["y"], body=body)
+    return model([loop], [tensor("x", [2])], [tensor("y", [2])], held)
+
+
+@pytest.mark.parametrize(("condition", "doubled"), [("yes", 2), ("", 4)])
+@BACKENDS
+def test_a_loop_without_a_condition_ignores_its_body(
+    backend: str, condition: str, doubled: int
+) -> None:
+    """As a compiled one does."""
+    found = popgraph.compile(counting("four", condition), backend=backend)(x=np.ones(2, "f4"))
+    np.testing.assert_array_equal(found["y"], [2**doubled, 2**doubled])
+
+
+def test_a_loop_that_never_ends_is_refused() -> None:
+    with pytest.raises(RunError, match="this Loop never ends"):
+        popgraph.compile(counting("", ""))(x=np.ones(2, "f4"))
+
+
 def test_an_initializer_that_a_caller_gives_reaches_a_segment() -> None:
     nodes = [
         helper.make_node("Mul", ["x", "w"], ["a"]),

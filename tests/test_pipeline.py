@@ -28,6 +28,7 @@ from popgraph.testing import (
     controlled,
     networks,
     random_inputs,
+    training_controlled,
     training_networks,
 )
 
@@ -73,7 +74,7 @@ def test_fuzz_branches_and_loops_in_c_equal_the_reference(network: Network) -> N
         compare(network, Options(), 2)
 
 
-@given(training_networks(dtype="f64", max_nodes=4))
+@given(training_networks(dtype="f64", max_nodes=4) | training_controlled(dtype="f64"))
 def test_fuzz_training_in_c_equals_reference(network: Network) -> None:
     rule = SGD(learning_rate=Scalar(0.1, constant=False), momentum=Scalar(0.5))
     names = tuple(network.name(number, "loss") for number in network.gradients)

@@ -11,6 +11,9 @@ from popgraph.support.errors import PassError
 from popgraph.support.index_checks import CHOICES
 from popgraph.support.machine import Machine
 
+CONSTANT, VARIABLE = "constant", "variable"
+"""What the weights of a model are in its program."""
+
 
 @dataclass(frozen=True)
 class Training:
@@ -78,6 +81,11 @@ class Options:
                 "Options.indices",
                 f"one of {', '.join(map(repr, CHOICES))}",
             )
+
+    @property
+    def weights(self) -> str:
+        """What initializers of floats become."""
+        return VARIABLE if self.variables or self.training is not None else CONSTANT
 
     @property
     def target(self) -> Target:

@@ -101,15 +101,19 @@ class SessionModel:
         """The weights of the model as it came."""
         return {op.value_name.text: op.array(self.weights) for op in self.graph.initializers}
 
+    @property
+    def weight_names(self) -> set[str]:
+        return {op.value_name.text for op in self.graph.initializers}
+
     def compilation(self) -> Compilation:
         return Compilation(self.weights)
 
     def _check_names(self) -> None:
         """PopART's own tensors must not be confused with the user's."""
-        initializers = {op.value_name.text for op in self.graph.initializers}
+        weights = self.weight_names
         for name, _ in self.values():
             for prefix in RESERVED_PREFIXES.values():
-                if name.startswith(prefix) and name not in initializers:
+                if name.startswith(prefix) and name not in weights:
                     raise popart_exception(
                         f"Provided tensor {name} has an invalid name: clash with reserved "
                         f"prefix {prefix}"

@@ -84,7 +84,7 @@ class Program:
     def _sorted_anchors(self) -> _Anchors:
         """Which anchors are tensors of the model, gradients, or what only training knows."""
         known = {name for name, _ in self._model.values()}
-        weights = {op.value_name.text for op in self._model.graph.initializers}
+        weights = self._model.weight_names
         found = _Anchors()
         for id in self._request.anchors:
             if self._request.optimizer is not None and id in weights:
@@ -102,7 +102,8 @@ class Program:
         return found
 
     def _lower(self, anchors: _Anchors) -> None:
-        wanted = [*anchors.tensors, *anchors.gradients]
+        weights = [id for id in anchors.after_step if id in self._model.weight_names]
+        wanted = [*anchors.tensors, *anchors.gradients, *weights]  # they stay, read or not
         training = None
         if self._request.optimizer is not None:
             assert self.loss is not None, "training needs a loss"

@@ -6,7 +6,7 @@ from popgraph.backends.reference.meaning import assert_close, assert_same_meanin
 from popgraph.builder.onnx.difference import model_difference
 from popgraph.dialects.check import check_ir
 from popgraph.testing.attention import attentions
-from popgraph.testing.control import controlled
+from popgraph.testing.control import controlled, training_controlled
 from popgraph.testing.convolutions import learning_convolutions
 from popgraph.testing.lookups import lookups
 from popgraph.testing.onnx_models import onnx_models
@@ -34,5 +34,6 @@ __all__ = [
     "random_inputs",
     "products",
     "separable_convolutions",
+    "training_controlled",
     "training_networks",
 ]

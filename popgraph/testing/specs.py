@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
@@ -49,9 +50,18 @@ class Node:
     attributes: tuple[tuple[str, object], ...] = ()
     domain: str = ""
     shape: Shape | None = None
-    """Of the result, which no schema infers in domains other than ONNX's own."""
+    """Of the result, where no schema says all of it: of other domains, and of bodies' rows."""
     body: Body | None = None
     """What an If, a Loop or a Scan runs."""
+
+    def reads(self) -> Iterator[int]:
+        """The numbers of the values that its result depends on."""
+        operands = [operand for operand in self.operands if isinstance(operand, int)]
+        if self.body is None:
+            yield from operands
+        else:
+            (source,) = operands
+            yield from self.body.reads(self.op, source)
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class Body:
     Loop: the network gets what is carried, at first the operand, and the captured values.
     Scan: it gets what is carried, at first zeros, and a row of the operand.
     What a loop carries becomes half of it and the network's mean; rows are the network's values.
+    A loop that data end (`until`, `guarded`, `counted`) has no rows.
     """
 
     networks: tuple[Network, ...]
@@ -71,6 +82,33 @@ class Body:
     trips: int = 1
     stacked: bool = False
     """Whether the node gives the rows, not what is carried in the end."""
+    delayed: bool = False
+    """Whether the node gives what was carried a turn before the end, if not the rows."""
+    reverse: tuple[bool, bool] = (False, False)
+    """Whether a Scan reads its rows from the last to the first, and gives them so."""
+    until: int | None = None
+    """A Loop ends after the turn of this number."""
+    guarded: bool = False
+    """Whether a Loop asks before its first turn whether the mean of the operand is large."""
+    counted: bool = False
+    """Whether a Loop has one turn only where that mean is small."""
+
+    @property
+    def has_rows(self) -> bool:
+        return self.until is None and not self.guarded and not self.counted
+
+    def reads(self, op: str, source: int) -> Iterator[int]:
+        """The numbers of the values outside that the node gives something of."""
+        read = {number for network in self.networks for number in network.read_by_last()}
+        first = 0 if op == "If" else 1
+        seen = [one for at, one in enumerate(self.captured, first) if at in read]
+        runs = op == "If" or self.trips > int(self.delayed and not self.stacked)
+        if op == "Scan":
+            yield from [source] if runs and 1 in read else []
+            return
+        if not self.stacked or 0 in read:
+            yield source
+        yield from seen if runs else []
 
 
 @dataclass(frozen=True)
@@ -97,7 +135,7 @@ class Network:
         found = {len(self.inputs) + len(self.nodes) - 1}
         for number, node in reversed(list(enumerate(self.nodes, len(self.inputs)))):
             if number in found:
-                found |= {operand for operand in node.operands if isinstance(operand, int)}
+                found |= set(node.reads())
         return tuple(sorted(found))
 
 
@@ -125,7 +163,10 @@ def build_network(
         names.append(network.name(len(names), last))
         name = names[-1] + STILL if disturbed else names[-1]
         result = _written(writer, node, values, name, str(number), network.dtype)
-        values.append(_moved(writer, result, names[-1]) if disturbed else result)
+        if disturbed:
+            type_ = result.type if node.shape is None else tensor_type(network.dtype, node.shape)
+            result = _moved(writer, result, names[-1], type_)
+        values.append(result)
     chosen = sorted({*network.outputs, len(values) - 1})
     infos = [ValueInfoAttr.of(names[number], values[number].type) for number in chosen]
     writer.set_outputs([values[number] for number in chosen], infos)
@@ -197,12 +238,14 @@ class _Bodies:
             values.append(_written(writer, node, values, f"v{label}", label, self.dtype))
         return values[-1]
 
+    def _is_large(self, source: SSAValue) -> SSAValue:
+        """Whether the mean of a value is above a limit."""
+        mean = self._mean(self.writer, source, "decides")
+        limit = self._number(self.writer, 0.1, "l")
+        return self.writer.add_node("Greater", [mean, limit], outputs=[f"p{self.label}"])[0]
+
     def _if(self, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
-        mean, limit = (
-            self._mean(self.writer, source, "decides"),
-            self._number(self.writer, 0.1, "l"),
-        )
-        (predicate,) = self.writer.add_node("Greater", [mean, limit], outputs=[f"p{self.label}"])
+        predicate = self._is_large(source)
         graphs = {}
         for word, network in zip(("then", "else"), self.body.networks, strict=True):
             branch = self.writer.subgraph(word)
@@ -212,35 +255,74 @@ class _Bodies:
             graphs[f"{word}_branch"] = branch.graph()
         return self.writer.add_node("If", [predicate], graphs, outputs=[name])[0]
 
-    def _turn(self, body: GraphWriter, carried: SSAValue, value: SSAValue) -> SSAValue:
-        """What is carried on: half of what was, and the mean of a value."""
-        half, mean = self._number(body, 0.5, "half"), self._mean(body, value, "mean")
-        (less,) = body.add_node("Mul", [carried, half], outputs=[f"less{self.label}"])
-        return body.add_node("Add", [less, mean], outputs=[f"next{self.label}"])[0]
-
     def _loop(self, source: SSAValue, captured: list[SSAValue], name: str) -> SSAValue:
         body = self.writer.subgraph("loop")
-        body.add_input(f"turn{self.label}", tensor_type("i64", ()))
+        turn = body.add_input(f"turn{self.label}", tensor_type("i64", ()))
         going = body.add_input(f"going{self.label}", tensor_type("bool", ()))
-        carried = body.add_input(f"carried{self.label}", source.type)
-        row = self._inner(body, self.body.networks[0], [carried, *captured])
-        on = body.add_node("Identity", [going], outputs=[f"on{self.label}"])
-        self._end(body, [*on, self._turn(body, carried, row), row])
-        limit = self.writer.add_initializer(f"trips{self.label}", np.array(self.body.trips))
-        return self._node("Loop", [limit, None, source], {"body": body.graph()}, name)
+        carried = self._states(body, source)
+        row = self._inner(body, self.body.networks[0], [carried[0], *captured])
+        on = self._on(body, turn, going)
+        rows = [row] if self.body.has_rows else []
+        self._end(body, [on, *self._turn(body, carried, row), *rows])
+        steering = self._steering(source)
+        return self._node("Loop", [*steering, *self._firsts(source)], {"body": body.graph()}, name)
+
+    def _on(self, body: GraphWriter, turn: SSAValue, going: SSAValue) -> SSAValue:
+        """Whether there is another turn."""
+        outputs = [f"on{self.label}"]
+        if self.body.until is None:
+            return body.add_node("Identity", [going], outputs=outputs)[0]
+        last = body.add_initializer(f"until{self.label}", np.array(self.body.until))
+        return body.add_node("Less", [turn, last], outputs=outputs)[0]
+
+    def _steering(self, source: SSAValue) -> list[SSAValue | None]:
+        """The number of turns, and whether there is a first one."""
+        body, writer = self.body, self.writer
+        limit = writer.add_initializer(f"trips{self.label}", np.array(body.trips))
+        large = self._is_large(source) if body.guarded or body.counted else None
+        if body.counted:
+            once = writer.add_initializer(f"once{self.label}", np.array(1))
+            outputs = [f"count{self.label}"]
+            (limit,) = writer.add_node("Where", [large, limit, once], outputs=outputs)
+        if body.guarded:
+            return [limit, large]
+        if body.until is None:
+            return [limit, None]
+        return [limit, writer.add_initializer(f"yes{self.label}", np.array(True))]
 
     def _scan(self, source: SSAValue, name: str) -> SSAValue:
         body = self.writer.subgraph("scan")
         shape = self.body.networks[0].inputs[0]
         type_ = tensor_type(self.dtype, shape)
-        carried = body.add_input(f"carried{self.label}", type_)
-        given = body.add_input(f"row{self.label}", type_)
-        row = self._inner(body, self.body.networks[0], [carried, given])
-        self._end(body, [self._turn(body, carried, row), row])
         zeros = Constant(shape, self.dtype, fill=0).array()
         first = self.writer.add_initializer(f"first{self.label}", zeros)
-        attributes = {"body": body.graph(), "num_scan_inputs": 1}
-        return self._node("Scan", [first, source], attributes, name)
+        carried = self._states(body, first)
+        given = body.add_input(f"row{self.label}", type_)
+        row = self._inner(body, self.body.networks[0], [carried[0], given])
+        self._end(body, [*self._turn(body, carried, row), row])
+        attributes: dict[str, object] = {"body": body.graph(), "num_scan_inputs": 1}
+        for word, reverse in zip(("input", "output"), self.body.reverse, strict=True):
+            if reverse:
+                attributes[f"scan_{word}_directions"] = [1]
+        return self._node("Scan", [*self._firsts(first), source], attributes, name)
+
+    def _firsts(self, first: SSAValue) -> list[SSAValue]:
+        """The values that are carried, before the first turn."""
+        return [first] * (1 + self.body.delayed)
+
+    def _states(self, body: GraphWriter, first: SSAValue) -> list[SSAValue]:
+        """The same, as the body sees them."""
+        return [
+            body.add_input(f"{word}{self.label}", value.type)
+            for word, value in zip(("carried", "before"), self._firsts(first), strict=False)
+        ]
+
+    def _turn(self, body: GraphWriter, carried: list[SSAValue], value: SSAValue) -> list[SSAValue]:
+        """What is carried on: half of what was, and the mean of a value; then what was."""
+        half, mean = self._number(body, 0.5, "half"), self._mean(body, value, "mean")
+        (less,) = body.add_node("Mul", [carried[0], half], outputs=[f"less{self.label}"])
+        following = body.add_node("Add", [less, mean], outputs=[f"next{self.label}"])
+        return [*following, *carried[: len(carried) - 1]]
 
     def _end(self, body: GraphWriter, values: list[SSAValue]) -> None:
         """The outputs, each a value of its own with a name."""
@@ -261,13 +343,16 @@ class _Bodies:
         attributes: dict[str, object],
         name: str,
     ) -> SSAValue:
-        other = f"other{self.label}"  # onnx's reference refuses a Scan without one of its outputs
-        outputs = [other, name] if self.body.stacked else [name, other]
-        made = self.writer.add_node(op, operands, attributes, outputs=outputs)
-        return made[int(self.body.stacked)]
+        """All outputs have names: onnx's reference refuses a Scan without one of them."""
+        body = self.body
+        count = 1 + body.delayed + body.has_rows
+        chosen = count - 1 if body.stacked else int(body.delayed)
+        outputs = [f"other{self.label}_{number}" for number in range(count)]
+        outputs[chosen] = name
+        return self.writer.add_node(op, operands, attributes, outputs=outputs)[chosen]
 
 
-def _moved(writer: GraphWriter, value: SSAValue, name: str) -> SSAValue:
-    """A value and its disturbance."""
-    disturbance = writer.add_input(DISTURBANCE + name, value.type)
-    return writer.add_node("Add", [value, disturbance], outputs=[name])[0]
+def _moved(writer: GraphWriter, value: SSAValue, name: str, type_: Attribute) -> SSAValue:
+    """A value of this type and its disturbance."""
+    disturbance = writer.add_input(DISTURBANCE + name, type_)
+    return writer.add_node("Add", [value, disturbance], outputs=[name], result_types=[type_])[0]

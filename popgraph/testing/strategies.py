@@ -83,6 +83,9 @@ TEMPLATES: tuple[Template, ...] = (
     expand,
 )
 
+Draft: TypeAlias = tuple[Network, list[Shape]]
+"""A network, and the shapes of its values."""
+
 Chain: TypeAlias = tuple[Template, ...]
 IMAGE_CHAINS: tuple[Chain, ...] = (
     (square_convolution, activation),
@@ -156,8 +159,7 @@ def networks(max_nodes: int = 6, dtype: str = "f32") -> SearchStrategy[Network]:
 
 
 @st.composite
-def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> tuple[Network, list[Shape]]:
-    """A network, and the shapes of its values."""
+def drafts(draw: DrawFn, max_nodes: int, dtype: str) -> Draft:
     dims = st.integers(1, 4)
     image = st.tuples(st.integers(1, 2), dims, st.integers(2, 6), st.integers(2, 6))
     shape_strategies = [
@@ -248,17 +250,22 @@ def _shifted(draw: DrawFn, node: Node, shape: Shape) -> tuple[int | Constant | N
     return (source, vector(*begins), vector(*after), *bounds[2:])
 
 
-@st.composite
 def training_networks(
-    draw: DrawFn, max_nodes: int = 6, dtype: str = "f32", nll: bool = True
-) -> Network:
+    max_nodes: int = 6, dtype: str = "f32", nll: bool = True
+) -> SearchStrategy[Network]:
     """
     A network that ends in a number, its loss, on which a weight has an influence.
 
     `nll`: some losses are PopART's negative log-likelihood, which ONNX cannot compute.
     Gradients are asked for at no value, at one or at all: who asks keeps values apart.
     """
-    network, shapes = draw(drafts(max_nodes, dtype))
+    return trained(drafts(max_nodes, dtype), dtype, nll)
+
+
+@st.composite
+def trained(draw: DrawFn, networks: SearchStrategy[Draft], dtype: str, nll: bool) -> Network:
+    """Networks with a weight more, a loss, and gradients that are asked for."""
+    network, shapes = draw(networks)
     nodes = list(network.nodes)
     weight = draw(constants(draw(smaller(shapes[-1])), dtype))
     _append(nodes, shapes, (Node("Mul", (len(shapes) - 1, weight)), shapes[-1]))

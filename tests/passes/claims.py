@@ -8,19 +8,22 @@ from functools import partial
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, ArrayAttr, ModuleOp, TensorType
 
-from popgraph.backends.reference import ReferenceExecutable, evaluate, signature
+from popgraph.backends.reference import evaluate, first_state, signature
 from popgraph.compiler import lower
-from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp
+from popgraph.dialects.graphcore import CheckIndicesOp, DetachOp, SqrtOp
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
 from popgraph.dialects.onnx.custom import Custom
-from popgraph.dialects.onnx.inference import set_type
+from popgraph.dialects.onnx.inference import set_type, taken_branch
 from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import Graph
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
@@ -48,13 +51,24 @@ def forget_types(module: ModuleOp) -> None:
                 set_type(result, UNKNOWN)
 
 
-def assert_all_typed(module: ModuleOp) -> None:
-    """Every value has a shape of numbers, and so has what the graph declares of it."""
+def assert_all_typed(module: ModuleOp, weights: WeightStore) -> None:
+    """
+    Every value has a shape of numbers, and so has what the graph declares of it.
+
+    But in a branch that is never taken: nobody asks whether it would fit.
+    """
+    inference = infer_shapes(module, weights)
     for info in model_of(module).graph.outputs:
         assert static_shape(info.type) is not None, f"output {info.text} is {info.type}"
-    for op in model_of(module).graph.walk():
-        for result in op.results:
-            assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"
+    waiting: list[Graph] = [model_of(module).graph]
+    while waiting:
+        for op in waiting.pop().block.ops:
+            for result in op.results:
+                assert static_shape(result.type) is not None, f"{op.name} gives {result.type}"
+            if isinstance(op, SchemaOp):
+                taken = taken_branch(inference, op) if op.op_type == "If" else None
+                inside = [graph for graphs in op.graphs().values() for graph in graphs]
+                waiting += inside if taken is None else [taken]
 
 
 # Indices
@@ -139,10 +153,11 @@ def holds_numbers(
     module: ModuleOp, inputs: State, weights: WeightStore, state: State | None = None
 ) -> bool:
     """
-    Whether every value of a module is finite.
+    Whether every value of a module is finite, and what is known of its slope, too.
 
     Where one is not and nobody asks (`where(x ** x > 1/4, x ** x, 0)` of x < 0), the loss has a
     slope, but the chain rule finds none: it multiplies zero with a derivative that is no number.
+    So it does with that of a root at zero.
     """
     original = module.clone()
     graph = only_graph(original)
@@ -154,7 +169,9 @@ def holds_numbers(
     ]
     set_outputs(graph, {str(number): value for number, value in enumerate(values)})
     found, _ = evaluate(original, inputs, weights, state)
-    return all(np.isfinite(array).all() for array in found.values())
+    roots = [str(number) for number, value in enumerate(values) if isinstance(value.owner, SqrtOp)]
+    finite = all(np.isfinite(array).all() for array in found.values())
+    return finite and all(found[root].all() for root in roots)
 
 
 def where_finite(gradient: Array, direction: Array) -> Array:
@@ -219,12 +236,6 @@ def shaken(array: Array, generator: np.random.Generator) -> Array:
     if array.dtype.kind != "f":
         return array
     return np.asarray(array + generator.uniform(0.01, 0.05, array.shape)).astype(array.dtype)
-
-
-def first_state(module: ModuleOp, weights: WeightStore) -> State:
-    """The variables as they begin."""
-    executable = ReferenceExecutable(module, weights)
-    return {name: executable.read(name) for name in executable.variables}
 
 
 def directions(value: Array, generator: np.random.Generator) -> Iterator[Array]:

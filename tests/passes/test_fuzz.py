@@ -37,6 +37,7 @@ from popgraph.testing import (
     networks,
     products,
     separable_convolutions,
+    training_controlled,
     training_networks,
 )
 from tests.passes.claims import (
@@ -174,9 +175,13 @@ class Place:
             drawn = networks(dtype="f64") | products(dtype="f64")
             return drawn | separable_convolutions(dtype="f64") if slow else drawn
         if self.training:
-            drawn = training_networks(dtype="f64", nll=self.name != "onnx-to-graphcore")
-            learns = self.name in {"assign-layouts", "use-winograd", "tile-loops"} and slow
-            return drawn | learning_convolutions(dtype="f64") if learns else drawn
+            nll = self.name != "onnx-to-graphcore"
+            drawn = training_networks(dtype="f64", nll=nll)
+            if not slow:
+                return drawn
+            learns = self.name in {"assign-layouts", "use-winograd", "structured-to-loops"}
+            drawn = drawn | learning_convolutions(dtype="f64") if learns else drawn
+            return drawn | training_controlled(dtype="f64", nll=nll)
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
 
 
@@ -250,7 +255,7 @@ def claim(
     if place.name == "autodiff":
         assert_gradients(original, module, weights, LOSS, RULE.loss_scaling.value)
     if place.name == "infer-shapes":
-        assert_all_typed(module)
+        assert_all_typed(module, weights)
     if place.name == "check-indices":
         assert_indices_checked(original, module, weights)
     if place.name in TRUSTED:
@@ -293,7 +298,7 @@ NO_SLOPE_INSIDE = Network(
 """Powers of negative numbers whose exponent is 0 wherever it comes from."""
 
 
-@given(training_networks(dtype="f64", nll=False))
+@given(training_networks(dtype="f64", nll=False) | training_controlled(dtype="f64", nll=False))
 @example(NO_NUMBER_INSIDE)
 @example(NO_SLOPE_INSIDE)
 def test_fuzz_gradients_everywhere(network: Network) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper, numpy_helper
 
 import popgraph
 from popgraph.backends.reference import evaluate
@@ -17,6 +19,8 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore import MatMulOp, TransposeOp
 from popgraph.dialects.graphcore.control import LoopOp
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from tests.passes.test_onnx_to_graphcore import lowered
@@ -54,10 +58,14 @@ def assert_close(
         assert error.max(initial=0) <= tolerance, f"{name}: {outputs[name]}, not {array}"
 
 
-@given(recurrences(dtype="float64"), st.booleans())
-def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+def assert_equations(case: Recurrence, fixed: bool = True) -> None:
     outputs = found(case, WEIGHTS if fixed else ())
     assert_close(outputs, by_hand(case), TOLERANCE["float64"])
+
+
+@given(recurrences(dtype="float64"), st.booleans())
+def test_a_loop_computes_what_the_equations_say(case: Recurrence, fixed: bool) -> None:
+    assert_equations(case, fixed)
 
 
 @given(recurrences())
@@ -216,3 +224,80 @@ def test_later_passes_keep_what_a_loop_computes(case: Recurrence, fixed: bool) -
     run = popgraph.compile(case.model(held), backend="reference")
     arrays = {name: array for name, array in case.arrays().items() if name not in held}
     assert_close(run(arrays), by_hand(case), TOLERANCE["float64"])
+
+
+# Training
+
+SLOPE = 1e-5
+"""Of the step of central differences."""
+
+
+def with_loss(case: Recurrence) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """The node with its weights, and the sum of all outputs, each times a factor of its own."""
+    model, rng = case.model(WEIGHTS), np.random.default_rng(case.seed)
+    factors = {name: rng.normal(size=array.shape) for name, array in by_hand(case).items()}
+    nodes, terms = model.graph.node, []
+    for name, array in factors.items():
+        value = numpy_helper.from_array(array)
+        nodes.append(helper.make_node("Constant", [], [f"{name}_factor"], value=value))
+        nodes.append(helper.make_node("Mul", [name, f"{name}_factor"], [f"{name}_scaled"]))
+        nodes.append(
+            helper.make_node("ReduceSum", [f"{name}_scaled"], [f"{name}_term"], keepdims=0)
+        )
+        terms.append(f"{name}_term")
+    nodes.append(helper.make_node("Sum", terms, ["loss"]))
+    model.graph.output.append(helper.make_tensor_value_info("loss", TensorProto.DOUBLE, []))
+    return model, factors
+
+
+def assert_trains(case: Recurrence, backend: str, steps: int = 1) -> None:
+    """Gradients are slopes of the equations; weights follow theirs, step by step."""
+    model, factors = with_loss(case)
+    arrays = case.arrays()
+    floats = sorted(arrays.keys() - {"sequence_lens"})
+    training = Training("loss", SGD(Scalar(0.125)), tuple(floats))
+    options = Options(training=training, extra_outputs=tuple(floats))
+    inputs = {name: array for name, array in arrays.items() if name not in WEIGHTS}
+    program = popgraph.compile(model, backend=backend, options=options).program(inputs)
+
+    def loss(given: Mapping[str, Array]) -> float:
+        outputs = by_hand(case, given=given)
+        return float(sum(np.sum(outputs[name] * factor) for name, factor in factors.items()))
+
+    for _ in range(steps):
+        found = program.run(inputs)
+        np.testing.assert_allclose(found["loss"], loss(arrays), rtol=1e-9, atol=1e-9)
+        for name in floats:
+            assert_slope(case, arrays, name, found[f"Gradient___{name}"], loss)
+        for name in arrays.keys() & set(WEIGHTS):
+            arrays[name] = arrays[name] - 0.125 * found[f"Gradient___{name}"]
+            np.testing.assert_allclose(program.read(name), arrays[name], rtol=1e-9, atol=1e-9)
+
+
+def assert_slope(
+    case: Recurrence,
+    arrays: Mapping[str, Array],
+    name: str,
+    gradient: Array,
+    loss: Callable[[Mapping[str, Array]], float],
+) -> None:
+    """In a random direction, unless the loss has a kink there."""
+    value = arrays[name]
+    direction = np.random.default_rng(case.seed + 1).uniform(-1, 1, value.shape)
+    ends = [loss({**arrays, name: value + side * SLOPE * direction}) for side in (1, 0, -1)]
+    right, left = ((ends[at] - ends[at + 1]) / SLOPE for at in (0, 1))
+    scale = max(1.0, abs(right), abs(left))
+    if abs(right - left) <= 1e-3 * scale:
+        slope = float(np.sum(gradient * direction))
+        assert abs(slope - (right + left) / 2) <= 1e-3 * scale, f"{name}: {slope}, not {right}"
+
+
+@given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
+def test_gradients_are_the_slopes_of_the_equations(case: Recurrence) -> None:
+    assert_trains(case, "reference")
+
+
+@given(recurrences(dtype="float64").map(lambda case: replace(case, exact=False)))
+@settings(max_examples=10)
+def test_layers_train_in_c(case: Recurrence) -> None:
+    assert_trains(case, "c", steps=3)

@@ -11,7 +11,7 @@ from popgraph.backends.reference.executable import ReferenceExecutable, input_ty
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
-__all__ = ["ReferenceExecutable", "evaluate", "output_types", "signature"]
+__all__ = ["ReferenceExecutable", "evaluate", "first_state", "output_types", "signature"]
 
 
 def evaluate(
@@ -30,6 +30,11 @@ def evaluate(
 
         return run_onnx(module, inputs, weights), {}
     return run(module, inputs, weights, state)
+
+
+def first_state(module: ModuleOp, weights: WeightStore) -> dict[str, Array]:
+    """The variables before the first step; a model as it was written has none."""
+    return {} if is_onnx(module) else runnable(module, weights).state()
 
 
 def can_evaluate(module: ModuleOp) -> bool:

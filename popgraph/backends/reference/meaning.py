@@ -8,7 +8,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
 
-from popgraph.backends.reference import evaluate, output_types, signature
+from popgraph.backends.reference import evaluate, first_state, output_types, signature
 from popgraph.dialects import element_types
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
@@ -82,17 +82,21 @@ def assert_same_meaning(
     """
     Whatever `before` gives, `after` gives, too: outputs and variables, for `steps` steps.
 
+    A variable that `after` lacks is one that it leaves as it was: whoever holds a model's weights
+    keeps those that its programs need not have.
     What `after` declares of its outputs is what they are. The modules may be of different levels,
     and `after` may give more (gradients, say).
     `tolerance` is relative to the largest value.
     """
     inputs = random_inputs(signature(before), seed)
-    states: list[State | None] = [None, None]
+    modules = before, after
+    states: list[State] = [first_state(module, weights) for module in modules]
+    kept = states[0]
     for step in range(steps):
         results = []
-        for index, module in enumerate((before, after)):
+        for index, module in enumerate(modules):
             outputs, states[index] = evaluate(module, inputs, weights, states[index])
-            variables = states[index] or {}
+            variables = {**kept, **states[index]}
             if index:
                 assert_as_declared(module, outputs, weights)
             results.append(outputs | {f"variable {k}": v for k, v in variables.items()})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-from xdsl.dialects.builtin import TensorType
+from xdsl.dialects.builtin import AnyFloat, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
@@ -35,6 +35,9 @@ from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
+SHAPES = ("Shape", "Size")
+"""Operators that look at no elements."""
+
 
 class Inference:
     """
@@ -60,12 +63,30 @@ class Inference:
         self.trusting = True
         """Whether what the values' types said before stays true, and adds to what is inferred."""
         self.known: dict[SSAValue, Array] = {}
+        self.weights_change = False
+        """Whether initializers of floats are only what the model begins with."""
+        self.changing: set[SSAValue] = set()
+        """Of the known values those that follow from such initializers: they decide no branch."""
+
+    def decided(self, value: SSAValue) -> Array | None:
+        """The elements of a value if they are known and never change."""
+        return None if value in self.changing else self.known.get(value)
+
+    def take(self, value: SSAValue, source: SSAValue, known_by: Inference | None = None) -> None:
+        """A value has the elements of another, as far as they are known."""
+        known_by = known_by or self
+        if source in known_by.known:
+            self.known[value] = known_by.known[source]
+            if source in known_by.changing:
+                self.changing.add(value)
 
     def visit(self, op: Operation) -> None:
         """Sets the types of the results of a node or an initializer; its operands have theirs."""
         if isinstance(op, Initializer):
             if isinstance(op.value, TensorAttr):
                 self._note(op.result, op.value)
+            if self.weights_change and _is_float(op.result):
+                self.changing.add(op.result)
         elif isinstance(op, Custom):
             self._visit_custom(op)
         elif isinstance(op, SchemaOp):
@@ -89,19 +110,18 @@ class Inference:
                 self._visit_call(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
+        inner.weights_change = self.weights_change
         body = body_of_call(function, op)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             if value is None:
                 continue
             set_type(argument, value.type)
-            if value in self.known:
-                inner.known[argument] = self.known[value]
+            inner.take(argument, value, self)
         inner.visit_graph(body)
         for result, value in zip(op.output_values(), body.yielded, strict=False):
             if result is not None:
                 set_type(result, refined(value.type, result.type))
-                if value in inner.known:
-                    self.known[result] = inner.known[value]
+                self.take(result, value, inner)
 
     def _visit_call(self, op: Custom) -> None:
         """The graph of a call, with what flows into it."""
@@ -138,6 +158,7 @@ class Inference:
             same = erased(type_) == erased(result.type)
             set_type(result, refined(type_, result.type) if self.trusting and same else type_)
             self.known.pop(result, None)
+            self.changing.discard(result)
         if overlooked(op):
             raise mismatch(op, "")
         self._follow(op)
@@ -163,6 +184,8 @@ class Inference:
         for value, array in zip(op.output_values(), found, strict=False):
             if value is not None and static_shape(value.type) == np.shape(array):
                 self.known[value] = array
+                if op.op_type not in SHAPES and not self.changing.isdisjoint(op.operands):
+                    self.changing.add(value)
 
     def _operands(self, op: SchemaOp) -> dict[SSAValue, Array] | None:
         """The operands' elements; None when one is not known."""
@@ -172,7 +195,7 @@ class Inference:
                 arrays[value] = self.known[value]
                 continue
             shape = static_shape(value.type)
-            if op.op_type not in ("Shape", "Size") or shape is None:
+            if op.op_type not in SHAPES or shape is None:
                 return None
             # These two look at the shape only: an array without memory will do.
             arrays[value] = np.broadcast_to(np.float32(0), shape)
@@ -196,8 +219,8 @@ def visit_graphs(inference: Inference, op: SchemaOp) -> dict[SSAValue, Attribute
 
 
 def taken_branch(inference: Inference, op: SchemaOp) -> Graph | None:
-    """The branch that an If always takes, when its condition is known."""
-    condition = inference.known.get(op.operands[0])
+    """The branch that an If always takes, when its condition is known and never changes."""
+    condition = inference.decided(op.operands[0])
     if condition is None:
         return None
     return op.graphs()["then_branch" if np.all(condition) else "else_branch"][0]
@@ -241,8 +264,8 @@ def _visit_loop(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValu
     count, condition, *first = [*op.input_values(), None, None][: max(2, len(op.input_values()))]
     _note_steering(inference, body, condition is not None)
     for old, argument, new in zip(first, body.block.args[2:], body.yielded[1:], strict=False):
-        if old in inference.known and unchanged(new) is argument:
-            inference.known[argument] = inference.known[old]
+        if old is not None and unchanged(new) is argument:
+            inference.take(argument, old)
     types = [UNKNOWN if value is None else value.type for value in first]
     states = _visit_turns(inference, body, 2, types, 1)
     turns = _turns(inference, count, condition, body)
@@ -263,12 +286,12 @@ def _turns(
 ) -> int | None:
     """How many turns a Loop has, if that is known."""
     if condition is not None:
-        known = [inference.known.get(value) for value in (condition, *body.yielded[:1])]
+        known = [inference.decided(value) for value in (condition, *body.yielded[:1])]
         if known[0] is not None and not np.all(known[0]):
             return 0
         if any(one is None or not np.all(one) for one in known):
             return None
-    found = None if count is None else inference.known.get(count)
+    found = None if count is None else inference.decided(count)
     return None if found is None or found.size != 1 else max(0, int(found.item()))
 
 
@@ -360,6 +383,10 @@ def _stacked(type_: Attribute, axis: int, count: Dim) -> Attribute:
         return erased(type_)
     axis = axis % (len(shape) + 1)
     return tensor_type(type_.element_type, [*shape[:axis], count, *shape[axis:]])
+
+
+def _is_float(value: SSAValue) -> bool:
+    return isinstance(value.type, TensorType) and isinstance(value.type.element_type, AnyFloat)
 
 
 def set_type(value: SSAValue, type_: Attribute) -> None:

@@ -80,8 +80,7 @@ def _checked(op: OnnxOp, value: SSAValue, bounds: Bounds, inference: Inference) 
         attributes["ignored"] = IntegerAttr(bounds.ignored, i64)
     made = Custom.make(*CHECK_INDICES, [value], attributes, [name], [value.type], {})
     insert_made_for(op, made)
-    if value in inference.known:
-        inference.known[made.values[0]] = inference.known[value]
+    inference.take(made.values[0], value)
     return made.values[0]
 
 

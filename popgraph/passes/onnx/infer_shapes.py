@@ -25,6 +25,7 @@ from popgraph.dialects.onnx.types import (
 )
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.names import closest
@@ -38,19 +39,30 @@ class InferShapes(Pass):
 
     Small constants are followed on the way, so that a shape that the model computes from other
     shapes is known. Graphs inside nodes are inferred with what flows into them.
+
+    `weights`: initializers of floats are "constant", or "variable" and decide no branch.
     """
 
     name = "infer-shapes"
 
+    weights: str = CONSTANT
+
+    @classmethod
+    def of(cls, options: Options) -> InferShapes:
+        return cls(options.weights)
+
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
-        infer_shapes(module, compilation.weights)
+        infer_shapes(module, compilation.weights, self.weights)
 
 
-def infer_shapes(module: ModuleOp, store: WeightStore | None = None) -> Inference:
+def infer_shapes(
+    module: ModuleOp, store: WeightStore | None = None, weights: str = CONSTANT
+) -> Inference:
     """Infers all types anew; the inference, with the constants that it knows."""
     model = model_of(module)
     store = store if store is not None else WeightStore()
     inference = Inference(model.opset_versions, store, model.functions)
+    inference.weights_change = weights == VARIABLE
     inference.into_graphs = True
     inference.visit_graph(model.graph)
     _declare(model.graph)

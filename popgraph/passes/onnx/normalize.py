@@ -25,7 +25,7 @@ from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import supported_operators
-from popgraph.passes.options import Options
+from popgraph.passes.options import CONSTANT, Options
 from popgraph.support.index_checks import ERROR, NEAREST
 
 Keep = Callable[[OnnxOp], bool]
@@ -41,15 +41,18 @@ class Normalize(Pass):
     result is for lowering: it may hold operators of later versions than the model imports.
 
     `indices`: those that data brings are checked ("error") or taken as they are ("nearest").
+    `weights`: initializers of floats are "constant", or "variable" and decide no If.
     """
 
     name = "normalize"
 
     indices: str = NEAREST
+    weights: str = CONSTANT
 
     @classmethod
     def of(cls, options: Options) -> Normalize:
-        return cls(options.indices or (NEAREST if options.training is None else ERROR))
+        indices = options.indices or (NEAREST if options.training is None else ERROR)
+        return cls(indices, options.weights)
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         lowered = supported_operators()
@@ -58,13 +61,20 @@ class Normalize(Pass):
             lambda op: (op.domain, op.op_type) in lowered,
             compilation.weights,
             self.indices == ERROR,
+            self.weights,
         )
 
 
-def normalize(module: ModuleOp, keep: Keep, store: WeightStore, checked: bool = False) -> None:
+def normalize(
+    module: ModuleOp,
+    keep: Keep,
+    store: WeightStore,
+    checked: bool = False,
+    weights: str = CONSTANT,
+) -> None:
     """As the pass; `keep` tells which operators stay though their schema defines them."""
     model = model_of(module)
-    inference = infer_shapes(module, store)
+    inference = infer_shapes(module, store, weights)
     _Expansion(model, keep, store, inference, checked).expand(model.graph.block)
     for function in model.functions.values():
         function.detach()

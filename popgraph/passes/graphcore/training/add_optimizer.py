@@ -162,10 +162,10 @@ class Variables:
             UpdateOp(name, value)
 
     def after(self, name: str) -> SSAValue:
-        """The value of a variable after the step."""
+        """The value of a variable after the step; what is an output and none stays what it is."""
         variable = name.removeprefix(UPDATED)
         given = {op.variable.text: op.value for op in self.graph.updates()}
-        found = given.get(variable, self.now.get(variable))
+        found = given.get(variable, self.now.get(variable, self.graph.outputs.get(name)))
         if found is None:
             raise PassError(
                 f"the program has no variable {variable!r}",

@@ -12,11 +12,11 @@ from popgraph.dialects.onnx import model_of
 from popgraph.dialects.program import graphs_of
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.onnx.to_graphcore.lowering import Lowering
-from popgraph.passes.options import Options
+from popgraph.passes.options import CONSTANT, VARIABLE, Options
 from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import PassError
 
-WEIGHTS = ("constant", "variable")
+WEIGHTS = (CONSTANT, VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class OnnxToGraphcore(Pass):
     name = "onnx-to-graphcore"
     TOLERANCE: ClassVar[float] = 1e-5
 
-    weights: str = "constant"
+    weights: str = CONSTANT
     training: bool = False
     extra_outputs: tuple[str, ...] = ()
     first_stream: int = 0
@@ -42,7 +42,7 @@ class OnnxToGraphcore(Pass):
     @classmethod
     def of(cls, options: Options) -> OnnxToGraphcore:
         return cls(
-            weights="variable" if options.variables or options.training else "constant",
+            weights=options.weights,
             training=options.training is not None,
             extra_outputs=options.extra_outputs,
             first_stream=options.first_stream,
@@ -60,7 +60,7 @@ class OnnxToGraphcore(Pass):
         lowering = Lowering(
             compilation.weights,
             self.training,
-            variables=self.weights == "variable",
+            variables=self.weights == VARIABLE,
             tuning=self.tuning,
             streams=count(self.first_stream),
         )
