@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.warm_start import KnownModel, recall
-from popgraph.open_model import Call, Interface, OpenModel
+from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Runner
 from popgraph.support.errors import RunError
 
@@ -45,7 +45,7 @@ def compile(
         return compiled()
     if not isinstance(found, KnownModel):
         return Runner(found)
-    interface = Interface(found.inputs, found.structural)
+    interface = Interface(**found.interface)
     return Runner(OpenModel(interface, KnownPrograms(found, compiled)))
 
 
@@ -59,7 +59,7 @@ class KnownPrograms:
 
     def __call__(self, call: Call) -> Executable:
         """The program for a call."""
-        return self._known.recall(call.signature) or self._read().make(call)
+        return recalled(self._known, call) or self._read().make(call)
 
     def _read(self) -> OpenModel:
         if self._model is None:

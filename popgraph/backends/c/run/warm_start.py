@@ -22,7 +22,7 @@ from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, seen, state_of
 
-MAGIC = "popgraph shortcut 3"
+MAGIC = "popgraph shortcut 4"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
@@ -35,18 +35,31 @@ class KnownModel:
     key: str
     """What its programs are found by, together with what a call says; empty: they are not kept."""
     threads: int
-    inputs: tuple[str, ...]
-    structural: tuple[str, ...]
+    interface: Mapping[str, tuple[str, ...]]
+    """What it is called with: names of inputs, by what they decide."""
     files: Mapping[str, Sequence[int]]
     """The files that were read, and the states that they were in."""
 
     def recall(self, signature: object) -> CExecutable | None:
         """The program for calls of this signature."""
-        found = None if is_watched() or not self.key else _read(self._key(signature))
-        program = None if found is None else found.get("program")
+        program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
         return build_again(ProgramKey(program), ArrayStore(), self.threads)
+
+    def undecided(self, signature: object) -> tuple[str, ...]:
+        """The inputs whose values such calls must say, too, before they have a program."""
+        return tuple(self._found(signature).get("undecided", ()))
+
+    def note_undecided(self, signature: object, names: Sequence[str]) -> None:
+        """Keeps that calls of this signature have no program of their own."""
+        if self.key:
+            _write(self._key(signature), {"undecided": names})
+
+    def _found(self, signature: object) -> Mapping[str, Any]:
+        if is_watched() or not self.key:
+            return {}
+        return _read(self._key(signature)) or {}
 
     def remember(self, signature: object, program: object) -> None:
         """Keeps the way to a program; nothing that is found under no key, or was not compiled."""
@@ -77,8 +90,8 @@ def recall(
 
 
 def _follow(found: Mapping[str, Any], key: str, threads: int) -> CExecutable | KnownModel | None:
-    inputs, structural = (tuple(found.get(part, ())) for part in ("inputs", "structural"))
-    known = KnownModel(key, threads, inputs, structural, dict(found["files"]))
+    interface = {part: tuple(names) for part, names in found.get("interface", {}).items()}
+    known = KnownModel(key, threads, interface, dict(found["files"]))
     if not known.is_unchanged():
         return None
     if "program" not in found:
@@ -106,14 +119,13 @@ def remember_open(
     threads: int,
     files: Mapping[Path, State],
     indices: str | None,
-    inputs: tuple[str, ...],
-    structural: tuple[str, ...],
+    interface: Mapping[str, tuple[str, ...]],
 ) -> KnownModel:
     """Keeps what must be known of an open model to find its programs, each by its signature."""
     key = _key_to_keep(model, options, threads, files, indices)
     rows = _rows(files)
-    _write(key, {"inputs": inputs, "structural": structural, "files": rows})
-    return KnownModel(key, threads, inputs, structural, rows)
+    _write(key, {"interface": interface, "files": rows})
+    return KnownModel(key, threads, interface, rows)
 
 
 def _key_to_keep(

@@ -12,7 +12,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.inference import unchanged
-from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
@@ -75,12 +75,27 @@ def _scalar(value: SSAValue) -> SSAValue:
 
 def _branch(node: Node, graph: Graph) -> Block:
     block = Block()
+    _check_typed(node, graph)
     with node.lowering.writing(block):
         made = node.lowering.place(graph, [])
         _check_outputs(node, graph, len(made))
         wanted = [index for index in range(len(made)) if node.wants(index)]
         YieldOp([_tensor(node, graph, made, index) for index in wanted])
     return block
+
+
+def _check_typed(node: Node, graph: Graph) -> None:
+    """An error if a branch cannot be typed, which is no mistake as long as it is never taken."""
+    if all(static_shape(value.type) is not None for value in graph.yielded):
+        return
+    try:
+        node.lowering.check_types(graph)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(
+            f"a branch of If that data may choose cannot be computed: {error.what}",
+            error.where,
+            error.hint,
+        ) from error
 
 
 def _check_outputs(node: Node, graph: Graph, count: int) -> None:
