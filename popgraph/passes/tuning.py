@@ -149,6 +149,8 @@ class Tuning:
     Every fusion writes the body again, so without a limit chains would take the square of their
     length.
     """
+    most_taps: int = 8
+    """Elements that a resized one is a sum of while each is looked up where it is needed."""
     attention_scores_l2: float = 1.0
     """A matrix of scores that is smaller stays near between the products."""
     attention_rows_l2: float = 1 / 8

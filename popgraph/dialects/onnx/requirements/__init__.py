@@ -10,6 +10,7 @@ from popgraph.dialects.onnx.requirements import (
     movement,
     normalizations,
     recurrences,
+    resizing,
     sequences,
     windows,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "movement",
     "normalizations",
     "recurrences",
+    "resizing",
     "sequences",
     "unmet",
     "windows",

@@ -24,10 +24,12 @@ Complaints: TypeAlias = Iterator[TypeConflict]
 FLAGS = frozenset(
     [
         "allowzero",
+        "antialias",
         "ceil_mode",
         "count_include_pad",
         "detect_negative",
         "detect_positive",
+        "exclude_outside",
         "exclusive",
         "fmod",
         "input_forget",
@@ -67,8 +69,27 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
     ("RNN", "direction"): _DIRECTION,
+    ("Resize", "coordinate_transformation_mode"): (
+        "half_pixel",
+        "half_pixel_symmetric",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+        "tf_half_pixel_for_nn",
+        "tf_crop_and_resize",
+    ),
+    ("Resize", "keep_aspect_ratio_policy"): ("stretch", "not_larger", "not_smaller"),
+    ("Resize", "mode"): ("nearest", "linear", "cubic"),
+    ("Resize", "nearest_mode"): (
+        "round_prefer_floor",
+        "round_prefer_ceil",
+        "floor",
+        "ceil",
+        "pytorch",  # PopART's: floor, of asymmetric coordinates
+    ),
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
     ("SpaceToDepth", "mode"): _DEPTH,
+    ("Upsample", "mode"): ("nearest", "linear"),
 }
 """Attributes that are one of a few words."""
 
@@ -123,6 +144,12 @@ class Seen:
         held = self.op.properties.get(name)
         found = None if held is None else to_python(held)
         return found if isinstance(found, list) else None
+
+    def reals(self, name: str) -> list[float] | None:
+        """A list of numbers that the node gives."""
+        held = self.op.properties.get(name)
+        found = None if held is None else to_python(held)
+        return [float(one) for one in found] if isinstance(found, list) else None
 
     def text(self, name: str, default: str = "") -> str:
         held = self.op.properties.get(name, self.op.DEFAULTS.get(name))

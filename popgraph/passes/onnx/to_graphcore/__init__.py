@@ -15,6 +15,7 @@ from popgraph.passes.onnx.to_graphcore import (
     randomness,
     recurrent,
     reductions,
+    resize,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -34,6 +35,7 @@ THEMES = (
     randomness,
     recurrent,
     reductions,
+    resize,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""

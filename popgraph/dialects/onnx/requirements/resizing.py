@@ -1,0 +1,114 @@
+"""What Resize and Upsample ask of scales, sizes, regions and axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from popgraph.dialects.onnx.requirements.frame import (
+    Complaints,
+    Seen,
+    all_different,
+    asks,
+    differ,
+    in_range,
+    listed,
+)
+from popgraph.dialects.onnx.requirements.sequences import wrong_sizes
+from popgraph.dialects.onnx.type_errors import TypeConflict
+
+_EACH = "one for each"
+
+
+@asks("Resize")
+def resize(node: Seen) -> Complaints:
+    axes, rank = node.integers("axes"), node.rank(0)
+    if axes is not None:
+        yield from in_range("axis", axes, rank)
+        yield from all_different("`axes`", axes, rank)
+    resized = axes or _all(rank)
+    yield from _way(node)
+    if node.version < 11:
+        yield from _scaled(node, 1, resized, 0.0)
+        return
+    yield from listed(node, 1, 2, 3)
+    yield from _one_of(node)
+    yield from _scaled(node, 2, resized, 0.0)
+    yield from _sized(node, resized)
+    if node.text("coordinate_transformation_mode") == "tf_crop_and_resize":
+        yield from _region(node, resized)
+
+
+@asks("Upsample")
+def upsample(node: Seen) -> Complaints:
+    yield from _way(node)
+    if "scales" in node.op.KINDS:
+        yield from _numbers(node, node.reals("scales") or [], _all(node.rank(0)), 1.0)
+    else:
+        yield from _scaled(node, 1, _all(node.rank(0)), 1.0)
+
+
+def _all(rank: int | None) -> Sequence[int] | None:
+    return None if rank is None else range(rank)
+
+
+def _way(node: Seen) -> Complaints:
+    """What goes with what."""
+    mode = node.text("mode")
+    if mode == "cubic" and node.version < 11:
+        yield TypeConflict("`mode` is 'cubic'", "nearest and linear there are before version 11")
+    if mode == "nearest" and node.integer("antialias"):
+        yield TypeConflict("`antialias` with `mode` 'nearest'", "it is for linear and cubic")
+
+
+def _one_of(node: Seen) -> Complaints:
+    """Either scales or sizes; an empty list stands for none."""
+    lists = [node.shape(index) for index in (2, 3) if node.has(index)]
+    some = [shape for shape in lists if shape is None or shape != (0,)]
+    if not some and node.rank(0) != 0:
+        yield TypeConflict("neither `scales` nor `sizes` are given", "give one of them")
+    if len(some) > 1 and all(shape is not None for shape in some):
+        yield TypeConflict("both `scales` and `sizes` are given", "give one of them")
+
+
+def _scaled(node: Seen, index: int, axes: Sequence[int] | None, least: float) -> Complaints:
+    array = node.array(index)
+    if array is not None and array.size:
+        yield from _numbers(node, array.reshape(-1).tolist(), axes, least)
+
+
+def _numbers(
+    node: Seen, scales: Sequence[float], axes: Sequence[int] | None, least: float
+) -> Complaints:
+    if axes is not None and len(scales) != len(axes):
+        yield TypeConflict(f"`scales` has {len(scales)} numbers for {len(axes)} axes", _EACH)
+    for scale in scales:
+        if not math.isfinite(scale) or scale < least or scale == 0:
+            wanted = "1 or more" if least else "larger than 0"
+            yield TypeConflict(f"a scale is {scale:g}", f"scales are {wanted}")
+    shape = node.shape(0) or ()
+    sizes = [shape[axis] for axis in axes or ()]
+    for size, scale in zip(sizes, scales, strict=False):
+        if isinstance(size, int):
+            yield from wrong_sizes([int(size * scale)])
+
+
+def _sized(node: Seen, axes: Sequence[int] | None) -> Complaints:
+    sizes, shape = node.numbers(3), node.shape(0)
+    if not sizes or shape is None or axes is None:
+        return
+    if len(sizes) != len(axes):
+        yield TypeConflict(f"`sizes` has {len(sizes)} numbers for {len(axes)} axes", _EACH)
+        return
+    yield from wrong_sizes(sizes)
+    for axis, size in zip(axes, sizes, strict=True):
+        if shape[axis] == 0 and size > 0:
+            yield TypeConflict(f"an empty axis is resized to {size}", "it has no elements")
+
+
+def _region(node: Seen, axes: Sequence[int] | None) -> Complaints:
+    shape = node.shape(1)
+    if not node.has(1) or shape == (0,):
+        yield TypeConflict("there is no `roi`", "tf_crop_and_resize is about a region of interest")
+    elif shape and axes and differ(shape[0], 2 * len(axes)):
+        yield TypeConflict(f"`roi` has {shape[0]} numbers for {len(axes)} axes", "two for each")
