@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,6 +82,18 @@ def test_what_does_not_compile_has_its_row(
     assert page.row("inference", failed) == (
         "| net | not compiled: ValueError: no \\| such operator |"
     )
+
+
+def test_what_is_not_installed_is_skipped_by_name(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(page.PACKAGED, "magika", replace(page.PACKAGED["magika"], package="no==1"))
+    found = page.measured("inference", "magika", [])
+    assert page.row("inference", found) == "| magika | skipped: pip install --no-deps no==1 |"
+
+
+def test_every_trained_model_is_of_a_package(page: ModuleType) -> None:
+    assert set(page.TRAINED) <= set(page.PACKAGED)
 
 
 def test_a_table_replaces_only_what_stands_between_its_markers(
