@@ -26,7 +26,7 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.builder.popart.builder import Builder
 from popgraph.dialects.element_types import from_ir
 from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
-from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.containers import input_types, model_of
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.types import (
     MapType,
@@ -37,18 +37,20 @@ from popgraph.dialects.onnx.types import (
     describe,
     static_shape,
 )
+from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted import HostedModel
 from popgraph.open_model import Call, Interface, OpenModel, Undecided, recalled
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
+from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.onnx.structural_inputs import branching_inputs, structural_inputs
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
-from popgraph.runner import Runner
+from popgraph.runner import Overriding, Runner
 from popgraph.support.errors import (
     ErrorGroup,
     ModelError,
@@ -58,6 +60,7 @@ from popgraph.support.errors import (
     UnsupportedError,
     fitting_memory,
 )
+from popgraph.support.files import changed, is_unchanged
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
 from popgraph.support.nesting import deepest
@@ -186,6 +189,8 @@ def lower(
     `support/debug.py`) apply unless an `observer` is given.
     """
     verify(module)
+    if level_of(module) == ONNX:
+        weights_by_name(model_of(module).graph)  # as long as all of them are there
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)
@@ -280,14 +285,43 @@ class BuildRequest:
         """The module as something to call; `kept` sees the programs of an open one."""
         if level_of(self.module) == ONNX and host_nodes(self.module):
             return self._hosted()
+        overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
         if interface is None:
-            return Runner(self.executable())
+            return Runner(self.executable(), overriding)
         verify(self.module)
         _check_tensors(self.module)
-        return Runner(OpenModel(interface, kept(interface, self.executable_for)))
+        return Runner(OpenModel(interface, kept(interface, self.executable_for)), overriding)
+
+    @property
+    def overridable(self) -> tuple[str, ...]:
+        """The initializers for which calls may bring other values; variables are written."""
+        is_onnx = level_of(self.module) == ONNX
+        if not is_onnx or self.options.training is not None or self.options.variables:
+            return ()
+        return overridable(self.module)
+
+    def _overriding(self) -> Overriding | None:
+        """What runs calls with other values for initializers."""
+        names = self.overridable
+        return Overriding(names, self._demanding(self.module.clone())) if names else None
+
+    def _demanding(self, module: ModuleOp) -> Callable[[frozenset[str]], Runner]:
+        """Makes a model whose initializers of some names are inputs."""
+        weights = self.compilation.weights
+        files = {str(path): state for path, state in weights.files.items()}
+
+        def make(names: frozenset[str]) -> Runner:
+            if not is_unchanged(files):
+                raise changed(files)
+            weights.own()
+            compilation, copy = Compilation(WeightStore(weights)), module.clone()
+            demand(copy, names)
+            return replace(self, module=copy, compilation=compilation).runner()
+
+        return make
 
     def _hosted(self) -> Runner:
         """Segments that are compiled, and nodes that Python computes."""
@@ -414,12 +448,21 @@ def compile(
     files = compilation.weights.files
 
     def kept(interface: Interface, make: Make) -> Make:
-        known = remember_open(model, options, threads, files, indices, asdict(interface))
+        known = remember_open(
+            model,
+            options,
+            threads,
+            files,
+            indices,
+            asdict(interface),
+            request.overridable,
+        )
         return Remembering(known, make)
 
     request = BuildRequest(module, compilation, chosen, backend, threads)
     made = request.runner(kept if backend == "c" else unkept)
-    remember(model, options, threads, made.static, files, indices)
+    names = made.overriding.names if made.overriding else ()
+    remember(model, options, threads, made.static, files, indices, names)
     return made
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.reference.onnx_level import Interpreter
-from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx import OnnxOp, model_of
+from popgraph.dialects.onnx.types import tensor_type
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.partition import HostStep, Segment, partition
+from popgraph.passes.onnx.partition import HostStep, Segment, alone, partition
 from popgraph.runner import Runner
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
@@ -31,10 +32,13 @@ class HostedModel:
 
     def __init__(self, module: ModuleOp, store: WeightStore, start: Start) -> None:
         self.steps = partition(module, store)
-        self._graph = model_of(module).graph
-        self._interpreter = Interpreter(model_of(module), store)
+        self._model = model_of(module)
+        self._graph = self._model.graph
+        self._interpreter = Interpreter(self._model, store, self._drawn)
         self._start = start
         self._runners: dict[int, Runner] = {}
+        self._drawing: dict[tuple[OnnxOp, tuple[Attribute, ...]], Segment] = {}
+        """Nodes inside host steps that draw, each a segment of its own for these inputs."""
         self._literals: Values = {}
         self._interpreter.literals(self._graph, self._literals)
 
@@ -59,6 +63,29 @@ class HostedModel:
         given = {name: as_array(name, values[value]) for name, value in segment.inputs.items()}
         made = self._runners[number](given)
         return {value: made[name] for name, value in segment.outputs.items()}
+
+    def _drawn(self, op: OnnxOp, values: Values) -> list[Any]:
+        """
+        What a node inside a host step draws.
+
+        It is compiled like others that draw, with streams of its own: every turn is a step.
+        """
+        types = _types(op, values)
+        key = op, tuple(types.values())
+        if key not in self._drawing:
+            self._drawing[key] = alone(self._model, op, types)
+        number = len(self.steps) + list(self._drawing).index(key)
+        made = self._segment(number, self._drawing[key], values)
+        return [None if value is None else made.get(value) for value in op.output_values()]
+
+
+def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
+    """What is known of a node's inputs: their elements and ranks, but no sizes."""
+    arrays = {value: as_array("", values[value]) for value in op.operands}
+    return {
+        value: tensor_type(dtypes.from_numpy(array.dtype), [None] * array.ndim)
+        for value, array in arrays.items()
+    }
 
 
 def as_output(value: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from popgraph.backends.base import Executable
@@ -21,6 +21,24 @@ class Called(Protocol):
         """The executable for inputs like these."""
 
 
+class Overriding:
+    """What runs a model when a call brings other values for some of its initializers."""
+
+    def __init__(self, names: Iterable[str], make: Callable[[frozenset[str]], Runner]) -> None:
+        self.names = frozenset(names)
+        """The initializers for which a call may bring other values."""
+        self.make = make
+        """Makes the model in which some of them are inputs."""
+        self._made: dict[frozenset[str], Runner] = {}
+
+    def runner(self, inputs: Iterable[str]) -> Runner | None:
+        """What runs these inputs; None if none of them is an initializer."""
+        names = self.names.intersection(inputs)
+        if names and names not in self._made:
+            self._made[names] = self.make(names)
+        return self._made.get(names)
+
+
 class Runner:
     """
     A model to call: `run({"x": array})` or `run(x=array)` gives a dict of outputs by name.
@@ -30,11 +48,13 @@ class Runner:
     and kept.
     """
 
-    def __init__(self, made: Executable | Called) -> None:
+    def __init__(self, made: Executable | Called, overriding: Overriding | None = None) -> None:
         self.static = made if isinstance(made, Executable) else None
         """The only program, where there is but one."""
         self.open = made if isinstance(made, OpenModel) else None
         """The model, where the arrays of a call say which program is to run."""
+        self.overriding = overriding
+        """What runs calls that bring other values for initializers, where they may."""
         self._made = made
 
     @property
@@ -50,8 +70,13 @@ class Runner:
                 f"inputs are given by name, not as {type(inputs).__name__}",
                 hint='run({"x": array}) or run(x=array)',
             )
-        return self._made.run(named if inputs is None else {**inputs, **named})
+        given = named if inputs is None else {**inputs, **named}
+        other = self.overriding.runner(given) if self.overriding else None
+        return self._made.run(given) if other is None else other(given)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for these inputs; those that are structural are none of its own."""
+        other = self.overriding.runner(inputs) if self.overriding else None
+        if other is not None:
+            return other.program(inputs)
         return self._made if isinstance(self._made, Executable) else self._made.program(inputs)

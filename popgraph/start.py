@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from popgraph.backends.base import Executable
-from popgraph.backends.c.run.warm_start import KnownModel, recall
+from popgraph.backends.c.run.warm_start import KnownModel, KnownProgram, recall
 from popgraph.open_model import Call, Interface, OpenModel, recalled
-from popgraph.runner import Runner
-from popgraph.support.errors import RunError
+from popgraph.runner import Overriding, Runner
+from popgraph.support.files import changed, is_unchanged
 
 if TYPE_CHECKING:
     from popgraph.passes.options import Options
@@ -43,10 +43,26 @@ def compile(
 
     if found is None:
         return compiled()
-    if not isinstance(found, KnownModel):
-        return Runner(found)
+    if isinstance(found, KnownProgram):
+        return Runner(found.program, _overriding(found.overridable, found.files, compiled))
     interface = Interface(**found.interface)
-    return Runner(OpenModel(interface, KnownPrograms(found, compiled)))
+    open_model = OpenModel(interface, KnownPrograms(found, compiled))
+    return Runner(open_model, _overriding(found.overridable, found.files, compiled))
+
+
+def _overriding(
+    names: Sequence[str], files: Mapping[str, Sequence[int]], compiled: Callable[[], Runner]
+) -> Overriding | None:
+    """A call that brings other values for initializers needs the model itself."""
+
+    def make(names: frozenset[str]) -> Runner:
+        if not is_unchanged(files):
+            raise changed(files)
+        overriding = compiled().overriding
+        assert overriding is not None, "the shortcut says that initializers are overridable"
+        return overriding.make(names)
+
+    return Overriding(names, make) if names else None
 
 
 class KnownPrograms:
@@ -64,16 +80,8 @@ class KnownPrograms:
     def _read(self) -> OpenModel:
         if self._model is None:
             if not self._known.is_unchanged():
-                raise _changed(self._known)
+                raise changed(self._known.files)
             model = self._compiled().open
             assert model is not None, "the shortcut says that the model is open"
             self._model = model
         return self._model
-
-
-def _changed(known: KnownModel) -> RunError:
-    return RunError(
-        "the model's file has changed since it was compiled, and has no program for this call yet",
-        ", ".join(known.files),
-        "compile it again: popgraph.compile(model)",
-    )

@@ -212,6 +212,74 @@ def test_segments_draw_numbers_of_their_own(backend: str) -> None:
     assert len(np.unique(rows)) > 250, "256 numbers, of which hardly two are equal"
 
 
+def drawing_in_a_body(kind: str, function: bool) -> onnx.ModelProto:
+    """Draws twice in every turn of a loop that collects a sequence, or in SequenceMap."""
+    draws = [
+        helper.make_node("RandomNormalLike", ["like"], ["first"]),
+        helper.make_node("Dropout", ["ones", "half", "yes"], ["second"]),
+        helper.make_node("Concat", ["first", "second"], ["both"], axis=0),
+    ]
+    functions = []
+    if function:
+        opset = [helper.make_opsetid("", 18)]
+        captured = ["like", "ones", "half", "yes"]
+        functions = [helper.make_function("own", "Draw", captured, ["both"], draws, opset)]
+        draws = [helper.make_node("Draw", captured, ["both"], domain="own")]
+    draws.insert(0, helper.make_node("Add", ["x", "x"], ["like"]))
+    if kind == "SequenceMap":
+        body = helper.make_graph(draws, "b", [tensor("x", None)], [tensor("both", None)])
+        nodes = [
+            helper.make_node("SequenceConstruct", ["data", "data", "data"], ["s"]),
+            helper.make_node("SequenceMap", ["s"], ["found"], body=body),
+        ]
+    else:
+        draws += [
+            helper.make_node("Identity", ["going"], ["still"]),
+            helper.make_node("SequenceInsert", ["before", "both"], ["after"]),
+        ]
+        draws[0] = helper.make_node("Add", ["data", "data"], ["like"])
+        sequence = helper.make_tensor_sequence_value_info
+        body = helper.make_graph(
+            draws,
+            "b",
+            [tensor("turn", [], INT), tensor("going", [], BOOL), sequence("before", FLOAT, None)],
+            [tensor("still", [], BOOL), sequence("after", FLOAT, None)],
+        )
+        nodes = [
+            helper.make_node("SequenceEmpty", [], ["s"]),
+            helper.make_node("Loop", ["three", "", "s"], ["found"], body=body),
+        ]
+    held = {"three": 3, "half": np.float32(0.5), "yes": True, "ones": np.ones(64, np.float32)}
+    outputs = [helper.make_tensor_sequence_value_info("found", FLOAT, None)]
+    return model(nodes, [tensor("data", ["N"])], outputs, held, functions)
+
+
+@pytest.mark.parametrize("function", [False, True])
+@pytest.mark.parametrize("kind", ["Loop", "SequenceMap"])
+@BACKENDS
+def test_bodies_on_the_host_draw_from_the_streams_of_the_model(
+    kind: str, function: bool, backend: str
+) -> None:
+    """Other numbers in every turn and every call, and the same when all is run again."""
+    proto = drawing_in_a_body(kind, function)
+
+    def rows() -> list[Any]:
+        run = popgraph.compile(proto, backend=backend)
+        sizes = (64, 64, 50)
+        return [row for size in sizes for row in run(data=np.ones(size, np.float32))["found"]]
+
+    found = rows()
+    assert len(found) == 9
+    normal = np.concatenate([row[:-64] for row in found])
+    assert len(np.unique(normal)) > 520, "534 numbers, of which hardly two are equal"
+    masks = np.array([row[-64:] for row in found])
+    assert set(np.unique(masks)) == {0, 2}
+    assert len(np.unique(masks, axis=0)) == 9
+    np.random.seed(1)
+    for row, again in zip(found, rows(), strict=True):
+        np.testing.assert_array_equal(row, again)
+
+
 def test_strings_are_arrays_of_numpy() -> None:
     nodes = [
         helper.make_node("StringConcat", ["words", "words"], ["twice"]),

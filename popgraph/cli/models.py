@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,25 +125,46 @@ def values(texts: Iterable[str], module: ModuleOp) -> dict[str, Array]:
             hint=f"it has {', '.join(map(repr, types)) or 'none'}",
         )
     return {
-        name: _numbers(text, from_ir(types[name].element_type), len(dims(types[name]) or ()))
+        name: _numbers(name, text, from_ir(types[name].element_type), dims(types[name]) or ())
         for name, text in given.items()
     }
 
 
-def _numbers(text: str, dtype: DType, rank: int) -> Array:
+def _numbers(name: str, text: str, dtype: DType, shape: Sequence[object]) -> Array:
+    """The numbers of an option as the array that an input takes."""
     import numpy as np
 
-    try:
-        numbers = [float(one) if dtype.is_float else int(one) for one in text.split(",")]
-        array = np.array(numbers, dtype.numpy)
-    except (ValueError, OverflowError) as error:
-        what = "numbers" if dtype.is_float else "whole numbers"
-        raise typer.BadParameter(f"{text!r} is no list of {what}", param_hint="--value") from error
-    if rank > 1 or (rank == 0 and array.size > 1):
-        raise typer.BadParameter(
-            f"{text!r} is a list, which the input is not", param_hint="--value"
+    if len(shape) > 1:
+        raise _no_value(
+            f"input {name!r} is a tensor of {len(shape)} axes, and {text!r} gives it at most one",
+            f"`popgraph run` takes it from a file: --input {name}=FILE.npy",
         )
-    return array.reshape([-1] * rank)
+    parts = text.split(",")
+    if not shape and len(parts) > 1:
+        raise _no_value(
+            f"input {name!r} is one number, and {text!r} is a list of {len(parts)}",
+            f"--value {name}={parts[0] or 1}",
+        )
+    kind = "whole number" if not dtype.is_float else "number"
+    words = {"true": 1, "false": 0} if dtype.name == "bool" else {}
+    try:
+        read = [words.get(one) if one in words else _number(one, dtype) for one in parts]
+        array = np.array(read, dtype.numpy)
+    except (ValueError, OverflowError) as error:
+        example = "true" if words else "2,3" if shape else "2"
+        what = f"list of {kind}s" if shape else kind
+        raise _no_value(
+            f"{text!r} is no {what}, which input {name!r} is", f"--value {name}={example}"
+        ) from error
+    return array.reshape([-1] * len(shape))
+
+
+def _number(text: str, dtype: DType) -> float:
+    return float(text) if dtype.is_float else int(text)
+
+
+def _no_value(what: str, hint: str) -> typer.BadParameter:
+    return typer.BadParameter(f"{what}; try {hint}", param_hint="--value")
 
 
 def specialise(
@@ -230,13 +251,20 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
     return () if interface is None else interface.structural
 
 
-def check_structure(module: ModuleOp, compilation: Compilation) -> None:
-    """ModelError if a model's structure depends on the value of an input."""
+def check_structure(
+    module: ModuleOp, compilation: Compilation, given: Collection[str] = ()
+) -> None:
+    """ModelError if a model's structure depends on the value of an input that is not given."""
+    from popgraph.dialects.onnx.graphs import input_types
+    from popgraph.dialects.onnx.types import dims
+
     for name in structural(module, compilation):
-        raise ModelError(
-            f"input {name!r} decides the structure of the model, and its value is not known",
-            hint=f"--value {name}=2,3 (`popgraph run` takes it from an array)",
-        )
+        if name not in given:
+            example = "2,3" if dims(input_types(module)[name]) != () else "2"
+            raise ModelError(
+                f"input {name!r} decides the structure of the model, and its value is not known",
+                hint=f"--value {name}={example} (`popgraph run` takes it from an array)",
+            )
 
 
 def check_place(path: Path, option: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, IndicesChoice, Threads
+from popgraph.cli.options import Folders, IndicesChoice, Threads, Values
 from popgraph.cli.run import Backend
 from popgraph.support.errors import ModelError
 
@@ -48,6 +48,7 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Where to keep the trained model.")
     ] = None,
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
+    value: Values = None,
     indices: IndicesChoice = None,
     threads: Threads = 1,
     folders: Folders = None,
@@ -81,7 +82,8 @@ def command(
     batches = Batches(epochs, min(batch, samples), samples, seed)
     chosen = None if indices is None else indices.value
     shapes = {name: (batches.size, *array.shape[1:]) for name, array in arrays.items()}
-    executable = task.request(shapes, backend.value, threads, chosen).executable()
+    values = _values(value or (), task, arrays)
+    executable = task.request(shapes, backend.value, threads, chosen, values).executable()
     arrays = {
         name: models.fitted(name, array, executable.inputs[name][0])
         for name, array in arrays.items()
@@ -123,6 +125,24 @@ def _task(
     if task is None:
         raise ModelError("no loss is given", str(path), "--loss 'nll(y, labels)'")
     return model, replace(task, rule=rule, schedule=schedule)
+
+
+def _values(texts: Sequence[str], task: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The values of the inputs that decide structure: the same in all steps, so no samples."""
+    from popgraph.cli import models
+    from popgraph.passes.base import Compilation
+
+    values, compilation = models.values(texts, task.module), Compilation(task.weights)
+    twice = [name for name in values if name in arrays]
+    sampled = [name for name in models.structural(task.module, compilation) if name in arrays]
+    for name in (*twice, *sampled):
+        raise ModelError(
+            f"input {name!r} has samples and "
+            + ("a value" if twice else "decides the structure of the model"),
+            hint=f"its value is the same in all steps: --value {name}=..., and no data",
+        )
+    models.check_structure(task.module, compilation, values)
+    return values
 
 
 def _new_inputs(module: ModuleOp, arrays: Mapping[str, Array]) -> dict[str, Attribute]:

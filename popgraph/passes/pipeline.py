@@ -35,6 +35,7 @@ from popgraph.passes.structured.hoist_invariants import HoistInvariants
 from popgraph.passes.structured.layout.assign_halos import AssignHalos
 from popgraph.passes.structured.layout.assign_layouts import AssignLayouts
 from popgraph.passes.structured.move_updates import MoveUpdates
+from popgraph.passes.structured.parallel.alternate_chunks import AlternateChunks
 from popgraph.passes.structured.parallel.parallelize_loops import ParallelizeLoops
 from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
 from popgraph.passes.structured.schedule.settle_loops import SettleLoops
@@ -138,6 +139,7 @@ PIPELINE: tuple[Step, ...] = (
         "when all kernels are decided: each is to find what it reads near",
         optional=True,
     ),
+    Step("structured", AlternateChunks, "when all kernels are decided", optional=True),
     Step("structured", StructuredToLoops, "from here on nothing looks into a kernel", to="loops"),
     Step("loops", OutlineKernels, "before memory makes every call of a kernel different"),
     Step("loops", PlanMemory, "it needs to know everything that is alive", to="program"),

@@ -194,6 +194,10 @@ class Tuning:
     """Share of a chunk that all others wait for whoever takes the last one."""
     uneven_work: float = 1.05
     """So many times its share the slowest thread may do before two loops are cut together."""
+    alternating_l2: float = 1.0
+    """What every turn of a loop reads once; more does not stay in L2 until the next turn."""
+    alternating_chunks: int = 4
+    """So many chunks of it would fit into L2."""
     chunk_reread_l2: float = 0.5
     """What a chunk touches and finds again in the next one."""
     products_per_touch: int = 8
@@ -209,6 +213,11 @@ class Tuning:
     """Vectors that are reduced side by side: the next addition need not wait for the last."""
     most_transposed: int = 16
     """Rows of a square that is transposed in registers."""
+
+    least_merged: int = 16
+    """Positions that are worth sorting by merging runs: fewer are taken out of a heap."""
+    most_merged: int = 64 * 1024
+    """Positions that are merged in local memory; that of a thread may be half a megabyte."""
 
     # Compile time
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from popgraph.builder.onnx.write import export_model
 from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.session.model import SessionModel, Source, open_model
 from popgraph.support.arrays import Array
 from popgraph.training.trained_weights import put_weights
@@ -14,8 +15,8 @@ from popgraph.training.trained_weights import put_weights
 def weights_of(source: Source) -> dict[str, Array]:
     """The weights in a model, by name."""
     module, weights = open_model(source)
-    initializers = model_of(module).graph.all_initializers
-    return {op.value_name.text: op.array(weights) for op in initializers}
+    initializers = weights_by_name(model_of(module).graph)
+    return {name: op.array(weights) for name, op in initializers.items()}
 
 
 def model_with_weights(model: SessionModel, weights: Mapping[str, Array]) -> bytes:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
+
+from popgraph.support.errors import RunError
 
 State: TypeAlias = tuple[int, ...]
 """Device, inode, size and times of a file: another content is another state."""
@@ -47,3 +50,17 @@ def is_settled(state: State) -> bool:
         return True
     *_, modified, changed = state
     return time.time() - max(modified, changed) / 1e9 > SETTLED
+
+
+def is_unchanged(files: Mapping[str, Sequence[int]]) -> bool:
+    """Whether files, by name, are still in these states."""
+    return all(list(seen(Path(name))) == [*state] for name, state in files.items())
+
+
+def changed(files: Iterable[str]) -> RunError:
+    """What is said when a call needs something of a model's files that are others now."""
+    return RunError(
+        "the model's file has changed since it was compiled, and has no program for this call yet",
+        ", ".join(files),
+        "compile it again: popgraph.compile(model)",
+    )

@@ -123,6 +123,10 @@ class Body:
         assert isinstance(self.kind, IntegerType)
         return self.add(arith.ExtSIOp(self.add(arith.TruncIOp(value, i8)), self.kind))
 
+    def whole(self, value: SSAValue) -> SSAValue:
+        """The whole part of a number of this body, as a 32-bit integer."""
+        return self.add(arith.FPToSIOp(value, i32)) if self.floating else value
+
     def end(self, *values: SSAValue) -> Region:
         self.block.add_op(tile.YieldOp(*values))
         return Region(self.block)
@@ -351,6 +355,29 @@ class ScatterSpec:
 
 
 @dataclass(frozen=True)
+class TopKSpec:
+    """The largest (or smallest) of each row by their whole part, so that many are equal."""
+
+    kind: str
+    rows: int
+    size: int
+    count: int
+    largest: bool
+
+    def module(self) -> ModuleOp:
+        kind = KINDS[self.kind]
+        body = Body(kind, [kind, kind])
+        one, other = map(body.whole, body.block.args)
+        predicate = "sgt" if self.largest else "slt"
+        region = body.end(body.add(arith.CmpiOp(one, other, predicate)))
+
+        def build(values: Sequence[SSAValue]) -> list[Operation]:
+            return [tile.TopKOp(values[0], self.count, region)]
+
+        return graph_of([((self.rows, self.size), kind)], build)
+
+
+@dataclass(frozen=True)
 class PackSpec:
     """A tensor into a blocked layout with a halo, out of it, and read through it by a map."""
 
@@ -381,7 +408,7 @@ class PackSpec:
         return graph_of([(self.sizes, kind)], build)
 
 
-Spec = MapSpec | ReduceSpec | ContractSpec | AssembleSpec | ScatterSpec | PackSpec
+Spec = MapSpec | ReduceSpec | ContractSpec | AssembleSpec | ScatterSpec | TopKSpec | PackSpec
 
 kinds = st.sampled_from(sorted(KINDS))
 size = st.sampled_from(SIZES)
@@ -509,9 +536,18 @@ def assembles(draw: st.DrawFn) -> AssembleSpec:
 
 sizes3 = st.tuples(size, size, size)
 scatters = st.builds(ScatterSpec, kinds, sizes3, st.integers(1, 5), st.integers(0, 1))
+choices = (
+    st.tuples(size, size, size, size)
+    .map(sorted)
+    .flatmap(
+        lambda sizes: st.builds(
+            TopKSpec, kinds, st.just(sizes[0]), st.just(sizes[3]), st.just(sizes[2]), st.booleans()
+        )
+    )
+)
 packs = st.builds(PackSpec, kinds, sizes3, st.sampled_from([4, 16]), st.integers(0, 1))
 
 
 def structured() -> st.SearchStrategy[Spec]:
     """Any structured operation."""
-    return st.one_of(maps(), reduces(), contracts(), assembles(), scatters, packs)
+    return st.one_of(maps(), reduces(), contracts(), assembles(), scatters, choices, packs)

@@ -14,6 +14,7 @@ from popgraph.open_model import Call
 from popgraph.passes.base import Compilation
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
+from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
 from popgraph.training.update_rule import rule_of
 
@@ -38,13 +39,16 @@ class Task:
         backend: str = "c",
         threads: int = 1,
         indices: str | None = None,
+        values: Mapping[str, Array] | None = None,
     ) -> BuildRequest:
-        """What is to be built for steps on inputs of these shapes."""
+        """What is to be built for steps on inputs of these shapes; some always have `values`."""
         assert self.rule is not None, "a program that trains has an update rule"
         options = Options(training=Training(self.loss, self.rule), indices=indices)
         compilation = Compilation(self.weights)
         request = BuildRequest(self.module, compilation, options, backend, threads)
-        return request.specialised(Call(shapes, {}))
+        held = values or {}
+        fixed = {name: array.shape for name, array in held.items()}
+        return request.specialised(Call({**shapes, **fixed}, held))
 
 
 def task_of(document: Document) -> Task | None:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.backends.base import Executable
 from popgraph.dialects.onnx import Initializer, model_of
 from popgraph.dialects.onnx.tensorproto import from_value
+from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 
@@ -16,7 +17,7 @@ from popgraph.support.arrays import Array
 def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStore) -> None:
     """Gives a model's initializers these values; those it lacks (optimizer state) are added."""
     graph = model_of(module).graph
-    held = {op.value_name.text: op for op in graph.all_initializers}
+    held = weights_by_name(graph)
     first = graph.block.first_op
     assert first is not None, "a graph ends with onnx.Yield"
     for name, array in values.items():
@@ -29,5 +30,5 @@ def put_weights(module: ModuleOp, values: Mapping[str, Array], store: WeightStor
 
 def trained_weights(module: ModuleOp, executable: Executable) -> dict[str, Array]:
     """The values that a program holds for the initializers of a model."""
-    names = [op.value_name.text for op in model_of(module).graph.all_initializers]
+    names = weights_by_name(model_of(module).graph)
     return {name: executable.read(name) for name in names if name in executable.variables}

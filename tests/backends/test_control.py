@@ -10,6 +10,7 @@ import pytest
 from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
+from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.emit import sources
 from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.run.profile import Profile
@@ -300,6 +301,45 @@ def test_a_constant_that_is_packed_outside_and_read_in_a_body_stays() -> None:
     x = np.random.default_rng(1).standard_normal((SIZE, SIZE)).astype(np.float32)
     found = at_every_level(parsed(text, compilation), compilation, {"x": x})
     assert_all(found, {"z": x @ matrix, "y": x + 2 * matrix})
+
+
+@pytest.mark.parametrize("trips", [1, 2, 5])
+@pytest.mark.parametrize("reverse", ["", "reverse"])
+def test_turns_alternate_in_what_they_read(trips: int, reverse: str) -> None:
+    """Chunks run backwards in every other turn: the same bits as in one piece."""
+    compilation = Compilation()
+    random = np.random.default_rng(trips)
+    matrix = random.standard_normal((64, 192)).astype(np.float32) / 8
+    text = graph(
+        f"""
+%y, %rows = graphcore.loop trips {trips} {reverse} carried (%x)
+    : (tensor<1x64xf32>) -> (tensor<1x64xf32>, tensor<{trips}x1x192xf32>) {{
+^bb1(%i : tensor<i64>, %c : tensor<1x64xf32>):
+  %w = pg.constant {compilation.weights.attribute(matrix)}
+  %p = graphcore.mat_mul %c, %w : (tensor<1x64xf32>, tensor<64x192xf32>) -> tensor<1x192xf32>
+  %s = graphcore.slice %p
+      {{starts = #pg.ints[0, 0], sizes = #pg.ints[1, 64], steps = #pg.ints[1, 1]}}
+      : (tensor<1x192xf32>) -> tensor<1x64xf32>
+  pg.yield %s, %p : tensor<1x64xf32>, tensor<1x192xf32>
+}}
+""",
+        {"x": "tensor<1x64xf32>"},
+        {"y": "tensor<1x64xf32>", "rows": f"tensor<{trips}x1x192xf32>"},
+    )
+    x = random.standard_normal((1, 64)).astype(np.float32)
+    options = for_this_machine(Options())
+    options = replace(options, tuning=replace(options.tuning, alternating_l2=1 / 64))
+    found = []
+    for disabled in ((), ("alternate-chunks",)):
+        made = replace(options, disabled=disabled)
+        lowered = lower(parsed(text, compilation), compilation, made)
+        alternates = "popgraph_share_turn" in sources(lowered)["program.c"]
+        assert alternates == (not disabled and trips > 1)
+        executable = build_c(lowered, compilation.weights)
+        found += [executable.run({"x": x}), executable.run({"x": x})]
+    for one in found:
+        assert all(np.array_equal(one[name], found[-1][name]) for name in ("y", "rows"))
+    np.testing.assert_allclose(found[0]["rows"][-1 if not reverse else 0][:, :64], found[0]["y"])
 
 
 def test_work_and_memory_are_told() -> None:

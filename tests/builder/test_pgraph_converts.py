@@ -445,8 +445,8 @@ def test_branches_with_captures() -> None:
     )
     text = comes_back(model)
     assert (
-        "    y = If(c, then_branch=graph yes() -> (a: f32[3]) {\n        a = x + w\n"
-        "    }, else_branch=graph no() -> b {\n        b = w\n    })\n" in text
+        "    y = if c -> yes(a: f32[3]) {\n        a = x + w\n"
+        "    } else -> no(b) {\n        b = w\n    }\n" in text
     )
 
 
@@ -477,20 +477,19 @@ def test_loops_within_graphs() -> None:
         == """opset 21
 
 graph main(n: i64, go: bool, x: f32[3]) -> (y: f32[3], all: f32[T, 3]) {
-    (y, all) = Loop(
-        n, go, x,
-        body=graph turn(i: i64, go_in: bool, v: f32[3]) -> (on: bool, next: f32[3], seen: f32[3]) {
-            weight step: f32[3] = [0.5, 1.0, 1.5]
-            on = go_in
-            inner = If(go_in, then_branch=graph yes() -> a {
-                a = v + step
-            }, else_branch=graph no() -> a {
-                a = v - x
-            })
-            next = Tanh(inner)
-            seen = -v
-        },
-    )
+    (_, y, all) = loop i in 0..n while go_in with (go_in = go, v: f32[3] = x) -> (
+        on: bool, next: f32[3], seen: f32[3],
+    ) {
+        weight step: f32[3] = [0.5, 1.0, 1.5]
+        on = go_in
+        inner = if go_in -> yes(a) {
+            a = v + step
+        } else -> no(a) {
+            a = v - x
+        }
+        next = Tanh(inner)
+        seen = -v
+    }
 }
 """
     )
@@ -504,7 +503,7 @@ def test_an_inner_graph_may_give_an_outer_value_and_one_twice() -> None:
     branch = body.node[1].attribute[0].g
     del branch.node[:]
     branch.output[0].name = "v"
-    assert "yes() -> v {\n" in comes_back(model)
+    assert "-> yes(v) {\n" in comes_back(model)
 
 
 def test_what_is_said_about_inner_graphs() -> None:
@@ -519,7 +518,79 @@ def test_what_is_said_about_inner_graphs() -> None:
     text = comes_back(model)
     assert '@names("") @meta("k", "v") graph turn(' in text
     assert '"""One turn."""' in text
-    assert "inner: f32[3] = If(" in text
+    assert "inner: f32[3] = if go_in -> yes(a) {\n" in text
+    del body.metadata_props[:]
+    text = comes_back(model)
+    assert '@name("the loop")\n    (_, y, all) = loop i in 0..n while go_in with' in text
+    assert '"""One turn."""' in text
+
+
+def test_types_of_what_loops_carry_stand_where_they_are_not_the_usual_ones() -> None:
+    model = small(LOOP)
+    body = model.graph.node[0].attribute[0].g
+    body.input[0].ClearField("type")
+    body.input[2].type.tensor_type.shape.dim[0].Clear()
+    text = comes_back(model)
+    assert "loop i: unknown() in 0..n while go_in with (go_in = go, v: f32[?] = x)" in text
+
+
+SCAN = """
+<ir_version: 10, opset_import: ["" : 21]>
+main (float[4, 3] x, float[3] h, float[4] s) => (float[3] y, float[4, 3] all) {
+    y, all = Scan <num_scan_inputs = 2, body = step (float[3] before, float[3] row, float one)
+        => (float[3] next, float[3] seen) {
+            next = Add(before, row)
+            seen = Mul(next, one)
+    }> (h, x, s)
+}
+"""
+
+
+def test_a_scan_goes_through_rows() -> None:
+    text = comes_back(small(SCAN))
+    head = "(y, all) = loop row: f32[3] in x, one: f32 in s with before: f32[3] = h -> step("
+    assert f"    {head}\n        next: f32[3], seen: f32[3],\n    ) {{\n" in text
+
+
+def test_what_loop_cannot_say_is_a_call() -> None:
+    scan = small(SCAN)
+    scan.graph.node[0].attribute.add(name="scan_input_directions", ints=[1, 0], type=7)
+    assert "scan_input_directions=[1, 0]" in comes_back(scan)
+    loop = small(LOOP)
+    loop.graph.node[0].attribute[0].g.input[0].doc_string = "How often."
+    assert "body=graph turn(@doc(" in comes_back(loop).replace("\n", "").replace("        ", "")
+
+
+def test_counts_and_conditions_that_are_not_given() -> None:
+    model = small(LOOP)
+    model.graph.node[0].input[0] = model.graph.node[0].input[1] = ""
+    assert "loop i in 0.. while go_in with (go_in = _, v: f32[3] = x)" in comes_back(model)
+
+
+def test_outputs_of_a_loop_that_are_not_wanted() -> None:
+    model = small(LOOP)
+    model.graph.node[0].output[0] = ""
+    del model.graph.output[0]
+    assert "(_, _, all) = loop i in 0..n" in comes_back(model)
+
+
+def test_a_known_condition_of_an_if_stays_one() -> None:
+    model = small(LOOP)
+    model.graph.node.insert(
+        0, helper.make_node("Constant", [], ["y/1"], value=numpy_helper.from_array(np.array(True)))
+    )
+    body = model.graph.node[1].attribute[0].g
+    branch = body.node[1]
+    del body.node[:]
+    branch.input[0] = "y/1"
+    del model.graph.node[1]
+    branch.output[0] = "y"
+    for attribute in branch.attribute:
+        del attribute.g.node[1:]
+        attribute.g.node[0].input[:] = ["x", "x"]
+    model.graph.node.add().CopyFrom(branch)
+    del model.graph.output[1]
+    assert "y = if bool(true) -> yes(a) {" in comes_back(model)
 
 
 def test_outputs_that_have_become_other_values() -> None:

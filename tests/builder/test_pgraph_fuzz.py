@@ -20,7 +20,7 @@ def dense(x: f32[B, inputs], outputs, act=Relu) -> y {
     weight w: f32[inputs, outputs] = normal(std=0.1, seed=1)
     y = act(x @ w) if outputs > 2 else x @ w
 }
-graph g(x: f32[N, 4], c: bool) -> (y: f32[N, 3], z) {
+graph g(x: f32[N, 4], c: bool) -> (y: f32[N, 3], z, rows, q) {
     for i in 0..2 {
         @ipu(1) x = x + dense(x, 4)
     }
@@ -29,6 +29,21 @@ graph g(x: f32[N, 4], c: bool) -> (y: f32[N, 3], z) {
         z = y[:, 0, _]
     } else {
         (z, _) = Dropout(-y[..., 1:2], _, false)
+    }
+    (h, rows) = loop i in 0.., row in x with h: f32[4] = x[0] {
+        h = h + row
+        rows = h * 2
+    }
+    (_, k) = loop i in 0..3 while on with (on = true, k = h) -> turn(go, new: f32[4]) {
+        go = k[0] < 9
+        new = k + Cast(i, to=f32)
+    }
+    q = loop while q < 1 with q = k[0] {
+        q = if c -> a {
+            a = q + 1
+        } else -> no(b) {
+            b = q + 2
+        }
     }
 }
 train (labels: i32[N]) {

@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from popgraph import compiler
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.opset.enums import RecomputeType
-from popgraph.builder.pgraph import Document, parse
+from popgraph.builder.pgraph import Document, parse, text_of
 from popgraph.dialects.onnx import Initializer, OnnxOp, model_of, value_name
 from popgraph.dialects.onnx.annotations import all_attributes
 from popgraph.dialects.onnx.op import to_python
@@ -360,6 +360,19 @@ def test_branches_use_templates_and_loops() -> None:
     assert np.array_equal(by_onnx(document, x=x)["y"], x)
     (branch,) = [node for node in nodes(document) if node.op_type == "If"]
     assert branch.output_names == ("y",)
+
+
+def test_branches_give_values_to_names_that_go_on() -> None:
+    document = graph(
+        "h = x\n for i in 0..2 {\n h = if h[0, 0, 0] < 0 {\n h = -h\n } else {\n h = h + 1\n }\n }"
+        "\n y = h"
+    )
+    assert np.array_equal(by_onnx(document, x=X)["y"], -X + 1)
+
+
+def test_what_is_said_about_a_branch_is_kept() -> None:
+    document = graph('y = if x[0, 0, 0] > 0 {\n """As it is."""\n y = x\n } else {\n y = -x\n }')
+    assert '"""As it is."""' in text_of(document.module, document.weights)
 
 
 def test_every_branch_defines_the_names_on_the_left() -> None:

@@ -21,6 +21,8 @@ from popgraph.builder.onnx.write import export_model
 from popgraph.builder.pgraph import parse, text_of
 from popgraph.builder.pgraph.syntax import tree
 from popgraph.dialects.onnx import tensor_type
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.types import UNKNOWN
 from popgraph.dialects.onnx.writer import GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.testing import model_difference
@@ -31,6 +33,7 @@ NOWHERE = tree.Span(1, 1, 1, 1)
 
 UNARY = ("Neg", "Relu", "Identity", "Abs", "Softmax")
 BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "MatMul")
+TRUE = np.array(True)
 names = st.sampled_from(["h", "x/1", "a b", "weight", "_", "`", "é", "\\n\n", "h/1", "h/2", "12"])
 
 
@@ -38,7 +41,12 @@ names = st.sampled_from(["h", "x/1", "a b", "weight", "_", "`", "é", "\\n\n", "
 def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     """Plain data: what to write after the input `x: f32[N, 4]` and the weight `w: f32[4, 4]`."""
     count = draw(st.integers(1, 7))
-    kinds = st.sampled_from(["unary", "binary", "constant", "cast", "dropout", "custom", "reshape"])
+    kinds = st.sampled_from(
+        [
+            *("unary", "binary", "constant", "cast", "dropout", "custom", "reshape"),
+            *("if", "loop", "scan"),
+        ]
+    )
     operand = st.integers(0, 9)
     value = st.floats(width=32, allow_nan=False) | st.sampled_from([0.0, -0.0, 1.0, 0.5, np.inf])
     return [
@@ -128,7 +136,70 @@ class Writing:
                     "Odd", [x, None, self.pick(second)], attributes, domain="com.example",
                     outputs=[self.fresh()], result_types=[x.type],
                 )[0]  # fmt: skip
+            case "if":
+                total = self.node("ReduceSum", x, keepdims=0)
+                least = self.node("Constant", value=np.array(value, np.float32))
+                holds = [self.node("Greater", total, least), self.node("Constant", value=TRUE)]
+                graphs = {
+                    f"{label}_branch": self.branch(f"{label}{which // 4}", x, second + place)
+                    for place, label in enumerate(("then", "else"))
+                }
+                return self.node("If", holds[which % 5 == 4], **graphs)
+            case "loop":
+                count = self.node("Constant", value=np.array(which % 3, np.int64))
+                on = self.node("Constant", value=TRUE) if which % 2 else None
+                return self.repeat("Loop", [count, on, x], self.turn(x, which, second), which)
+            case "scan":
+                first_axis = self.node("Constant", value=np.array([0]))
+                total = self.node("ReduceSum", x, first_axis, keepdims=0)
+                return self.repeat("Scan", [total, x], self.turn(total, which, second), which)
         return self.node("Reshape", x, self.node("Constant", value=np.array([-1, 4])))
+
+    # graphs inside nodes, of all kinds of names
+
+    def inner(self, writer: GraphWriter, op_type: str, *inputs: Any) -> Any:
+        return writer.add_node(op_type, inputs, outputs=[writer.fresh_name(self.stem)])[0]
+
+    def branch(self, label: str, x: Any, which: int) -> Any:
+        """Nodes, an outer value as it is, or one that a node has made nothing else of."""
+        writer = self.writer.subgraph(label, lenient=True)
+        given = x
+        for number in range(which % 3):
+            given = self.inner(writer, ("Neg", "Identity")[(which + number) % 2], given)
+        writer.set_outputs([given], None if which % 2 else [ValueInfoAttr.of(f"r{which}", UNKNOWN)])
+        return writer.graph()
+
+    def turn(self, first: Any, which: int, other: int) -> Any:
+        """The body of a Loop (which has a count) or of a Scan, whose row has the state's type."""
+        writer = self.writer.subgraph("turn" if which % 2 else "body")
+        typed = which % 3
+        scans = first not in self.values
+        names = [writer.fresh_name(self.stem) for _ in range(2 if scans else 3)]
+        types = [tensor_type("i64", []), tensor_type("bool", [])] if not scans else [first.type]
+        inputs = [
+            writer.add_input(name, type_, info=None if typed else ValueInfoAttr.of(name, UNKNOWN))
+            for name, type_ in zip(names, [*types, first.type], strict=True)
+        ]
+        state = inputs[0 if scans else 2]
+        new = self.inner(
+            writer, "Add", state, inputs[1] if scans else self.inner(writer, "Neg", state)
+        )
+        on = (
+            [] if scans else [self.inner(writer, "Identity", inputs[1]) if other % 2 else inputs[1]]
+        )
+        writer.set_outputs([*on, new, new if other % 3 else self.inner(writer, "Neg", new)])
+        return writer.graph()
+
+    def repeat(self, op_type: str, inputs: list[Any], body: Any, which: int) -> Any:
+        """The state, or the rows if these are as large as all other values."""
+        names = [self.fresh(), self.fresh()]
+        scans = op_type == "Scan"
+        if scans and which % 2:
+            names[0] = ""
+        elif not scans and which % 4 == 0:
+            names[1] = ""
+        attributes = {"body": body} | ({"num_scan_inputs": 1} if scans else {})
+        return self.writer.add_node(op_type, inputs, attributes, outputs=names)[-1 if scans else 0]
 
 
 def assert_roundtrip(module: Any, weights: WeightStore) -> str:

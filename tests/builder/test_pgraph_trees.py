@@ -92,7 +92,7 @@ def statements(block: Strategy, expression: Strategy) -> Strategy:
         made(tree.Weight, names, types, short, annotations),
         made(tree.Constant, names, maybe_type, short, annotations),
         made(tree.Static, names, short, annotations),
-        made(tree.Loop, many(targets, 1), range_, block, annotations),
+        made(tree.For, many(targets, 1), range_, block, annotations),
         made(tree.Region, block, annotations),
         made(tree.Freeze, many(names | texts, 1), annotations),
     )
@@ -100,12 +100,21 @@ def statements(block: Strategy, expression: Strategy) -> Strategy:
 
 def blocks_of(block: Strategy) -> Strategy:
     """Blocks whose statements hold the given ones."""
-    branches = made(tree.Branches, short, block, block)
+    nothing = st.none()
+    gives = st.one_of(nothing, made(tree.Gives, st.none() | names, results))
+    branches = made(tree.Branches, short, gives, block, gives, block)
+    turns = made(tree.Turns, short, st.none() | short) | short
+    scanned = many(made(tree.Scanned, names | st.just(MISSING), maybe_type, turns), 1)
+    states = many(made(tree.State, names, maybe_type, short | st.just(MISSING), annotations))
+    loops = made(tree.Loop, scanned, st.none() | short, states, gives, block)
+    endless = made(tree.Loop, st.just(()), short, states, gives, block)
     graphs = made(tree.Graph, st.none() | names, parameters, results, block, annotations)
     deep = st.one_of(
         plain,
         branches,
-        made(tree.Branches, short, block, branches),
+        made(tree.Branches, short, gives, block, nothing, branches),
+        loops,
+        endless,
         graphs,
         made(tree.Call, paths, many(made(tree.Argument, names, graphs | short), 1)),
         made(tree.Binary, st.just("+"), branches, short),
@@ -171,7 +180,7 @@ def test_a_tree_written_down_and_parsed_is_the_same(file: tree.File) -> None:
 def test_trees_of_every_kind_are_drawn() -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=400, derandomize=True, deadline=None, database=None)
+    @settings(max_examples=800, derandomize=True, deadline=None, database=None)
     @given(files)
     def look(file: tree.File) -> None:
         seen.update(kinds(file))

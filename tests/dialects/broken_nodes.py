@@ -360,6 +360,17 @@ NODES: dict[str, tuple[Broken, ...]] = {
             row("f32[2, 0]", axis=1),
         )
     ),
+    "TopK": (
+        row("f32[2, 3] i64{4}", outputs=2),
+        row("f32[2, 3] i64{-1}", outputs=2),
+        row("f32[2, 3] i64{1, 1}", outputs=2),
+        row("f32[2, 3] i64{1}", outputs=2, axis=2),
+        row("f32[2, 3] i64{1}", outputs=2, largest=2),
+        row("f32[2, 3] i64{1}", outputs=2, sorted=2),
+        row("f32[2, 3]", outputs=2, opset=9, k=4),
+        row("bool[2, 3] i64{1}", outputs=2),
+        row("str[2] i64{1}", outputs=2),
+    ),
     **dict(
         _each(
             "CumSum CumProd",

@@ -118,6 +118,18 @@ def positions(op: type[GraphcoreOp]) -> Iterator[Sample]:
             yield Sample(op, [array], {"axis": axis, "keepdims": keepdims, "last": last})
 
 
+def top_k() -> Iterator[Sample]:
+    ties = np.array([[1, 3, 3, 0], [2, 2, 2, 2], [0, -1, 5, -1]], np.float32)
+    holes = np.array([[1, np.nan, np.inf, np.nan], [np.inf, 2, -np.inf, 0]], np.float32)
+    for array in (ties, holes, whole(2, 3), truths(3, 4), whole(2, 40, low=-3, dtype=np.int32)):
+        for axis, count in ((0, 1), (0, 2), (1, 0), (1, 3), (1, array.shape[1])):
+            for largest in (False, True):
+                yield Sample(
+                    gc.ArgTopKOp, [array], {"axis": axis, "count": count, "largest": largest}
+                )
+    yield Sample(gc.ArgTopKOp, [normal(0, 2)], {"axis": 1, "count": 1, "largest": True})
+
+
 CONVOLUTIONS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 3, 5, 4), (4, 3, 3, 2), {"strides": (1, 1), "pads": (0, 0, 0, 0)}),
     ((1, 2, 5, 5), (2, 2, 3, 3), {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
@@ -494,6 +506,7 @@ def table() -> Iterator[Sample]:
     yield Sample(gc.ReduceProdOp, [with_zeros], {"axes": (1,), "keepdims": False})
     for op in (gc.ArgMaxOp, gc.ArgMinOp):
         yield from positions(op)
+    yield from top_k()
     yield from mat_mul()
     yield from conv()
     yield from conv_input_grad()

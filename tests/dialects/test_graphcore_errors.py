@@ -118,6 +118,13 @@ CASES: list[tuple[type[GraphcoreOp], Sequence[Any], dict[str, Any], str]] = [
         "  try: there must be at least one element to reduce",
     ),
     (
+        gc.ArgTopKOp,
+        [zeros(2, 3)],
+        {"axis": 1, "count": 4},
+        "arg_top_k cannot choose 4 of the 3 elements along axis 1\n"
+        "  try: the number of elements is between 0 and 3",
+    ),
+    (
         gc.ArgMaxOp,
         [zeros(3, 0)],
         {"axis": 1, "keepdims": False},

@@ -1053,7 +1053,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "structured-to-loops",
         "squares of two by two are not transposed",
-        f"{PASSES}.structured.to_loops.copy.transpose_in_registers:_from",
+        f"{PASSES}.structured.to_loops.emit.transpose_in_registers:_from",
         pairs_not_transposed,
         needs=frozenset({"Gemm"}),
     ),

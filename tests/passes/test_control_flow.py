@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import parser
+from onnx import helper, numpy_helper, parser
 from onnx.backend.test.case.node import collect_testcases
 from xdsl.ir import Operation
 
@@ -26,10 +26,13 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.check_indices import CheckIndices
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.passes.tuning import Tuning
+from popgraph.session.export import weights_of
 from popgraph.support.arrays import Array
 from popgraph.support.errors import IndicesError, TypeMismatchError, UnsupportedError
-from popgraph.training.trained_weights import put_weights
+from popgraph.training.trained_weights import put_weights, trained_weights
 from tests.passes.test_onnx_to_graphcore import compare, graph_of, lowered, run_case
 
 F32 = np.float32
@@ -510,17 +513,61 @@ def test_weights_inside_are_saved_where_they_were() -> None:
     np.testing.assert_array_equal(popgraph.compile(model, backend="reference")(x=X)["y"], 4 * X)
 
 
-def test_two_weights_of_one_name_are_no_variables() -> None:
+def two_weights_of_one_name() -> str:
     branch = "{name} () => (float[3] a) <float[3] w = {values}> {{ a = Mul(x, w) }}"
     branches = [
         f"{key} = {branch.format(name=key, values=values)}"
         for key, values in (("then_branch", "{1, 2, 3}"), ("else_branch", "{3, 2, 1}"))
     ]
-    text = f"g (bool c, float[3] x) => (float[3] y) {{ y = If (c) <{', '.join(branches)}> }}"
+    return f"""g (bool c, float[3] x) => (float[3] y, float loss) {{
+      y = If (c) <{", ".join(branches)}>
+      loss = ReduceSum<keepdims = 0>(y)
+    }}"""
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_two_weights_of_one_name_are_two_variables(backend: str) -> None:
+    text = two_weights_of_one_name()
     for c in (True, False):
         agree(text, c=np.array(c), x=X)
+    model = parsed(text)
+    training = Training("loss", SGD(Scalar(0.5)))
+    run = popgraph.compile(model, backend=backend, options=Options(training=training))
+    run(c=np.array(True), x=X)
+    compilation = Compilation()
+    module = import_model(model, compilation.weights)
+    assert run.static is not None
+    trained = trained_weights(module, run.static)
+    expected = {"y/then_branch/w": np.array([1, 2, 3], F32) - X / 2, "y/else_branch/w": [3, 2, 1]}
+    assert sorted(trained) == sorted(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(trained[name], value)
+    put_weights(module, trained, compilation.weights)
+    saved = export_model(module, compilation.weights)
+    for attribute in saved.graph.node[0].attribute:
+        (held,) = attribute.g.initializer
+        assert held.name == "w"
+        np.testing.assert_allclose(numpy_helper.to_array(held), expected[f"y/{attribute.name}/w"])
+
+
+def test_a_pass_alone_gives_no_names() -> None:
     with pytest.raises(UnsupportedError, match="two graphs have a weight named 'w'"):
-        lowered(parsed(text), OnnxToGraphcore(weights="variable"))
+        lowered(parsed(two_weights_of_one_name()), OnnxToGraphcore(weights="variable"))
+
+
+def test_weights_keep_their_names_when_others_go() -> None:
+    """A branch that is never taken is gone when weights become variables."""
+    text = two_weights_of_one_name().replace("bool c, ", "").replace("(c)", "(no)")
+    text = text.replace("y = If", "no = Constant<value = bool {0}>()\n y = If")
+    run = popgraph.compile(parsed(text), backend="reference", options=Options(variables=True))
+    assert run.static is not None and list(run.static.variables) == ["y/else_branch/w"]
+
+
+def test_two_weights_of_one_name_are_loaded_into_sessions() -> None:
+    model = parsed(two_weights_of_one_name()).SerializeToString()
+    named = weights_of(model)
+    np.testing.assert_array_equal(named["y/then_branch/w"], [1, 2, 3])
+    np.testing.assert_array_equal(named["y/else_branch/w"], [3, 2, 1])
 
 
 STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)
@@ -534,18 +581,56 @@ STATISTICS = """g (float[4, 3] x, float[3] s) => (float[4, 3] y)
 }"""
 
 
-def test_statistics_do_not_move_inside() -> None:
-    """Unless the turns are few: then each of them moves what the one before has left."""
+def statistics_after(text: str, x: Array, **inputs: Array) -> dict[str, Array]:
+    """What a step of training leaves of the weights: the reference and C agree."""
     made = OnnxToGraphcore(weights="variable", training=True)
-    many = parsed(STATISTICS.replace("value_int = 2", "value_int = 65"))
-    lowered(many)
-    with pytest.raises(UnsupportedError, match="weight 'mean' cannot be updated inside") as caught:
-        lowered(many, made)
-    assert "BatchNormalization" in str(caught.value)
-    module, compilation = lowered(parsed(STATISTICS), made)
+    module, compilation = lowered(parsed(text), made)
+    check_ir(module)
+    given = {"x": x, "s": np.ones(3, F32), **inputs}
+    _, state = evaluate(module, given, compilation.weights)
+    more = parsed(text)
+    more.graph.node.append(helper.make_node("ReduceSumSquare", ["y"], ["loss"], keepdims=0))
+    more.graph.output.append(helper.make_empty_tensor_value_info("loss"))
+    training = Options(training=Training("loss", SGD(Scalar(0.0))))
+    for backend in ("reference", "c"):
+        run = popgraph.compile(more, backend=backend, options=training)
+        run(given)
+        assert run.static is not None
+        for name in ("mean", "var"):
+            np.testing.assert_allclose(run.static.read(name), state[name], rtol=1e-4)
+    return dict(state)
+
+
+@pytest.mark.parametrize("turns", [1, 2, 70])
+def test_statistics_move_in_every_turn(turns: int) -> None:
+    """Each turn moves what the one before has left: the first by x, the others by what it made."""
     x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
-    _, state = evaluate(module, {"x": x, "s": np.ones(3, F32)}, compilation.weights)
-    np.testing.assert_allclose(state["mean"], 0.09 * x.mean(0) + 0.1 * 1, rtol=1e-4)
+    text = STATISTICS.replace("value_int = 2", f"value_int = {turns}")
+    state = statistics_after(text, x)
+    left = 0.9 ** (turns - 1)
+    np.testing.assert_allclose(state["mean"], left * 0.1 * x.mean(0) + (1 - left), rtol=1e-3)
+    first = 0.9 + 0.1 * x.var(0)
+    np.testing.assert_allclose(state["var"], left * first + (1 - left), rtol=1e-3)
+
+
+def test_statistics_move_in_loops_that_end_early_and_in_branches() -> None:
+    """Turns that do not run and the branch that is not taken leave them as they are."""
+    x = np.random.default_rng(3).normal(2, 1, (4, 3)).astype(F32)
+    text = """g (float[4, 3] x, float[3] s, int64 n, bool c) => (float[4, 3] y)
+      <float[3] mean = {0, 0, 0}, float[3] var = {1, 1, 1}> {
+      y = Loop (n, , x) <body =
+        b (int64 i, bool go, float[4, 3] p) => (bool more, float[4, 3] q) {
+          more = Constant<value = bool {1}>()
+          q = If (c) <
+            then_branch = t () => (float[4, 3] r) {
+              r, m, v = BatchNormalization<training_mode = 1>(p, s, s, mean, var) },
+            else_branch = e () => (float[4, 3] z) { z = Identity(p) }>
+        }>
+    }"""
+    for turns, taken in ((2, True), (2, False), (0, True)):
+        state = statistics_after(text, x, n=np.array(turns), c=np.array(taken))
+        moved = 0.09 * x.mean(0) + 0.1 if turns and taken else 0
+        np.testing.assert_allclose(state["mean"], moved, atol=1e-5)
 
 
 NOISE = """g (float[64] x) => (float[64] first, float[2, 64] a, float[2, 3, 64] b) {
@@ -968,3 +1053,90 @@ def test_the_builder_scans() -> None:
 
     x = np.arange(12, dtype=F32).reshape(4, 3)
     np.testing.assert_allclose(built(make, x=x), x.cumsum(0) ** 2)
+
+
+# What the number of the turn decides
+
+
+TURNING = """g (float[8, 6] x) => (y) {
+  n = Constant<value_int = TRIPS>()
+  zero = Constant<value_ints = [0]>()
+  one = Constant<value_ints = [1]>()
+  two = Constant<value_ints = [2]>()
+  nil = Constant<value_int = 0>()
+  unit = Constant<value_int = 1>()
+  three = Constant<value_int = 3>()
+  y = Loop (n, ,) <body = b (int64 i, bool go) => (bool more, r) {
+      more = Constant<value = bool {1}>()
+      turn = Reshape(i, one)
+      BODY
+  }>
+}"""
+WINDOW = "next = Add(turn, two)\n r = Slice(x, turn, next, zero)"
+
+
+def turning(body: str, trips: int) -> str:
+    return TURNING.replace("BODY", body).replace("TRIPS", str(trips))
+
+
+@pytest.mark.parametrize(
+    ("body", "trips"),
+    [
+        ("r = Gather<axis = 0>(x, i)", 6),
+        ("r = Trilu(x, i)", 70),
+        ("f = Cast<to = 1>(i)\n r = Clip(x, f)", 70),
+        (WINDOW, 7),
+        ("s = Mul(turn, two)\n e = Add(s, two)\n r = Slice(x, s, e, zero)", 4),
+        ("b = Sub(two, turn)\n e = Add(b, two)\n r = Slice(x, b, e, one)", 3),
+        ("s = Concat<axis = 0>(turn, zero)\n w = Concat<axis = 0>(two, two)\n"
+         "e = Add(s, w)\n r = Slice(x, s, e)", 5),
+        ("f = Constant<value_ints = [4]>()\n e = Add(turn, f)\n"
+         "r = Slice(x, turn, e, one, two)", 3),
+        ("e = Add(i, three)\n r = Range(i, e, unit)", 70),
+        ("e = Sub(i, three)\n m = Neg(unit)\n r = Range(i, e, m)", 70),
+        ("w, p = TopK(x, two)\n f = Cast<to = 1>(i)\n r = Mul(w, f)", 70),
+    ],
+)  # fmt: skip
+def test_the_number_of_the_turn_is_data(body: str, trips: int) -> None:
+    """The loop stays one: no turn is written out."""
+    text = turning(body, trips)
+    x = np.random.default_rng(0).normal(size=(8, 6)).astype(F32)
+    agree(text, x=x)
+    module, _ = lowered(parsed(text), OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0)))
+    (loop,) = [op for op in graph_of(module).block.ops if isinstance(op, gc.LoopOp)]
+    assert loop.trips.value.data == trips
+
+
+@pytest.mark.parametrize(
+    ("body", "trips"),
+    [
+        (WINDOW, 8),
+        ("b = Sub(turn, one)\n e = Add(b, one)\n r = Slice(x, b, e)", 3),
+        ("r0 = Slice(x, zero, turn)\n r = ReduceSum(r0)", 3),
+        ("b = Mul(turn, turn)\n e = Add(b, one)\n r = Slice(x, b, e)", 2),
+        ("e = Mul(i, three)\n r = Range(i, e, unit)", 3),
+        ("r0 = Tile(turn, turn)\n r = ReduceSum(r0)", 3),
+        ("d = Constant<value = float[2] {0, 1}>()\n r0 = OneHot(one, i, d)\n"
+         "r = ReduceSum(r0)", 3),
+        ("a = Mod(turn, two)\n c = Squeeze(a)\n r = CumSum(x, c)", 3),
+    ],
+)  # fmt: skip
+def test_what_the_number_of_the_turn_cannot_decide(body: str, trips: int) -> None:
+    """Sizes and axes differ from turn to turn, or may: turns are written out, or refused."""
+    never = OnnxToGraphcore(tuning=Tuning(most_unrolled_turns=0))
+    with pytest.raises(UnsupportedError, match="must be constant"):
+        lowered(parsed(turning(body, trips)), never)
+
+
+def test_a_part_that_moves_has_a_gradient() -> None:
+    """Of a sum of windows: each element counts as often as a window holds it."""
+    text = turning(WINDOW, 7).replace("(float[8, 6] x) => (y)", "() => (y, loss)\n <float[1] x>")
+    text = text.replace("<float[1] x>", "<float[8, 1] x = {0, 0, 0, 0, 0, 0, 0, 0}>")
+    text = text[: text.rindex("}")] + "loss = ReduceSum<keepdims = 0>(y) }"
+    training = Options(training=Training("loss", SGD(Scalar(1.0))))
+    for backend in ("reference", "c"):
+        run = popgraph.compile(parsed(text), backend=backend, options=training)
+        run()
+        assert run.static is not None
+        counts = -run.static.read("x")[:, 0]
+        np.testing.assert_array_equal(counts, [1, 2, 2, 2, 2, 2, 2, 1])

@@ -92,6 +92,7 @@ TRUSTED = {
     "fuse-channels",
     "schedule-contractions",
     "parallelize-loops",
+    "alternate-chunks",
     "structured-to-loops",
 }
 """Passes whose schedules, layouts and permissions only later passes take at their word."""
@@ -105,6 +106,7 @@ SMALL = Tuning(
     chain_terms_f64=8,
     partial_sums=2,
     k_outer_totals_l2=512 / L2,
+    alternating_l2=64 / L2,
     least_channels=2,
     winograd_gain=0,
     least_shared_blocks=3,
@@ -148,6 +150,11 @@ class Place:
     def __str__(self) -> str:
         return f"{self.index:02}-{self.name}{'-training' if self.training else ''}"
 
+    @property
+    def threads(self) -> int:
+        """Several threads leave nothing to alternate."""
+        return 1 if self.name == "alternate-chunks" else THREADS
+
     def networks(self, *, slow: bool = True) -> SearchStrategy[Network]:
         """
         What this pass is tested on; ONNX cannot run PopART's loss.
@@ -159,6 +166,8 @@ class Place:
             return attentions(dtype="f64")
         if self.name == "fuse-channels":  # few others have a depthwise convolution of many channels
             return separable_convolutions(dtype="f64")
+        if self.name == "alternate-chunks":
+            return controlled(dtype="f64")
         if self.name == "check-indices":  # no other has indices that are not constants
             return lookups(dtype="f64")
         if self.name == "structured-to-loops" and not self.training:
@@ -171,7 +180,7 @@ class Place:
         return networks(dtype="f64") | controlled(dtype="f64") if slow else networks(dtype="f64")
 
 
-def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:
+def options(training: bool, gradients: tuple[str, ...] = (), threads: int = THREADS) -> Options:
     """Small vectors, so that small networks have full ones and remainders."""
     target = sharing_all(32, 32, SMALL)
     return Options(
@@ -179,7 +188,7 @@ def options(training: bool, gradients: tuple[str, ...] = ()) -> Options:
         extra_outputs=gradients,
         machine=target.machine,
         tuning=target.tuning,
-        threads=THREADS,
+        threads=threads,
         indices="error",
     )
 
@@ -193,7 +202,7 @@ def places() -> Iterator[Place]:
 
 def steps(place: Place, network: Network) -> list[Pass]:
     names = tuple(network.name(number, LOSS) for number in network.gradients)
-    return [made for _, made in planned(options(place.training, names))]
+    return [made for _, made in planned(options(place.training, names, place.threads))]
 
 
 def before(place: Place, network: Network) -> tuple[Compilation, ModuleOp]:

@@ -62,6 +62,7 @@ EXACT: tuple[type[GraphcoreOp], ...] = (
     gc.ReduceMinOp,
     gc.ArgMaxOp,
     gc.ArgMinOp,
+    gc.ArgTopKOp,
     gc.MaxPoolOp,
 )
 """One rounding, or none: every bit is what the meaning says."""

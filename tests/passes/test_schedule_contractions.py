@@ -96,9 +96,12 @@ def check_any(
     fields["k_outer"] = data.draw(st.integers(0, 1)) if chunk else 0
     if fields["window_panels"]:
         fields |= {"n_inner": 1, "window_panels": data.draw(st.integers(1, 3))}
+    elif fields["m_outer_dim"] < 0:
+        fields["mr"] = data.draw(st.integers(1, fields["mr"]))
     scheduling._apply(op, replace(candidate, numbers=fields), {})
     tuning = Tuning(
         partial_sums=data.draw(st.sampled_from([2, 32])),
+        prefetched_elements=data.draw(st.sampled_from([1, 4096])),
         k_outer_totals_l2=data.draw(st.sampled_from([0, 0.5])),
     )
     check_kernels(before, module, sharing_all(grain, vector_bytes, tuning))
@@ -146,6 +149,22 @@ def check_packed(
     )
     tuning = Tuning(partial_sums=2, k_outer_totals_l2=totals_l2)
     check_kernels(before, after, sharing_all(grain, 16, tuning))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 4])
+def test_rows_with_panels_of_their_own(rows: int) -> None:
+    """A block of rows reads other panels than the block before: nothing is taken in together."""
+    lhs = Operand(((0, 0, 0, 0), (0, 0, 1, 0)))
+    rhs = Operand(((0, 0, 1, 0), (1, 0, 0, 0), (0, 1, 0, 0)))
+    before = ContractSpec("f32", (4, 24, 40), 2, lhs, rhs).module()
+    after = before.clone()
+    op = contraction(after)
+    panels = AffineMap.from_callable(lambda k, p, n: (p, n // 8, k, n % 8))
+    op.operands[1] = scheduling._pack(op, op.rhs, LayoutAttr.of(panels, [4, 3, 40, 8]), {})
+    op.properties["schedule"] = ScheduleAttr.of(
+        n_dim=1, n_vectors=2, m_dim=0, mr=rows, kc=16, lanes=4
+    )
+    check_kernels(before, after, sharing_all(64, 16, Tuning(prefetched_elements=1)))
 
 
 @pytest.mark.parametrize("careless", [False, True])

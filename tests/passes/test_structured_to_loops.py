@@ -33,7 +33,9 @@ from popgraph.testing.structured import (
     PackSpec,
     ReduceSpec,
     Spec,
+    TopKSpec,
     assembles,
+    choices,
     contracts,
     maps,
     packs,
@@ -80,9 +82,21 @@ def test_contractions(spec: ContractSpec, vector_bytes: int, grain: int, terms: 
     check(spec, small(vector_bytes, grain, terms), 1e-6)
 
 
-@given(assembles() | scatters | packs, vectors, grains)
+@given(assembles() | scatters | choices | packs, vectors, grains)
 def test_everything_else(spec: Spec, vector_bytes: int, grain: int) -> None:
     check(spec, small(vector_bytes, grain), 1e-6)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 15, 16, 40])
+@pytest.mark.parametrize("most_merged", [16, 1024])
+def test_the_first_of_each_row(count: int, most_merged: int) -> None:
+    """By a heap alone, and by a heap whose positions are merged; of all, too."""
+    target = sharing_all(8, 64, Tuning(most_merged=most_merged))
+    for size in {40, max(1, count)}:
+        kernel = check(TopKSpec("f32", 3, size, count, True), target, 0)
+        merges = target.tuning.least_merged <= count <= most_merged
+        assert ("memref<40xi32>" in str(kernel)) == (merges and count == 40)
+    check(TopKSpec("i32", 0, 3, 2, False), target, 0)
 
 
 def test_chunks_of_a_row_are_whole_vectors() -> None:

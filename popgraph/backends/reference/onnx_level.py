@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, SSAValue
+from xdsl.traits import Pure
 
 from popgraph.backends.base import as_array
 from popgraph.dialects import element_types
@@ -28,6 +29,9 @@ from popgraph.support.errors import RunError, UnsupportedError
 
 Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
+
+Draw = Callable[[OnnxOp, Values], list[Any]]
+"""Computes a node that draws random numbers."""
 
 
 OPTIONALS = frozenset({"Optional", "OptionalHasElement", "OptionalGetElement"})
@@ -52,10 +56,14 @@ def run_onnx(module: ModuleOp, inputs: Mapping[str, Array], store: WeightStore) 
 class Interpreter:
     """Computes the nodes of a model one by one."""
 
-    def __init__(self, model: Model, store: WeightStore) -> None:
+    def __init__(self, model: Model, store: WeightStore, draw: Draw | None = None) -> None:
+        """Without `draw`, nodes that draw have NumPy's own generator."""
         self.model = model
         self.store = store
         self.functions = model.functions
+        self._draw = draw
+        self._bodies: dict[OnnxOp, Function] = {}
+        """What calls run: one copy for each, whose nodes are the same in every turn."""
 
     def graph(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         graph = self.model.graph
@@ -113,6 +121,10 @@ class Interpreter:
             found = self.optional(op, values)
         elif op.op_type == "Scan" and op.domain == "" and op.since_version > 8:
             found = self.scan(op, values)
+        elif op.op_type == "SequenceMap" and op.domain == "":
+            found = self.map(op, values)
+        elif self._draw is not None and draws(op):
+            found = self._draw(op, values)
         else:
             found = self.evaluate(op, values)
         for result, array in zip(op.output_values(), found, strict=False):
@@ -120,7 +132,9 @@ class Interpreter:
                 values[result] = array
 
     def call(self, op: OnnxOp, function: Function, values: Values) -> list[Any]:
-        body = body_of_call(function, op)
+        if op not in self._bodies:
+            self._bodies[op] = body_of_call(function, op)
+        body = self._bodies[op]
         inner: Values = dict.fromkeys(body.block.args)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             inner[argument] = None if value is None else values[value]
@@ -159,6 +173,12 @@ class Interpreter:
         if rows:
             return states + [np.stack(column) for column in zip(*rows, strict=True)]
         return states + [_no_rows(value.type) for value in scans]
+
+    def map(self, op: OnnxOp, values: Values) -> list[Any]:
+        """SequenceMap is the loop that its schema says."""
+        function = self.defined(op)
+        assert function is not None, "the schema of SequenceMap has a body"
+        return self.call(op, function, values)
 
     def optional(self, op: OnnxOp, values: Values) -> list[Any]:
         """An optional is what it holds, or None."""
@@ -229,6 +249,11 @@ class Interpreter:
         if not isinstance(op, SchemaOp):
             return None
         return schema_function(op, self.model.opset_versions, self.store)
+
+
+def draws(op: OnnxOp) -> bool:
+    """Whether a node itself is random, or is in some mode."""
+    return isinstance(op, SchemaOp) and not op.regions and not op.has_trait(Pure)
 
 
 def _of_each(attributes: Mapping[str, object], name: str, count: int) -> list[int]:

@@ -217,6 +217,24 @@ def check_leading(op: tile.ScatterOp, places: Sequence[Array]) -> None:
         assert np.array_equal(places[dim], own[dim]), f"index {dim} is not the loop's own: {op}"
 
 
+def run_top_k(op: tile.TopKOp, memory: Array) -> tuple[Array, ...]:
+    (rows,) = logical([op.rows], [memory])
+    before = Body(op.body.block)
+    order = np.zeros((len(rows), op.count), np.int64)
+    for row, found in zip(rows, order, strict=True):
+        found[:] = np.argsort([place_in_order(before, row, at) for at in range(len(row))])[
+            : op.count
+        ]
+    return (to_physical(order, op.output.type),)
+
+
+def place_in_order(before: Body, row: Array, at: int) -> int:
+    """How many elements of a row come before one: of equals, those at lower positions."""
+    element_ = np.broadcast_to(row[at], row.shape)
+    (earlier,), (later,) = before((), [row, element_]), before((), [element_, row])
+    return int(earlier.sum() + (~earlier & ~later)[:at].sum())
+
+
 def run_assemble(op: tile.AssembleOp, *memories: Array) -> tuple[Array, ...]:
     type_ = op.output.type
     dtype = numpy_dtype(type_)
@@ -253,6 +271,7 @@ STRUCTURED: dict[type[Operation], Callable[..., tuple[Array, ...]]] = {
     tile.ReduceOp: run_reduce,
     tile.ContractOp: run_contract,
     tile.ScatterOp: run_scatter,
+    tile.TopKOp: run_top_k,
     tile.AssembleOp: run_assemble,
     tile.ViewOp: run_view,
     tile.PackOp: run_relayout,

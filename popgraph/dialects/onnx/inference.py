@@ -328,11 +328,11 @@ def _visit_scan(inference: Inference, op: SchemaOp, body: Graph) -> dict[SSAValu
     entries = None
     if batch:
         entries = next(iter(dims(rows[0]) or [None]))
-        kept, rows = ([_row(type_, 0) for type_ in types] for types in (kept, rows))
+        kept, rows = ([row_of(type_, 0) for type_ in types] for types in (kept, rows))
     places = _axes(attributes, "scan_input_axes", len(rows))
     turns = [_size(type_, axis) for type_, axis in zip(rows, places, strict=False)]
     for argument, type_, axis in zip(body.block.args[len(kept) :], rows, places, strict=False):
-        set_type(argument, refined(_row(type_, axis), argument.type))
+        set_type(argument, refined(row_of(type_, axis), argument.type))
     states = _visit_turns(inference, body, 0, kept, 0)
     made = body.yielded[len(states) :]
     places = _axes(attributes, "scan_output_axes", len(made))
@@ -347,7 +347,7 @@ def _axes(attributes: Mapping[str, Value], name: str, count: int) -> list[int]:
     return given if isinstance(given, list) and given else [0] * count
 
 
-def _row(type_: Attribute, axis: int) -> Attribute:
+def row_of(type_: Attribute, axis: int) -> Attribute:
     """The type of a row along an axis."""
     shape = dims(type_)
     if shape is None or not isinstance(type_, TensorType) or not -len(shape) <= axis < len(shape):

@@ -21,6 +21,7 @@ from popgraph.dialects.tile.structured.ops import (
     ReduceOp,
     ScatterOp,
     Structured,
+    TopKOp,
     YieldOp,
 )
 from popgraph.dialects.tile.structured.winograd import (
@@ -40,6 +41,7 @@ STRUCTURED = (
     PackOp,
     ReduceOp,
     ScatterOp,
+    TopKOp,
     TransformGradientTilesOp,
     TransformTilesOp,
     UnpackOp,
@@ -99,6 +101,7 @@ __all__ = [
     "ScheduleAttr",
     "SelectOp",
     "Structured",
+    "TopKOp",
     "TransformGradientTilesOp",
     "TransformTilesOp",
     "UnpackOp",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
 from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
@@ -36,17 +37,23 @@ class CutAttr(ParametrizedAttribute):
     How threads share a kernel: there is a chunk for every combination of parts of these loops.
 
     Loops are counted as the kernel has them, outermost first. Chunks next to each other differ in
-    the last loop. In text: `#tile.cut<loop 0 in 3 of 1, loop 1 in 2 of 7>`, six chunks.
+    the last loop. In text: `#tile.cut<loop 0 in 3 of 1, loop 1 in 2 of 7>`, six chunks. Those of an
+    `alternating` cut run backwards in every other turn of the loop that the kernel is in.
     """
 
     name = "tile.cut"
     numbers: IntsAttr
     """The loop, the count and the size of every part, one after the other."""
+    turning: BoolAttr
 
     @staticmethod
-    def of(parts: Iterable[Part]) -> CutAttr:
+    def of(parts: Iterable[Part], *, alternating: bool = False) -> CutAttr:
         numbers = [number for part in parts for number in (part.loop, part.count, part.size)]
-        return CutAttr(IntsAttr.of(numbers))
+        return CutAttr(IntsAttr.of(numbers), BoolAttr.from_bool(alternating))
+
+    @property
+    def alternating(self) -> bool:
+        return bool(self.turning.value.data)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -70,13 +77,16 @@ class CutAttr(ParametrizedAttribute):
 
     def print_parameters(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
+            loops = [f"loop {part.loop} in {part.count} of {part.size}" for part in self.parts]
             printer.print_string(
-                ", ".join(f"loop {part.loop} in {part.count} of {part.size}" for part in self.parts)
+                ", ".join([*loops, *(["alternating"] if self.alternating else [])])
             )
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
         def part() -> tuple[int, ...]:
+            if parser.parse_optional_keyword("alternating"):
+                return ()
             numbers = []
             for keyword in ("loop", "in", "of"):
                 parser.parse_keyword(keyword)
@@ -84,7 +94,8 @@ class CutAttr(ParametrizedAttribute):
             return tuple(numbers)
 
         parts = parser.parse_comma_separated_list(parser.Delimiter.ANGLE, part)
-        return [IntsAttr.of([number for numbers in parts for number in numbers])]
+        numbers = IntsAttr.of([number for numbers in parts for number in numbers])
+        return [numbers, BoolAttr.from_bool(() in parts)]
 
     def verify(self) -> None:
         parts = self.parts

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline
+from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.types import STRING, MapType, OptType, SeqType, SparseType
@@ -115,7 +116,9 @@ def partition(module: ModuleOp, store: WeightStore) -> list[Step]:
         steps += [HostStep(op) for op in here if op in hosted]
         compiled = [op for op in here if op not in hosted]
         if compiled:
-            steps.append(_segment(model_of(module), compiled))
+            own = set(compiled)
+            leaving = [value for op in compiled for value in op.results if _leaves(value, own)]
+            steps.append(_segment(model_of(module), compiled, leaving))
     return steps
 
 
@@ -163,14 +166,12 @@ def read_by(op: Operation) -> Iterator[SSAValue]:
                 yield value
 
 
-def _segment(model: Model, nodes: Sequence[OnnxOp]) -> Segment:
-    """A model of these nodes, with the literals that they read."""
-    own = set(nodes)
+def _segment(model: Model, nodes: Sequence[OnnxOp], outputs: Sequence[SSAValue]) -> Segment:
+    """A model of these nodes that gives these values, with the literals that they read."""
     made_here = dict.fromkeys(value for op in nodes for value in op.results)
     read = list(dict.fromkeys(value for op in nodes for value in read_by(op)))
     literals = [value for value in read if _is_literal_value(value)]
     inputs = [value for value in read if value not in made_here and value not in literals]
-    outputs = [value for value in made_here if _leaves(value, own)]
     block = Block(arg_types=[value.type for value in inputs])
     values: dict[SSAValue, SSAValue] = dict(zip(inputs, block.args, strict=True))
     for op in (*dict.fromkeys(value.owner for value in literals), *nodes):
@@ -186,6 +187,19 @@ def _segment(model: Model, nodes: Sequence[OnnxOp]) -> Segment:
     )
     named = [{value_name(value): value for value in group} for group in (inputs, outputs)]
     return Segment(ModuleOp([made]), *named)
+
+
+def alone(model: Model, op: OnnxOp, types: Mapping[SSAValue, Attribute]) -> Segment:
+    """A segment of one node, wherever in the model it stands; some inputs have these types."""
+    made = _segment(model, [op], [value for value in op.results if value.first_use is not None])
+    graph = model_of(made.module).graph
+    for argument, value in zip(graph.block.args, made.inputs.values(), strict=True):
+        set_type(argument, types.get(value, value.type))
+    graph.properties["inputs"] = ArrayAttr(
+        ValueInfoAttr.of(name, argument.type)
+        for name, argument in zip(made.inputs, graph.block.args, strict=True)
+    )
+    return made
 
 
 def _is_literal_value(value: SSAValue) -> bool:

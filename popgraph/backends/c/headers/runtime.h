@@ -383,5 +383,18 @@ static void popgraph_share(i64 threads, i64 chunks, popgraph_kernel kernel, void
     pthread_mutex_unlock(&pool.busy);
 }
 
+/*
+ * The same in a turn of a loop. Alone, every other turn goes backwards: it begins with what the
+ * turn before left in the caches.
+ */
+static inline void popgraph_share_turn(
+    i64 threads, i64 chunks, i64 turn, popgraph_kernel kernel, void *const *memory) {
+    if (threads < 2 && turn % 2) {
+        for (i64 chunk = chunks - 1; chunk >= 0; chunk--) kernel(chunk, memory);
+        return;
+    }
+    popgraph_share(threads, chunks, kernel, memory);
+}
+
 #endif
 #endif

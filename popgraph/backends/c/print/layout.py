@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from xdsl.dialects.builtin import MemRefType, ModuleOp
+from xdsl.ir import Operation
 
 from popgraph.backends.c.memory.table import ARENA, PERSISTENT, THREADS, Literal, Slot, Table
 from popgraph.dialects import element_types
 from popgraph.dialects.program.attributes import BlobAttr, DataAttr
-from popgraph.dialects.tile import BufferOp, ProgramOp
+from popgraph.dialects.program.control import Looping
+from popgraph.dialects.tile import BufferOp, LoopOp, ProgramOp
 from popgraph.dialects.tile.program.control import runs_programs
 from popgraph.support.errors import BackendError
 
@@ -23,8 +25,8 @@ class Layout:
     table, made of pieces of this one.
     """
 
-    def __init__(self, program: ProgramOp) -> None:
-        self.program = program
+    def __init__(self, program: ProgramOp, *, is_turn: bool = False) -> None:
+        self.program, self.is_turn = program, is_turn
         self.slots: list[Slot] = [THREADS, ARENA, PERSISTENT]
         self._sizes = program.arena.value.data, program.persistent.value.data
         self._checks = program.index_checks
@@ -34,7 +36,10 @@ class Layout:
             for op in block.ops:
                 if isinstance(op, BufferOp):
                     self._add(_key(op), _slot(op, prepared))
-        self.callees = {name: Layout(_neighbour(program, name)) for name in _called(program)}
+        self.callees = {
+            name: Layout(_neighbour(program, name), is_turn=isinstance(op, LoopOp))
+            for name, op in _called(program).items()
+        }
         for callee in self.callees.values():
             for key, slot in callee.constants():
                 self._add(key, slot)
@@ -62,16 +67,21 @@ class Layout:
         return self._numbers[space, name]
 
     @property
+    def turn_slot(self) -> int | None:
+        """The slot of the number of the turn, if the program is what a loop runs."""
+        (name,) = Looping.input_names(0, 0, 0)
+        return self.slot_number_of("input", name) if self.is_turn else None
+
+    @property
     def table(self) -> Table:
         """The memory, apart from the IR that it was read from."""
         return Table(tuple(self.slots), *self._sizes, self._checks)
 
 
-def _called(program: ProgramOp) -> list[str]:
-    """The programs that a program runs, each once."""
+def _called(program: ProgramOp) -> dict[str, Operation]:
+    """The programs that a program runs, each once, with an operation that does."""
     blocks = (program.prepare.block, program.body.block)
-    names = (name for block in blocks for op in block.ops for name in runs_programs(op))
-    return list(dict.fromkeys(names))
+    return {name: op for block in blocks for op in block.ops for name in runs_programs(op)}
 
 
 def _neighbour(program: ProgramOp, name: str) -> ProgramOp:

@@ -65,7 +65,8 @@ def _sections(program: ProgramOp, layout: Layout, names: Mapping[str, str]) -> I
                 buffers[op.memory] = _address(op, layout)
             elif isinstance(op, CallOp):
                 callee = names[op.callee.string_value()]
-                _call(op, callee, buffers, f"{name}_{ending}_{len(lines)}", lines, helpers)
+                turn = layout.turn_slot if ending == "run" else None
+                _call(op, callee, buffers, turn, f"{name}_{ending}_{len(lines)}", lines, helpers)
             elif isinstance(op, RunsPrograms):
                 helper = f"{name}_{ending}_{len(lines)}"
                 helpers.append(control_function(helper, op, layout, buffers))
@@ -101,6 +102,7 @@ def _call(
     op: CallOp,
     callee: str,
     buffers: Mapping[SSAValue, str],
+    turn: int | None,
     name: str,
     lines: list[str],
     helpers: list[str],
@@ -114,4 +116,9 @@ def _call(
         f"static void {name}(i64 chunk, void *const *memory) {{\n"
         f"    {callee}({', '.join(['chunk', *arguments])});\n}}\n"
     )
-    lines.append(f"popgraph_share((i64)(intptr_t)memory[0], {chunks}, {name}, memory);")
+    threads = "(i64)(intptr_t)memory[0]"
+    if turn is None:
+        lines.append(f"popgraph_share({threads}, {chunks}, {name}, memory);")
+    else:
+        number = f"*(const i64 *)memory[{turn}]"
+        lines.append(f"popgraph_share_turn({threads}, {chunks}, {number}, {name}, memory);")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,9 @@ from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
-from popgraph.support.files import State, is_settled, seen, state_of
+from popgraph.support.files import State, is_settled, is_unchanged, state_of
 
-MAGIC = "popgraph shortcut 4"
+MAGIC = "popgraph shortcut 5"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
@@ -39,6 +39,8 @@ class KnownModel:
     """What it is called with: names of inputs, by what they decide."""
     files: Mapping[str, Sequence[int]]
     """The files that were read, and the states that they were in."""
+    overridable: tuple[str, ...] = ()
+    """The initializers for which a call may bring other values."""
 
     def recall(self, signature: object) -> CExecutable | None:
         """The program for calls of this signature."""
@@ -71,12 +73,22 @@ class KnownModel:
 
     def is_unchanged(self) -> bool:
         """Whether the files are still what they were."""
-        return all(list(seen(Path(name))) == [*state] for name, state in self.files.items())
+        return is_unchanged(self.files)
+
+
+@dataclass(frozen=True)
+class KnownProgram:
+    """The only program of a model whose file was read before."""
+
+    program: CExecutable
+    files: Mapping[str, Sequence[int]]
+    """As in `KnownModel`."""
+    overridable: tuple[str, ...]
 
 
 def recall(
     model: object, options: object, threads: int, indices: str | None = None
-) -> CExecutable | KnownModel | None:
+) -> KnownProgram | KnownModel | None:
     """What a file became, if file, options, machine and this package are as they were."""
     if not isinstance(model, str | Path):
         return None
@@ -89,14 +101,16 @@ def recall(
     return None
 
 
-def _follow(found: Mapping[str, Any], key: str, threads: int) -> CExecutable | KnownModel | None:
+def _follow(found: Mapping[str, Any], key: str, threads: int) -> KnownProgram | KnownModel | None:
     interface = {part: tuple(names) for part, names in found.get("interface", {}).items()}
-    known = KnownModel(key, threads, interface, dict(found["files"]))
+    overridable = tuple(found.get("overridable", ()))
+    known = KnownModel(key, threads, interface, dict(found["files"]), overridable)
     if not known.is_unchanged():
         return None
     if "program" not in found:
         return known
-    return build_again(ProgramKey(found["program"]), ArrayStore(), threads)
+    program = build_again(ProgramKey(found["program"]), ArrayStore(), threads)
+    return None if program is None else KnownProgram(program, known.files, overridable)
 
 
 def remember(
@@ -106,11 +120,13 @@ def remember(
     program: object,
     files: Mapping[Path, State],
     indices: str | None = None,
+    overridable: Collection[str] = (),
 ) -> None:
     """Keeps the way from a model's file to its program; `files` are all that were read."""
     if isinstance(program, CExecutable) and program.key is not None:
         key = _key_to_keep(model, options, threads, files, indices)
-        _write(key, {"program": program.key, "files": _rows(files)})
+        names = sorted(overridable)
+        _write(key, {"program": program.key, "files": _rows(files), "overridable": names})
 
 
 def remember_open(
@@ -120,12 +136,13 @@ def remember_open(
     files: Mapping[Path, State],
     indices: str | None,
     interface: Mapping[str, tuple[str, ...]],
+    overridable: Collection[str] = (),
 ) -> KnownModel:
     """Keeps what must be known of an open model to find its programs, each by its signature."""
     key = _key_to_keep(model, options, threads, files, indices)
-    rows = _rows(files)
-    _write(key, {"interface": interface, "files": rows})
-    return KnownModel(key, threads, interface, rows)
+    rows, names = _rows(files), tuple(sorted(overridable))
+    _write(key, {"interface": interface, "overridable": names, "files": rows})
+    return KnownModel(key, threads, interface, rows, names)
 
 
 def _key_to_keep(

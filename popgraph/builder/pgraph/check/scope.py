@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from xdsl.ir import SSAValue
 
@@ -10,8 +10,8 @@ from popgraph.builder.pgraph.syntax.source import Failed, Source
 from popgraph.builder.pgraph.syntax.tree import (
     Assignment,
     Expression,
+    For,
     Freeze,
-    Loop,
     Missing,
     Name,
     Region,
@@ -31,15 +31,25 @@ class Scope:
 
     A name whose statement failed is known, but has no meaning: to use it fails without another
     message. `carries` is true for the body of a `for`, where an outer name can be given another
-    value. `dims` are the names of dimensions that the arguments of a call have settled.
+    value; in the body of a `loop` these are the `states` only, which its parent holds. A block
+    gives values to `results`, the names to the left of `=`, also where outer names go on with them.
+    `dims` are the names of dimensions that the arguments of a call have settled.
     """
 
     def __init__(
-        self, source: Source, parent: Scope | None = None, *, carries: bool = False
+        self,
+        source: Source,
+        parent: Scope | None = None,
+        *,
+        carries: bool = False,
+        states: Collection[str] | None = None,
+        results: Collection[str] = (),
     ) -> None:
         self.source = source
         self.parent = parent
         self.carries = carries
+        self.states = states
+        self.results = results
         self.dims: dict[str, Dim] = {}
         self._meanings: dict[str, Meaning] = {}
         self._defined: dict[str, Span] = {}
@@ -85,20 +95,29 @@ class Scope:
 
         With a `kind`, such as "weight", it is a mistake if nothing ever uses the name.
         """
-        scope = self
-        while name.text not in scope._meanings and scope.carries and scope.parent is not None:
-            scope = scope.parent
-        home = scope if name.text in scope._meanings else self
+        carrier = self._carrier(name.text)
+        home = carrier if name.text in carrier._meanings else self
         home._meanings[name.text] = meaning
         home._defined[name.text] = name.span
         self.source.meanings[name.span] = (name.span, meaning)
         if kind and meaning is not None:
             self.source.defined[name.span] = (name.text, kind)
 
+    def _carrier(self, name: str) -> Scope:
+        """The scope around, or this one, where the name would go on with another value."""
+        scope = self
+        while name not in scope._meanings and scope.parent is not None:
+            if not scope.carries and name not in (scope.states or ()):
+                break
+            scope = scope.parent
+        return scope
+
     def check_new(self, name: Name) -> None:
-        """Fails if the name has been defined before."""
+        """Fails if the name has been defined before, unless it may go on with another value."""
         home = self._home(name.text)
-        if name.text not in home._defined or (self.carries and home is not self):
+        if name.text not in home._defined:
+            return
+        if home is not self and self._may_define(name.text, home):
             return
         if home is self:
             self.source.parse_error(
@@ -111,9 +130,26 @@ class Scope:
             self.source.parse_error(
                 name.span,
                 f"`{name.text}` would hide the one of line {home._defined[name.text].line}",
-                "every value has a name of its own",
+                f"a loop carries what it names: `with {name.text} = ...`"
+                if self._in_loop(home)
+                else "every value has a name of its own",
             )
         raise Failed
+
+    def _may_define(self, name: str, home: Scope) -> bool:
+        """Whether a name of a scope around this may be given a value here."""
+        if name in self.results or home is self._carrier(name):
+            return True
+        return self.carries and not self._in_loop(home)
+
+    def _in_loop(self, outer: Scope) -> bool:
+        """Whether the body of a loop stands between this and a scope around it."""
+        scope: Scope | None = self
+        while scope is not None and scope is not outer:
+            if scope.states is not None:
+                return True
+            scope = scope.parent
+        return False
 
     def value(self, name: Name) -> SSAValue:
         """The value of a name; fails if it has none."""
@@ -194,7 +230,7 @@ def defined_by(statement: Statement) -> list[Name]:
             return [name for name in names if not isinstance(name, Missing)]
         case Region():
             return [name for inner in statement.body.statements for name in defined_by(inner)]
-        case Loop() | Freeze():
+        case For() | Freeze():
             return []
         case _:
             return [statement.name]

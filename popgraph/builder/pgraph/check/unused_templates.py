@@ -19,6 +19,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Branches,
     Call,
     Constant,
+    For,
     Formal,
     Graph,
     Loop,
@@ -69,7 +70,7 @@ class _Reader:
         self.scope.announce(block.statements)
         for statement in block.statements:
             match statement:
-                case Loop():
+                case For():
                     self.node(statement.range)
                     self.inside(statement.targets, statement.body, carries=True)
                 case Region():
@@ -83,13 +84,33 @@ class _Reader:
                     pass
 
     def inside(
-        self, names: Iterable[Target | Parameter], body: Block, *, carries: bool = False
+        self,
+        names: Iterable[Target | Parameter],
+        body: Block,
+        *,
+        carries: bool = False,
     ) -> None:
         """A block with a scope of its own."""
         outer = self.scope
         self.scope = Scope(self.context.source, outer, carries=carries)
         self.define(one.name for one in names if isinstance(one.name, Name))
         self.block(body)
+        self.scope = outer
+
+    def loop(self, loop: Loop) -> None:
+        """The head, then the block; a condition may name what is carried."""
+        for scanned in loop.scanned:
+            self.node(scanned.range)
+        for state in loop.states:
+            if not isinstance(state.value, Missing):
+                self.node(state.value)
+        outer = self.scope
+        self.scope = Scope(self.context.source, outer)
+        names = [*(one.name for one in loop.scanned), *(one.name for one in loop.states)]
+        self.define(name for name in names if isinstance(name, Name))
+        if loop.condition is not None:
+            self.node(loop.condition)
+        self.inside((), loop.body, carries=True)
         self.scope = outer
 
     def node(self, node: Node) -> None:
@@ -107,6 +128,8 @@ class _Reader:
                     self.node(node.otherwise)
                 else:
                     self.inside((), node.otherwise)
+            case Loop():
+                self.loop(node)
             case Argument(value=value):
                 if not isinstance(value, Missing):
                     self.node(value)

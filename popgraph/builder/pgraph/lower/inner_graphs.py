@@ -15,7 +15,7 @@ from popgraph.builder.pgraph.lower.expressions import folding
 from popgraph.builder.pgraph.lower.inputs_and_outputs import lower_inputs, lower_outputs
 from popgraph.builder.pgraph.lower.statements import lower_statements
 from popgraph.builder.pgraph.syntax.source import Failed
-from popgraph.builder.pgraph.syntax.tree import Graph
+from popgraph.builder.pgraph.syntax.tree import Block, Gives, Graph
 from popgraph.dialects.onnx.metadata import written_graph
 from popgraph.dialects.onnx.op import Graph as GraphOp
 
@@ -35,19 +35,24 @@ def inside(context: GraphContext, name: str, *, lenient: bool = False) -> GraphC
     )
 
 
-def region(context: GraphContext, label: str) -> GraphContext:
+def block_graph(
+    context: GraphContext, label: str, block: Block, gives: Gives | None, *, lenient: bool
+) -> GraphContext:
     """
-    The context of a graph that is a region of the statement that is written, such as a branch.
+    The context of a graph that is a block of the statement that is written.
 
-    Values in it have the names of the text behind those of statement and region; its nodes follow
-    the same rule as those around.
+    One that says what it gives is as if it had been written as a `graph`: its names are those of
+    the text.
     """
-    return replace(
-        inside(context, label, lenient=True),
-        prefix=_region_prefix(context, label),
+    name = gives.graph.text if gives and gives.graph else label
+    inner = replace(
+        inside(context, name, lenient=lenient),
         node_names=NodeNames(context.node_names.rule),
         statement=StatementContext(context.statement.stem),
     )
+    if gives is None or context.prefix:
+        inner = replace(inner, prefix=_region_prefix(context, label))
+    return inner.described(graph_notes(context.source, (), folding(context), block.doc))
 
 
 def _region_prefix(context: GraphContext, label: str) -> str:

@@ -57,6 +57,14 @@ def _input(context: GraphContext, parameter: Parameter | Formal, type_: Attribut
 
 def lower_outputs(context: GraphContext, targets: Sequence[Target]) -> None:
     """Ends the graph with what its head says that it gives."""
+    with suppress(Failed):
+        context.writer.set_outputs(*outputs_of(context, targets))
+
+
+def outputs_of(
+    context: GraphContext, targets: Sequence[Target]
+) -> tuple[list[SSAValue], list[ValueInfoAttr]]:
+    """What the body gives to outputs, and what is declared about it; fails after all mistakes."""
     values: list[SSAValue] = []
     infos: list[ValueInfoAttr] = []
     seen: set[str] = set()
@@ -67,8 +75,9 @@ def lower_outputs(context: GraphContext, targets: Sequence[Target]) -> None:
             continue
         values.append(value)
         infos.append(_output_info(context, target, value))
-    if len(values) == len(targets):
-        context.writer.set_outputs(values, infos)
+    if len(values) < len(targets):
+        raise Failed
+    return values, infos
 
 
 def output_value(context: GraphContext, target: Target, seen: set[str]) -> SSAValue:

@@ -1,71 +1,324 @@
-"""Lowers `for` by unrolling: the statements of its body, once per turn."""
+"""Lowers `loop` to ONNX's Loop, or to Scan where nothing but rows says how often it turns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-from popgraph.builder.budget import ITERATION
-from popgraph.builder.pgraph.check.annotations import Notes
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.builder.pgraph.check.annotations import value_notes
+from popgraph.builder.pgraph.check.declared_types import check_dtype_of, declared_type, may_be
 from popgraph.builder.pgraph.check.scope import Scope
+from popgraph.builder.pgraph.lower.branches import check_count
 from popgraph.builder.pgraph.lower.context import GraphContext
-from popgraph.builder.pgraph.lower.expressions import known
+from popgraph.builder.pgraph.lower.expressions import fold, folding
+from popgraph.builder.pgraph.lower.inner_graphs import block_graph, written
+from popgraph.builder.pgraph.lower.inputs_and_outputs import outputs_of, result_named
+from popgraph.builder.pgraph.lower.loop_heads import (
+    NUMBER,
+    TRUTH,
+    Carried,
+    Head,
+    following,
+    last_condition,
+    lower_head,
+    whole_number,
+)
+from popgraph.builder.pgraph.lower.nodes import add_node, add_step
 from popgraph.builder.pgraph.lower.statements import lower_statements
+from popgraph.builder.pgraph.lower.value_names import full_name, next_step
 from popgraph.builder.pgraph.syntax.source import Failed
-from popgraph.builder.pgraph.syntax.tree import Expression, Items, Loop, Name, Number, Range
+from popgraph.builder.pgraph.syntax.tree import (
+    Loop,
+    Missing,
+    Name,
+    Number,
+    Scanned,
+    State,
+    Target,
+)
+from popgraph.dialects.onnx.attributes import ValueInfoAttr
+from popgraph.dialects.onnx.inference import row_of, set_type
+from popgraph.dialects.onnx.metadata import declared
+from popgraph.dialects.onnx.types import UNKNOWN, describe, joined, refined
+
+LABEL = "turn"
+"""What the graph of one turn is called, unless the text says it."""
 
 
-def lower_for(context: GraphContext, loop: Loop, notes: Notes) -> None:
-    """The statements of a `for`, once a turn; names of values begin with the turn."""
-    for target in loop.targets:
-        if isinstance(target.name, Name):
-            context.scope.check_new(target.name)
-    first = loop.targets[0].name
-    stem = notes.name or (first.text if isinstance(first, Name) else "for")
-    for number, meanings in _turns(context, loop):
-        scope = Scope(context.source, context.scope, carries=True)
-        turn = context.within(scope, f"{context.prefix}{stem}{number}/")
-        for target, meaning in zip(loop.targets, meanings, strict=True):
-            if isinstance(target.name, Name):
-                scope.define(target.name, meaning)
-        lower_statements(turn, loop.body.statements)
-
-
-def _turns(context: GraphContext, loop: Loop) -> Iterator[tuple[int, Sequence[Expression]]]:
-    """The number of every turn, and what the names of the loop mean in it."""
-    if isinstance(loop.range, Range):
-        first, last = _whole(context, loop.range.first), _whole(context, loop.range.last)
-        context.source.spend(loop.range.span, ITERATION * max(0, last - first))
-        for number in range(first, last):
-            yield number, _spread(context, loop, Number(loop.range.span, number))
-        return
-    items = known(context, loop.range)
-    if not isinstance(items, Items):
+def lower_loop(context: GraphContext, loop: Loop, names: Sequence[str] | None) -> list[SSAValue]:
+    """The last values of states and the rows of all turns, which are `names` in the graph."""
+    if names is None:
         context.source.parse_error(
-            loop.range.span, "`for` goes through a range or a list", "`0..12`, `[64, 128]`"
+            loop.span, "a `loop` stands directly after `=`", "give its results names, and use these"
         )
         raise Failed
-    context.source.spend(loop.range.span, ITERATION * len(items.items))
-    for number, item in enumerate(items.items):
-        yield number, _spread(context, loop, item)
+    head = lower_head(context, loop, names)
+    inner = block_graph(context, LABEL, loop.body, loop.gives, lenient=False)
+    lower = _lower_scan if head.scans else _lower_turns
+    results, values = lower(context, inner, head, names)
+    given = dict(zip(filter(None, results), values, strict=True))
+    for name, one in zip(results, head.kept, strict=False):
+        if name and one.keeps:  # ONNX's own inference does not see that sizes stay.
+            set_type(given[name], refined(given[name].type, one.type))
+    return [given[name] for name in names if name]
 
 
-def _spread(context: GraphContext, loop: Loop, item: Expression) -> Sequence[Expression]:
-    """An item for each of the names of a loop."""
-    if len(loop.targets) == 1:
-        return [item]
-    if isinstance(item, Items) and len(item.items) == len(loop.targets):
-        return item.items
-    context.source.parse_error(
-        item.span,
-        f"this cannot be given to {len(loop.targets)} names",
-        "`for (c, stride) in [[64, 1], [128, 2]]`",
+class _Given(NamedTuple):
+    """What a turn gives, and how the graph around calls what the loop makes of it."""
+
+    result: str
+    """Empty if nobody wants it."""
+    value: SSAValue
+    info: ValueInfoAttr
+
+
+Written: TypeAlias = tuple[list[str], list[SSAValue]]
+"""The names of the results of a node, and the values of those that are wanted."""
+
+
+def _lower_turns(
+    context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
+) -> Written:
+    """A Loop."""
+    head.number = _add_input(inner, head.counter, NUMBER, "number")
+    steering = head.steering
+    going = _add_input(inner, steering.state if steering else None, TRUTH, "going")
+    if steering is not None:
+        steering.before = going
+    for one in head.kept:
+        one.before = _add_input(inner, one.state, one.type)
+    for scanned, rows in head.rows:
+        _define_row(inner, scanned, rows, head.number)
+    _define_head(inner, head)
+    states, stacked = _lower_block(context, inner, head, names)
+    on = last_condition(inner, head, {name: one.value for name, one in states.items()})
+    if steering is None:
+        states = {"": _given(inner, "", going if on is None else on), **states}
+    else:
+        states = {"": states.pop(steering.name), **states}
+    _end(inner, [*states.values(), *stacked])
+    results = _results(context, head, [*list(states.values())[1:], *stacked])
+    operands = _trimmed([head.count, head.condition, *(one.first for one in head.kept)])
+    attributes = {"body": written(inner)}
+    span = head.loop.span
+    return results, add_node(context, "Loop", operands, results, span, attributes)
+
+
+def _lower_scan(
+    context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
+) -> Written:
+    """A Scan, in which the turn number is one more state."""
+    loop = head.loop
+    if context.writer.opsets[""] < 9:
+        context.source.parse_error(
+            loop.span, "before opset 9, Scan goes through batches only", "`opset 9`, or a later one"
+        )
+        raise Failed
+    firsts = [one.first for one in head.kept]
+    for one in head.kept:
+        one.before = _add_input(inner, one.state, one.type)
+    if head.counter is not None and isinstance(head.counter.name, Name):
+        firsts.append(whole_number(context, fold(context, head.start)))
+        head.number = _add_input(inner, head.counter, NUMBER, "number")
+    for scanned, rows in head.rows:
+        row = _add_input(inner, scanned, row_of(rows.type, 0), "row")
+        _define(inner, scanned, row)
+    _define_head(inner, head)
+    states, stacked = _lower_block(context, inner, head, names)
+    given = list(states.values())
+    if head.number is not None:
+        given.append(_given(inner, next_step(context), following(inner, head)))
+    _end(inner, [*given, *stacked])
+    results = _results(context, head, [*given, *stacked])
+    operands = [*firsts, *(rows for _, rows in head.rows)]
+    attributes = {"body": written(inner), "num_scan_inputs": len(head.rows)}
+    return results, add_node(context, "Scan", operands, results, loop.span, attributes)
+
+
+def _results(context: GraphContext, head: Head, given: Sequence[_Given]) -> list[str]:
+    """
+    The names of all results of a node.
+
+    Not every runtime understands a Loop with results that have no name: only where the text says
+    `_` they have none.
+    """
+    if head.loop.gives is not None:
+        return [one.result for one in given]
+    return [one.result or next_step(context) for one in given]
+
+
+def _trimmed(operands: list[SSAValue | None]) -> list[SSAValue | None]:
+    while operands and operands[-1] is None:
+        operands.pop()
+    return operands
+
+
+# --- what a turn begins with --------------------------------------------------------------------
+
+
+def _add_input(
+    inner: GraphContext, one: Scanned | State | None, type_: Attribute, otherwise: str = ""
+) -> SSAValue:
+    """An input of the graph of a turn, which the text may not have named."""
+    if one is None or isinstance(one.name, Missing):
+        return inner.writer.add_input(full_name(inner, otherwise), type_)
+    text = one.name.text
+    if inner.prefix and isinstance(one, State):
+        text += "/before"  # The name itself is for what the turn makes of it.
+    said = type_
+    if one.type is not None:
+        said = declared_type(inner.source, one.type, inner.scope)
+        type_ = type_ if said == UNKNOWN else said
+    annotations = one.annotations if isinstance(one, State) else ()
+    notes = value_notes(inner.source, annotations, folding(inner))
+    name = full_name(inner, text)
+    info = declared(name, said, notes.about, notes.denotations)
+    return inner.writer.add_input(name, type_, info=info)
+
+
+def _define_head(inner: GraphContext, head: Head) -> None:
+    """What the names of states and of the turn number mean in a turn."""
+    for one in head.carried:
+        inner.scope.define(one.state.name, one.before)
+    if head.counter is None or head.number is None or isinstance(head.counter.name, Missing):
+        return
+    if not head.scans and not _is_zero(head):
+        first = whole_number(inner, fold(inner, head.start))
+        head.number = add_step(inner, "Add", [head.number, first], None, head.counter.span)
+    _define(inner, head.counter, head.number)
+
+
+def _is_zero(head: Head) -> bool:
+    return isinstance(head.start, Number) and head.start.value == 0
+
+
+def _define(inner: GraphContext, scanned: Scanned, value: SSAValue) -> None:
+    if isinstance(scanned.name, Name):
+        inner.scope.define(scanned.name, value)
+
+
+def _define_row(inner: GraphContext, scanned: Scanned, rows: SSAValue, number: SSAValue) -> None:
+    """The row of this turn, of a loop that a condition may end before the last one."""
+    if isinstance(scanned.name, Missing):
+        return
+    name = full_name(inner, scanned.name.text)
+    (row,) = add_node(inner, "Gather", [rows, number], [name], scanned.span, {"axis": 0})
+    inner.scope.define(scanned.name, row)
+
+
+# --- what a turn gives --------------------------------------------------------------------------
+
+
+def _lower_block(
+    context: GraphContext, inner: GraphContext, head: Head, names: Sequence[str]
+) -> tuple[dict[str, _Given], list[_Given]]:
+    """Writes the block: what it gives to states, by their names, and what is stacked."""
+    states = [one.name for one in head.carried]
+    results = [name.text for name in context.statement.wanted]
+    body = inner.within(Scope(inner.source, inner.scope, states=states, results=results))
+    lower_statements(body, head.loop.body.statements)
+    if head.loop.gives is None:
+        wanted = (name.text for name in context.statement.wanted)
+        by_name = dict(zip(wanted, filter(None, names), strict=True))
+        return _given_by_name(inner, body, head, by_name)
+    return _given_as_said(inner, body, head, names)
+
+
+def _given_by_name(
+    inner: GraphContext, body: GraphContext, head: Head, wanted: Mapping[str, str]
+) -> tuple[dict[str, _Given], list[_Given]]:
+    states = {
+        one.name: _given(inner, wanted.get(one.name, ""), _next(body, one)) for one in head.carried
+    }
+    stacked = [
+        _given(inner, result, _row(body, head, name))
+        for name, result in wanted.items()
+        if name not in states
+    ]
+    return states, stacked
+
+
+def _given(inner: GraphContext, result: str, value: SSAValue) -> _Given:
+    return _Given(result, value, ValueInfoAttr.of(inner.writer.name_of(value), value.type))
+
+
+def _next(body: GraphContext, one: Carried) -> SSAValue:
+    """What a turn makes of a state."""
+    name = one.state.name
+    value = result_named(body, name)
+    if value is one.before:
+        body.source.parse_error(
+            name.span,
+            f"no statement of the loop gives `{name.text}` another value",
+            f"`{name.text} = ...` in its block; what stays as it is can be read without `with`",
+        )
+        raise Failed
+    if not may_be(value.type, one.type):
+        changed = not check_dtype_of(value.type, one.type)
+        body.source.mismatch(
+            name.span,
+            f"the state `{name.text}` begins as {describe(one.type)}, "
+            f"but a turn makes {describe(value.type)} of it",
+            "`Cast` gives it its element type back"
+            if changed
+            else f"`with {name.text}: {describe(joined(value.type, one.type))} = ...` "
+            "if its size is another in every turn",
+        )
+        raise Failed
+    one.keeps = value.type == one.type
+    return value
+
+
+def _row(body: GraphContext, head: Head, name: str) -> SSAValue:
+    """What a turn adds to a stack."""
+    if not body.scope.defined_here(name):
+        body.source.parse_error(
+            head.loop.span,
+            f"this loop does not define `{name}`",
+            "to the left of `=` stands what is carried, and what every turn defines",
+        )
+        raise Failed
+    return result_named(body, Name(head.loop.span, name))
+
+
+def _given_as_said(
+    inner: GraphContext, body: GraphContext, head: Head, names: Sequence[str]
+) -> tuple[dict[str, _Given], list[_Given]]:
+    gives = head.loop.gives
+    assert gives is not None
+    check_count(body, gives, names)
+    if len(gives.results) < len(head.carried):
+        states = ", ".join(f"`{one.name}`" for one in head.carried)
+        inner.source.parse_error(
+            gives.span,
+            "this block gives less than is carried",
+            f"first stands what {states} become",
+        )
+        raise Failed
+    values, infos = outputs_of(body, gives.results)
+    results = [*names, *[""] * (len(values) - len(names))]
+    given = [_Given(*one) for one in zip(results, values, infos, strict=True)]
+    count = len(head.carried)
+    for one, target, new in zip(head.carried, gives.results, values, strict=False):
+        _check_dtype(inner, one, target, new)
+    return dict(zip([one.name for one in head.carried], given, strict=False)), given[count:]
+
+
+def _check_dtype(inner: GraphContext, one: Carried, target: Target, new: SSAValue) -> None:
+    """Sizes may be others in every turn, elements may not."""
+    one.keeps = new.type == one.type
+    if check_dtype_of(new.type, one.type):
+        return
+    inner.source.mismatch(
+        target.span,
+        f"the state `{one.name}` begins as {describe(one.type)}, "
+        f"but a turn makes {describe(new.type)} of it",
+        "`Cast` gives it its element type back",
     )
     raise Failed
 
 
-def _whole(context: GraphContext, expression: Expression) -> int:
-    found = known(context, expression)
-    if isinstance(found, Number) and isinstance(found.value, int):
-        return found.value
-    context.source.parse_error(found.span, "a range goes from a whole number to another")
-    raise Failed
+def _end(inner: GraphContext, given: Sequence[_Given]) -> None:
+    inner.writer.set_outputs([one.value for one in given], [one.info for one in given])

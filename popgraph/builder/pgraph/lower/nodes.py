@@ -31,7 +31,11 @@ def add_node(
     types: Sequence[Attribute] | None = None,
     overload: str = "",
 ) -> list[SSAValue]:
-    """Writes a node; what the writer says against it is a mistake at `span`."""
+    """
+    Writes a node, and gives its results, without those whose name is "".
+
+    What the writer says against it is a mistake at `span`.
+    """
     unfolded = context.file.unfolded.get((domain, op_type, overload), 1)
     context.source.spend(span, NODE * unfolded)
     if types is not None:
@@ -40,7 +44,7 @@ def add_node(
     first = next(filter(None, names), "")
     label = context.node_names.next(op_type, first)
     try:
-        values = context.writer.add_node(
+        context.writer.add_node(
             op_type,
             operands,
             attributes,
@@ -57,7 +61,8 @@ def add_node(
     written = context.writer.block.last_op
     assert isinstance(written, OnnxOp)
     context.notes.put(written, context.file.store)
-    return values
+    results = zip(written.output_names, written.output_values(), strict=False)
+    return [value for name, value in results if name and value is not None]
 
 
 def add_step(

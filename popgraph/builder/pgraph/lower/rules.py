@@ -12,12 +12,13 @@ from popgraph.builder.pgraph.lower.assignments import lower_assignment
 from popgraph.builder.pgraph.lower.branches import lower_if
 from popgraph.builder.pgraph.lower.calls import lower_call
 from popgraph.builder.pgraph.lower.context import GraphContext, Rules
-from popgraph.builder.pgraph.lower.loops import lower_for
+from popgraph.builder.pgraph.lower.loops import lower_loop
 from popgraph.builder.pgraph.lower.nodes import add_node
 from popgraph.builder.pgraph.lower.statements import defining, lower_statements
 from popgraph.builder.pgraph.lower.subscripts import lower_subscripts
 from popgraph.builder.pgraph.lower.symbols import lower_binary, lower_choice, lower_unary
 from popgraph.builder.pgraph.lower.tensor_literals import lower_literal
+from popgraph.builder.pgraph.lower.unrolling import lower_for
 from popgraph.builder.pgraph.lower.weights import lower_constant, lower_let, lower_weight
 from popgraph.builder.pgraph.syntax.literals import typed_literal
 from popgraph.builder.pgraph.syntax.source import Failed
@@ -30,6 +31,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Computed,
     Constant,
     Expression,
+    For,
     Freeze,
     Graph,
     Index,
@@ -48,7 +50,7 @@ def lower_statement(context: GraphContext, statement: Statement, notes: Notes) -
     match statement:
         case Region():
             lower_statements(context, statement.body.statements)
-        case Loop():
+        case For():
             lower_for(context, statement, notes)
         case Weight():
             lower_weight(defining(context, statement, notes), statement, notes)
@@ -75,6 +77,8 @@ def lower_expression(
     match expression:
         case Branches():
             return lower_if(context, expression, names)
+        case Loop():
+            return lower_loop(context, expression, names)
         case Call() if typed_literal(expression) is None:
             return lower_call(context, expression, names)
     name = _only_name(context, expression, names)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import pairwise
 
-from lark.lexer import PatternStr
+from lark.lexer import Pattern, PatternStr
 
 from popgraph.builder.pgraph.syntax.parser import language
 from popgraph.builder.pgraph.syntax.transform import quote, quote_bytes
@@ -26,6 +26,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Graph,
     Index,
     Items,
+    Loop,
     Missing,
     Name,
     Number,
@@ -61,7 +62,7 @@ STRENGTH = {
 }
 """How tightly each infix operator binds; the others are comparisons."""
 
-Written = Callable[[Graph | Branches, int, int], str]
+Written = Callable[[Graph | Branches | Loop, int, int], str]
 """
 Writes what has a block of its own, for a line that is indented so many times, and where so many
 characters stand before it.
@@ -71,9 +72,15 @@ characters stand before it.
 @cache
 def reserved() -> frozenset[str]:
     """The grammar's words: as names they stand in backticks."""
-    patterns = (terminal.pattern for terminal in language().terminals)
-    words = (one.value for one in patterns if isinstance(one, PatternStr))
-    return frozenset(word for word in words if re.fullmatch(r"\w+", word))
+    patterns = [terminal.pattern for terminal in language().terminals]
+    words = (one.value.split("(?=")[0] for one in patterns if _is_word(one))
+    return frozenset(words)
+
+
+def _is_word(pattern: Pattern) -> bool:
+    """Whether this is a word, wherever it stands or before some others only."""
+    least = r"\w+" if isinstance(pattern, PatternStr) else r"\w+\(\?=.*"
+    return bool(re.fullmatch(least, pattern.value))
 
 
 def name_text(name: str) -> str:
@@ -159,6 +166,8 @@ class ExpressionText:
                 condition = self.operand(expression.condition, OR, 0, depth)
                 otherwise = self.operand(expression.otherwise, CHOICE, 0, depth)
                 return f"{then} if {condition} else {otherwise}"
+            case Loop():
+                return self.blocks(expression, depth, column)
             case Graph() | Branches():
                 return self.blocks(expression, depth, 0)
             case Computed():
@@ -241,7 +250,7 @@ def _strength(expression: Expression) -> int:
             return UNARY
         case Choice():
             return CHOICE
-        case Graph() | Branches():
+        case Graph() | Branches() | Loop():
             return PIPE
         case _:
             return PRIMARY

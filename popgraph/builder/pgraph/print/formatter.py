@@ -25,9 +25,11 @@ from popgraph.builder.pgraph.syntax.tree import (
     Branches,
     Constant,
     File,
+    For,
     Formal,
     Freeze,
     Function,
+    Gives,
     Graph,
     Import,
     Item,
@@ -39,11 +41,14 @@ from popgraph.builder.pgraph.syntax.tree import (
     Parameter,
     Range,
     Region,
+    Scanned,
+    State,
     Statement,
     Static,
     Target,
     Template,
     Train,
+    Turns,
     Weight,
     children,
 )
@@ -196,22 +201,19 @@ class _Formatter:
         start = len(INDENT) * depth + before
         head += f"{filled('()', inputs, start + len(head), depth)} -> "
         shown = [self.target(target) for target in outputs]
-        plain = len(outputs) == 1 and outputs[0].type is None and not outputs[0].annotations
+        plain = _is_plain(outputs)
         begun = head.rpartition("\n")
         column = len(begun[2]) + len(" {") + (0 if begun[1] else start)
         given = shown[0] if plain else filled("()", shown, column, depth)
         return f"{head}{given} {self.block(body, depth, opsets)}"
 
-    def with_block(self, expression: Graph | Branches, depth: int, before: int = 0) -> str:
+    def with_block(self, expression: Graph | Branches | Loop, depth: int, before: int = 0) -> str:
         if isinstance(expression, Branches):
-            condition = self.texts.expression(expression.condition, 0, depth)
-            then = self.block(expression.then, depth)
-            otherwise = expression.otherwise
-            if isinstance(otherwise, Branches):
-                rest = self.with_block(otherwise, depth)
-            else:
-                rest = self.block(otherwise, depth)
-            return f"if {condition} {then} else {rest}"
+            return self.branches(expression, depth)
+        if isinstance(expression, Loop):
+            return (
+                f"{self.loop_head(expression, before, depth)}{self.block(expression.body, depth)}"
+            )
         inputs = [self.parameter(parameter) for parameter in expression.inputs]
         annotations = self.annotated(expression.annotations, depth)
         head = f"graph {name_text(expression.name.text)}" if expression.name else "graph "
@@ -220,6 +222,56 @@ class _Formatter:
         return annotations + self.headed(
             head, inputs, expression.outputs, expression.body, depth, before=before
         )
+
+    def branches(self, branches: Branches, depth: int) -> str:
+        condition = self.texts.expression(branches.condition, 0, depth)
+        head = f"if {condition} "
+        head += self.gives(branches.then_gives, len(head), depth)
+        then = self.block(branches.then, depth)
+        otherwise = branches.otherwise
+        if isinstance(otherwise, Branches):
+            return f"{head}{then} else {self.branches(otherwise, depth)}"
+        gives = self.gives(branches.else_gives, len("} else "), depth)
+        return f"{head}{then} else {gives}{self.block(otherwise, depth)}"
+
+    def loop_head(self, loop: Loop, column: int, depth: int) -> str:
+        """What stands before the block, which begins at a column."""
+        head = "loop "
+        if loop.scanned:
+            head += ", ".join(self.scanned(one, depth) for one in loop.scanned) + " "
+        if loop.condition is not None:
+            head += f"while {self.texts.expression(loop.condition, 0, depth)} "
+        if loop.states:
+            head += "with "
+            states = [self.state(one, depth) for one in loop.states]
+            alone = len(states) == 1 and _end(head + states[0], column) <= WIDTH - len(" {")
+            head += states[0] if alone else filled("()", states, _end(head, column), depth)
+            head += " "
+        return head + self.gives(loop.gives, _end(head, column), depth)
+
+    def scanned(self, scanned: Scanned, depth: int) -> str:
+        name = self.named(Target(scanned.span, scanned.name, scanned.type))
+        if not isinstance(scanned.range, Turns):
+            return f"{name} in {self.texts.expression(scanned.range, 0, depth)}"
+        first, last = scanned.range.first, scanned.range.last
+        end = "" if last is None else self.texts.operand(last, SUM, 0, depth)
+        return f"{name} in {self.texts.operand(first, SUM, 0, depth)}..{end}"
+
+    def state(self, state: State, depth: int) -> str:
+        name = self.named(Target(state.span, state.name, state.type, state.annotations))
+        if isinstance(state.value, Missing):
+            return f"{name} = _"
+        return f"{name} = {self.texts.expression(state.value, 0, depth)}"
+
+    def gives(self, gives: Gives | None, column: int, depth: int) -> str:
+        """`-> (a, b) `: what stands before a block, if it says what it gives."""
+        if gives is None:
+            return ""
+        shown = [self.target(target) for target in gives.results]
+        if gives.graph is None and _is_plain(gives.results):
+            return f"-> {shown[0]} "
+        name = "" if gives.graph is None else name_text(gives.graph.text)
+        return f"-> {name}{filled('()', shown, column + len(name) + len('->  {'), depth)} "
 
     def block(self, block: Block, depth: int, opsets: Sequence[Opset] = ()) -> str:
         opening = "{" + self.comments.beside(block.span.line)
@@ -300,8 +352,8 @@ class _Formatter:
         match statement:
             case Region():
                 return self.block(statement.body, depth)
-            case Loop():
-                return f"for {self.loop_head(statement, depth)} {self.block(statement.body, depth)}"
+            case For():
+                return f"for {self.for_head(statement, depth)} {self.block(statement.body, depth)}"
             case Freeze():
                 patterns = (self.texts.expression(one) for one in statement.patterns)
                 return f"freeze {', '.join(patterns)}"
@@ -323,13 +375,24 @@ class _Formatter:
             return shown[0]
         return f"({', '.join(shown)})"
 
-    def loop_head(self, loop: Loop, depth: int) -> str:
+    def for_head(self, loop: For, depth: int) -> str:
         if isinstance(loop.range, Range):
             ends = (loop.range.first, loop.range.last)
             source = "..".join(self.texts.operand(end, SUM, 0, depth) for end in ends)
         else:
             source = self.texts.expression(loop.range, 0, depth)
         return f"{self.targets(loop.targets)} in {source}"
+
+
+def _is_plain(results: Sequence[Target]) -> bool:
+    """Whether these are one name and nothing else, which stands without parentheses."""
+    return len(results) == 1 and results[0].type is None and not results[0].annotations
+
+
+def _end(text: str, column: int) -> int:
+    """Where a text ends that begins at a column."""
+    _, newline, last = text.rpartition("\n")
+    return len(last) + (0 if newline else column)
 
 
 def _names(names: Iterable[Name]) -> str:

@@ -12,6 +12,7 @@ from popgraph.builder.pgraph.check.declared_types import may_be
 from popgraph.builder.pgraph.check.node_names import NodeNames
 from popgraph.builder.pgraph.check.operators import SYMBOLS, Operator
 from popgraph.builder.pgraph.lower.tensor_literals import literal_dtype
+from popgraph.builder.pgraph.print.from_control import control, is_control
 from popgraph.builder.pgraph.print.from_values import (
     NOWHERE,
     AttributeText,
@@ -33,7 +34,7 @@ from popgraph.builder.pgraph.print.print_annotations import (
     note,
     value_notes,
 )
-from popgraph.builder.pgraph.syntax.literals import is_literal
+from popgraph.builder.pgraph.syntax.literals import default_dtype, is_literal
 from popgraph.builder.pgraph.syntax.tree import (
     Annotation,
     Argument,
@@ -47,6 +48,7 @@ from popgraph.builder.pgraph.syntax.tree import (
     Items,
     Missing,
     Name,
+    Number,
     Parameter,
     Path,
     Statement,
@@ -69,9 +71,10 @@ class GraphText:
     """
     Turns the body of one graph or function into statements.
 
-    `infos` is what the model declares about its inner values; those that no result bears are
-    `loose`. A value on the way to another stands within that one's expression if reading the text
-    writes the same operations with the same names in the same order.
+    `names` is how its nodes are named if the text says it around it. `infos` is what the model
+    declares about its inner values; those that no result bears are `loose`. A value on the way to
+    another stands within that one's expression if reading the text writes the same operations with
+    the same names in the same order.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class GraphText:
         attributes: AttributeText,
         *,
         weights_are_inputs: bool = False,
+        names: NodeNames | None = None,
     ) -> None:
         self.ops = [op for op in body.block.ops if isinstance(op, OnnxOp | Initializer)]
         self.nodes = list(body.nodes)
@@ -91,7 +95,9 @@ class GraphText:
         self.renamed = [(label, value) for label, value in given if value_name(value) != label]
         """Outputs that a pass has made other values than those of their names."""
         self.function = isinstance(body, Function)
-        names, self.rule = names_rule(self.nodes)
+        found, self.rule = names_rule(self.nodes)
+        names = names or found
+        self.naming = names.rule
         self.expected = self._expected(names)
         results = {label for op in self.nodes for label in op.output_names}
         self.loose = [info for label, info in self.infos.items() if label not in results]
@@ -138,14 +144,19 @@ class GraphText:
         assert isinstance(op, OnnxOp)
         value = op.results[0]
         alone = len(list(value.uses)) == 1 and value not in self.yielded
-        return alone and op.output_names[0] not in self.infos and not self.notes(op)
+        return (
+            alone
+            and not is_control(op)
+            and op.output_names[0] not in self.infos
+            and not self.notes(op)
+        )
 
     def notes(self, op: OnnxOp) -> tuple[Annotation, ...]:
         return node_notes(op, self.expected[op], self.attributes.weights)
 
     def written(self, op: Operation, inner: set[Operation]) -> Iterator[Operation]:
         """The order in which the operations of an expression are written when it is read."""
-        plain = self.plain_literals(op, inner)
+        plain: set[int] = set() if is_control(op) else self.plain_literals(op, inner)
         values = list(enumerate(operands(op)))
         for _, value in sorted(values, key=lambda placed: placed[0] in plain):
             if value is not None and isinstance(value.owner, Operation) and value.owner in inner:
@@ -202,6 +213,8 @@ class GraphText:
         values = dict(zip(op.output_names, op.output_values(), strict=False))
         nothing = Target(NOWHERE, Missing(NOWHERE), None)
         shown = [self.target(one, values.get(one)) if one else nothing for one in labels]
+        if op.op_type == "Loop" and is_control(op):
+            shown.insert(0, nothing)  # Its condition is carried, too, but not given.
         return tuple(shown) or (nothing,)
 
     def target(self, label: str, value: SSAValue | None) -> Target:
@@ -216,7 +229,36 @@ class GraphText:
             (value,) = operands(op)
             if value is not None and value.owner not in inner:
                 return name(value_name(value))
+        if isinstance(op, SchemaOp) and is_control(op):
+            return control(op, self.head(op, inner), self.block)
         return self.expression(op, inner)
+
+    def head(self, op: SchemaOp, inner: set[Operation]) -> list[Expression | Missing]:
+        """The operands of If, Loop or Scan; a condition that is known would choose at once."""
+        plain = () if op.op_type == "If" else [one for one in inner if self.is_usual(one)]
+        values = operands(op)
+        parts = [
+            self.operand(one, inner, plain=one is not None and one.owner in plain) for one in values
+        ]
+        match parts:
+            case [Number(value=value), *_] if op.op_type == "Loop" and value < 0:
+                parts[0] = tensor(np.array(value), "", None)
+        return parts
+
+    def is_usual(self, op: Operation) -> bool:
+        """Whether this is a constant of a kind that numbers have if nothing is said."""
+        if not is_constant(op):
+            return False
+        array = self.array(op)
+        shown = literal(array)
+        return is_literal(shown) and default_dtype(shown) == dtype_name(array)
+
+    def block(self, graph: OnnxGraph) -> tuple[Block, tuple[Target, ...]]:
+        """The body of a branch or of a loop, and what it gives."""
+        inner = GraphText(graph, self.attributes, names=NodeNames(self.naming))
+        doc, _ = graph_annotations(graph_metadata(graph), ())
+        given = tuple(map(inner_output, graph.outputs, graph.yielded))
+        return Block(NOWHERE, doc, inner.statements()), given
 
     # weights
 

@@ -210,7 +210,7 @@ _ENDS_OF_VALUES = ("NAME", "QUOTED", "RPAR", "RSQB")
 
 _STATEMENTS = (
     *("weight", "const", "let", "for", "freeze", "graph", "def", "function", "train", "opset"),
-    *("import", "from", "return", "while", "if"),
+    *("import", "from", "return", "while", "loop", "if"),
 )
 
 

@@ -55,9 +55,65 @@ TABLE: tuple[Advice, ...] = (
         _in_graph("y = if c {\ny = a\n}\n", "y = if c {\ny = a\n} }", "(y, z) = if c { }\n"),
     ),
     Advice(
-        "there is no `while`",
-        "`for i in 0..12 { ... }` repeats statements, `Loop(...)` repeats when the graph runs",
-        (*_in_graph("while x", "while (", "y = x\nwhile x"), "while x"),
+        "`while` belongs to a `loop`",
+        "`h = loop while error > 1e-6 with (h = x, error = inf) { ... }` repeats when the graph "
+        "runs, `for i in 0..12 { ... }` writes statements out",
+        (
+            *_in_graph("while x", "while (", "y = x\nwhile x", "y = while x", "y = f(while x"),
+            "while x",
+        ),
+    ),
+    Advice(
+        "a `loop` stands after `=`",
+        "`h = loop i in 0..12 with h = x { ... }`; `for i in 0..12 { ... }` writes statements out",
+        (*_in_graph("loop i", "y = x\nloop i", "loop while"), "loop i", "def f(x) -> y {\nloop i"),
+    ),
+    Advice(
+        "a `loop` goes through turns or rows",
+        "`h = loop i in 0..12 with h = x { ... }`, `loop x in xs ...`, `loop while c ...`",
+        _in_graph(
+            "y = loop i {",
+            "y = loop i with h",
+            "y = loop i while c",
+            "y = loop i =",
+            "y = loop i in {",
+            "y = loop i in\n",
+            "y = loop i in 0..3, {",
+            "y = loop i: i64 {",
+        ),
+    ),
+    Advice(
+        "the block of the `loop` is missing",
+        "`h = loop i in 0..12 with h = x { ... }`, with `{` on the same line",
+        _in_graph(
+            "y = loop i in 0..3\n",
+            "y = loop i in a\n",
+            "y = loop i in 0..\n",
+            "y = loop i in 0..3 with h = x\n",
+            "y = loop i in 0..3 with (h = x)\n",
+            "y = loop while x\n",
+            "y = loop i in 0..3 -> a\n",
+            "y = loop i in 0..3 -> (a)\n",
+        ),
+    ),
+    Advice(
+        "what is carried begins as something",
+        "`with h = x`, `with (h = x, i = 0)`",
+        _in_graph(
+            "y = loop i in 0..3 with h {",
+            "y = loop i in 0..3 with h\n",
+            "y = loop i in 0..3 with h,",
+            "y = loop i in 0..3 with (h)",
+            "y = loop i in 0..3 with (h,",
+            "y = loop i in 0..3 with (h = x, i)",
+            "y = loop i in 0..3 with (h = )",
+            "y = loop i in 0..3 with h = {",
+        ),
+    ),
+    Advice(
+        "several names that are carried stand in parentheses",
+        "`with (h = x, i = 0)`",
+        _in_graph("y = loop i in 0..3 with h = x,", "y = loop i in 0..3 with h = 0,"),
     ),
     Advice(
         "a `for` goes through a range or a list",

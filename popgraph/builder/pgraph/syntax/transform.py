@@ -199,8 +199,8 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def assignment(self, meta: Meta, children: list[Any]) -> tree.Assignment:
         return tree.Assignment(span_of(meta), *children)
 
-    def loop(self, meta: Meta, children: list[Any]) -> tree.Loop:
-        return tree.Loop(span_of(meta), *children)
+    def for_(self, meta: Meta, children: list[Any]) -> tree.For:
+        return tree.For(span_of(meta), *children)
 
     def span(self, meta: Meta, children: list[Any]) -> tree.Range:
         return tree.Range(span_of(meta), *children)
@@ -259,7 +259,39 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
         return tree.Unknown(span_of(meta))
 
     def branches(self, meta: Meta, children: list[Any]) -> tree.Branches:
+        if isinstance(children[-1], tree.Branches):
+            children = [*children[:3], None, children[-1]]
         return tree.Branches(span_of(meta), *children)
+
+    def loop(self, meta: Meta, children: list[Any]) -> tree.Loop:
+        word, scanned, _, condition, _, states, gives, body = children
+        return tree.Loop(token_span(word), scanned, condition, states or (), gives, body)
+
+    def sources(self, meta: Meta, children: list[Any]) -> tuple[tree.Scanned, ...]:
+        return _present(children)
+
+    def source(self, meta: Meta, children: list[Any]) -> tree.Scanned:
+        name, type_, range_ = children
+        return tree.Scanned(span_of(meta), _or_missing(name), type_, range_)
+
+    def turns(self, meta: Meta, children: list[Any]) -> tree.Turns:
+        return tree.Turns(span_of(meta), *children)
+
+    def states(self, meta: Meta, children: list[Any]) -> tuple[tree.State, ...]:
+        return tuple(children)
+
+    def state(self, meta: Meta, children: list[Any]) -> tree.State:
+        annotations, name, type_, value = children
+        return tree.State(span_of(meta), name, type_, _or_missing(value), annotations)
+
+    def gives_one(self, meta: Meta, children: list[Any]) -> tree.Gives:
+        span = span_of(meta)
+        return tree.Gives(span, None, (tree.Target(span, *children),))
+
+    def gives(self, meta: Meta, children: list[Any]) -> tree.Gives:
+        name = next((child for child in children if isinstance(child, tree.Name)), None)
+        results = [child for child in children if isinstance(child, tree.Target)]
+        return tree.Gives(span_of(meta), name, tuple(results))
 
     def items(self, meta: Meta, children: list[Any]) -> tree.Items:
         return tree.Items(span_of(meta), _present(children))

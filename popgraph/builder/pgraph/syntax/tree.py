@@ -207,12 +207,60 @@ class Block(Node):
 
 
 @dataclass(frozen=True)
+class Gives(Node):
+    """`-> (a, b)`, `-> turn(a, b)`: what a block gives, with the name of its graph."""
+
+    graph: Name | None
+    results: tuple[Target, ...]
+
+
+@dataclass(frozen=True)
 class Branches(Node):
-    """`if c { ... } else { ... }`."""
+    """`if c { ... } else { ... }`, `if c -> a { ... } else -> b { ... }`."""
 
     condition: Expression
+    then_gives: Gives | None
     then: Block
+    else_gives: Gives | None
     otherwise: Block | Branches
+
+
+@dataclass(frozen=True)
+class Turns(Node):
+    """`0..n`: the numbers of turns; without a last one something else ends them."""
+
+    first: Expression
+    last: Expression | None
+
+
+@dataclass(frozen=True)
+class Scanned(Node):
+    """`i in 0..n`, `x in xs`: what is another in every turn of a loop."""
+
+    name: Name | Missing
+    type: AnyType | None
+    range: Turns | Expression
+
+
+@dataclass(frozen=True)
+class State(Node):
+    """`h = start`: what a loop carries from turn to turn, and what it begins as."""
+
+    name: Name
+    type: AnyType | None
+    value: Expression | Missing
+    annotations: tuple[Annotation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Loop(Node):
+    """`loop x in xs while going with h = start { ... }`."""
+
+    scanned: tuple[Scanned, ...]
+    condition: Expression | None
+    states: tuple[State, ...]
+    gives: Gives | None
+    body: Block
 
 
 @dataclass(frozen=True)
@@ -247,6 +295,7 @@ Expression: TypeAlias = (
     | Index
     | Call
     | Branches
+    | Loop
     | Graph
     | Computed
 )
@@ -307,8 +356,8 @@ class Range(Node):
 
 
 @dataclass(frozen=True)
-class Loop(Node):
-    """`for i in 0..12 { ... }`: its statements again and again."""
+class For(Node):
+    """`for i in 0..12 { ... }`: its statements, written out again and again."""
 
     targets: tuple[Target, ...]
     range: Range | Expression
@@ -332,7 +381,7 @@ class Freeze(Node):
     annotations: tuple[Annotation, ...] = ()
 
 
-Statement: TypeAlias = Weight | Constant | Static | Assignment | Loop | Region | Freeze
+Statement: TypeAlias = Weight | Constant | Static | Assignment | For | Region | Freeze
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     axes_of,
     in_range,
     of_shape,
+    one_element,
     positive,
     stretches,
 )
@@ -31,6 +32,19 @@ def place(node: Seen) -> Complaints:
     shape, axis = node.shape(0), node.integer("axis")
     if shape and shape[axis] == 0:
         yield TypeConflict(f"axis {axis} is empty", "no element of it is the largest or least")
+
+
+@asks("TopK")
+def top_k(node: Seen) -> Complaints:
+    axis, shape = node.integer("axis", -1), node.shape(0)
+    yield from in_range("axis", [axis], node.rank(0))
+    if node.version > 1:
+        yield from one_element(node, 1)
+    count = node.integer("k") if node.version == 1 else next(iter(node.numbers(1) or []), None)
+    size = shape[axis] if shape else None
+    if count is not None and (count < 0 or (isinstance(size, int) and count > size)):
+        most = size if isinstance(size, int) else "the size of the axis"
+        yield TypeConflict(f"`K` is {count}", f"it is at least 0 and at most {most}")
 
 
 @asks(

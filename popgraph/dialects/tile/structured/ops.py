@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import (
     IndexType,
     IntegerAttr,
     TensorType,
+    i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.ir.affine import AffineMap
@@ -438,3 +439,47 @@ class ScatterOp(Structured):
     def verify_(self) -> None:
         self.check_maps(self.inputs, self.input_maps, self.sizes)
         check_block("body", self.body.block, [*map(element, self.inputs)])
+
+
+@irdl_op_definition
+class TopKOp(IRDLOperation):
+    """
+    Where the first few elements of every row stand, in order: what a sort's result begins with.
+
+    `body(a, b)` says whether an element comes strictly before another one; of those that do not
+    come before one another, the lower position comes first.
+    """
+
+    name = "tile.top_k"
+    rows = operand_def(TensorType)
+    body = region_def("single_block")
+    output = result_def(TensorType)
+    traits = traits_def(Pure())
+    assembly_format = "$rows `:` type($rows) $body attr-dict `->` type($output)"
+
+    def __init__(self, rows: SSAValue, count: int, body: Region) -> None:
+        assert isinstance(rows.type, TensorType)
+        shape = (*rows.type.get_shape()[:-1], count)
+        Operation.__init__(
+            self, operands=[rows], regions=[body], result_types=[tensor_type(i64, shape)]
+        )
+
+    @property
+    def sizes(self) -> Shape:
+        """The number of rows, and of the elements of each."""
+        assert isinstance(self.rows.type, TensorType)
+        return self.rows.type.get_shape()
+
+    @property
+    def count(self) -> int:
+        """How many positions of each row there are."""
+        assert isinstance(self.output.type, TensorType)
+        return self.output.type.get_shape()[-1]
+
+    def verify_(self) -> None:
+        assert isinstance(self.output.type, TensorType)
+        if len(self.sizes) != 2 or self.output.type.get_shape()[:-1] != self.sizes[:1]:
+            raise VerifyException("rows are a matrix, and so are the positions in each")
+        if self.output.type.element_type != i64 or not 0 <= self.count <= self.sizes[1]:
+            raise VerifyException("the result has as many i64 positions as a row has, or fewer")
+        check_block("body", self.body.block, [element(self.rows)] * 2)

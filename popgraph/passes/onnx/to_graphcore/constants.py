@@ -8,8 +8,12 @@ from typing import cast
 import numpy as np
 
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.onnx.requirements.sequences import wrong_range
 from popgraph.dialects.program import ConstantOp
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast as cast_to
+from popgraph.passes.onnx.to_graphcore.linear_forms import computed, linear_form
+from popgraph.passes.onnx.to_graphcore.movement import I64
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.support import dtypes
@@ -60,6 +64,9 @@ def size(node: Node) -> Lowered:
 
 @lowers("Range", structural=[0, 1, 2])
 def range_(node: Node) -> Lowered:
+    moving = _moving_range(node)
+    if moving is not None:
+        return moving
     start, limit, delta = (
         node.array(index, what).reshape(-1)[0]
         for index, what in enumerate(("the start", "the limit", "the step"))
@@ -69,6 +76,20 @@ def range_(node: Node) -> Lowered:
     count = max(math.ceil((limit.item() - start.item()) / delta.item()), 0)
     places = start + np.arange(count) * delta
     return node.literal(places.astype(node.dtype.numpy))
+
+
+def _moving_range(node: Node) -> Operand | None:
+    """Whole numbers, as many in every turn: `iota * delta + start`."""
+    known = [node.lowering.array(node[index]) for index in range(3)]
+    if known[2] is None or all(one is not None for one in known) or not node.dtype.is_integer:
+        return None
+    start, limit = (linear_form(node[index], 0, node.lowering) for index in (0, 1))
+    length, delta = limit.plus(start, -1).known(), int(known[2].item())
+    if length is None or not delta or not start.is_of_scalars():
+        return None
+    counted = gc.IotaOp(shape=(max(0, -(-length // delta)),), axis=0, dtype=I64)
+    steps = gc.MulOp(counted, node.literal(np.array(delta)))
+    return cast_to(gc.AddOp(steps, computed(start, node.lowering)), node.dtype)
 
 
 @lowers("EyeLike")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TypeAlias
 
 import numpy as np
 from xdsl.ir import Block, SSAValue
@@ -17,7 +18,9 @@ from popgraph.dialects.program import ConstantOp, VariableOp, WeightStore
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.tuning import Tuning
 from popgraph.support.arrays import Array
-from popgraph.support.errors import UnsupportedError
+
+Moved: TypeAlias = dict[SSAValue, SSAValue]
+"""Variables, as they were when the step began, and the values that they have got since."""
 
 SEED = "randomSeed___fromHost"
 """The variable from which all random operations draw: the seed, and the steps taken with it."""
@@ -37,10 +40,12 @@ class LoweringContext(ABC):
     streams: Iterator[int] = field(default_factory=count)
     turns: tuple[SSAValue, ...] = ()
     """The numbers of the turns of the loops around what is being lowered."""
+    trips: dict[SSAValue, int] = field(default_factory=dict)
+    """How many turns there are at most, by the numbers of the turns."""
     repeated: int = 1
     """How often what is being lowered is written out, because loops around it are unrolled."""
-    in_body: bool = False
-    """Whether what is being lowered stands in a body, which may run any number of times."""
+    moved: list[Moved] = field(default_factory=list)
+    """For each body around what is being lowered, the variables that it updates."""
     _seed: SSAValue | None = None
 
     # Graphs inside nodes
@@ -61,8 +66,12 @@ class LoweringContext(ABC):
         """`TypeMismatchError` if a node of a graph does not fit its inputs."""
 
     @abstractmethod
-    def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[None]:
-        """Within it, operations are added to a body; `turns` is the number of its turn, if any."""
+    def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[Moved]:
+        """
+        Within it, operations are added to a body; `turns` is the number of its turn, if any.
+
+        Gives the variables that the body updates: whoever holds it has to hand them on.
+        """
 
     @abstractmethod
     def at_home(self) -> AbstractContextManager[object]:
@@ -98,18 +107,16 @@ class LoweringContext(ABC):
 
     def update(self, old: SSAValue, new: SSAValue) -> None:
         """`new` is the next value of the variable that `old` is; nothing if it is not one."""
-        if not isinstance(old.owner, VariableOp):
-            return
-        name = old.owner.variable.text
-        if self.in_body:
-            raise UnsupportedError(
-                f"the weight {name!r} cannot be updated inside a branch or a loop",
-                hint="carry it as a state of the loop, or let the node stand outside",
-            )
-        self.updates[name] = new
+        if isinstance(old.owner, VariableOp) and self.moved:
+            self.moved[-1][old] = new
+        elif isinstance(old.owner, VariableOp):
+            self.updates[old.owner.variable.text] = new
 
     def current(self, old: SSAValue) -> SSAValue:
         """The value that earlier nodes of this step have left in the variable that `old` is."""
+        for moved in reversed(self.moved):
+            if old in moved:
+                return moved[old]
         if isinstance(old.owner, VariableOp):
             return self.updates.get(old.owner.variable.text, old)
         return old

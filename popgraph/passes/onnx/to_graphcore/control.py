@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from xdsl.builder import ImplicitBuilder
 from xdsl.ir import Block, Region, SSAValue
 
 from popgraph.dialects import graphcore as gc
@@ -49,13 +50,20 @@ def if_(node: Node) -> Lowered:
     predicate = _truth(node, 0)
     known = node.lowering.array(predicate)
     if known is not None:
-        branch = node.graph("then_branch" if known else "else_branch")
-        return node.lowering.place(branch, [], named=True)
-    blocks = [_branch(node, node.graph(name)) for name in ("then_branch", "else_branch")]
-    _check_branches(node, *blocks)
+        taken = node.graph("then_branch" if known else "else_branch")
+        return node.lowering.place(taken, [], named=True)
+    branches = [_Branch(node, node.graph(name)) for name in ("then_branch", "else_branch")]
+    _check_branches(node, *branches)
+    variables = list(dict.fromkeys(one for branch in branches for one in branch.moved))
+    for branch in branches:
+        branch.end(variables)
+    blocks = [branch.block for branch in branches]
     captured = close(blocks)
     results = iter(gc.CondOp(predicate, captured, *map(Region, blocks)).outputs)
-    return [next(results) if node.wants(index) else None for index in range(node.output_count)]
+    made = [next(results) if node.wants(index) else None for index in range(node.output_count)]
+    for variable, value in zip(variables, results, strict=True):
+        node.lowering.update(variable, value)
+    return made
 
 
 def _truth(node: Node, index: int) -> SSAValue:
@@ -73,15 +81,23 @@ def _scalar(value: SSAValue) -> SSAValue:
     return SSAValue.get(reshaped(value, ()))
 
 
-def _branch(node: Node, graph: Graph) -> Block:
-    block = Block()
-    _check_typed(node, graph)
-    with node.lowering.writing(block):
-        made = node.lowering.place(graph, [])
-        _check_outputs(node, graph, len(made))
-        wanted = [index for index in range(len(made)) if node.wants(index)]
-        YieldOp([_tensor(node, graph, made, index) for index in wanted])
-    return block
+class _Branch:
+    """A branch of an If: what it gives, and the variables that it updates."""
+
+    def __init__(self, node: Node, graph: Graph) -> None:
+        self._lowering, self.block = node.lowering, Block()
+        _check_typed(node, graph)
+        with self._lowering.writing(self.block) as self.moved:
+            made = self._lowering.place(graph, [])
+            _check_outputs(node, graph, len(made))
+            wanted = [index for index in range(len(made)) if node.wants(index)]
+            self.given = [_tensor(node, graph, made, index) for index in wanted]
+
+    def end(self, variables: Sequence[SSAValue]) -> None:
+        """Yields what the branch gives, and what these variables are behind it."""
+        after = [self.moved.get(one, self._lowering.current(one)) for one in variables]
+        with ImplicitBuilder(self.block):
+            YieldOp([*self.given, *after])
 
 
 def _check_typed(node: Node, graph: Graph) -> None:
@@ -119,10 +135,10 @@ def _tensor(node: Node, graph: Graph, made: Sequence[SSAValue | None], index: in
     return value
 
 
-def _check_branches(node: Node, *blocks: Block) -> None:
+def _check_branches(node: Node, *branches: _Branch) -> None:
     """An error unless both branches give the same types."""
     names = [name for index, name in enumerate(node.op.output_names) if node.wants(index)]
-    first, second = (_yielded(block) for block in blocks)
+    first, second = (branch.given for branch in branches)
     for name, one, other in zip(names, first, second, strict=True):
         if one.type != other.type:
             raise UnsupportedError(
@@ -425,10 +441,14 @@ def _scan_of_batch(node: Node) -> Lowered:
     batch = made.trips(sources)
     block = Block(arg_types=[NUMBER, *map(row_type, sources)])
     number, *rows = block.args
-    with node.lowering.writing(block, number):
+    with node.lowering.writing(block, number) as moved:
         length = None if lengths is None else rows.pop()
         finals, stacked = _scan_of_entry(made, rows, length)
         YieldOp([*finals, *stacked])
+        if moved:
+            raise node.unsupported(
+                "updating weights in the body", "convert the model to opset 9 or later"
+            )
     results = iter(_stacked(node, batch, block, sources))
     finals = [next(results) for _ in finals]
     wanted = dict(zip(made.wanted, results, strict=True))

@@ -1,4 +1,4 @@
-"""Lowers GatherElements, GatherND and cumulative sums to gathers, pads and slices."""
+"""Lowers GatherElements, GatherND, TopK and cumulative sums to gathers, pads and slices."""
 
 from __future__ import annotations
 
@@ -72,15 +72,30 @@ def check_indices(node: Node) -> Lowered:
 @lowers("GatherElements")
 def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
-    data, indices = node.shape, shape_of(node[1])
     axis = node.axis(node.integer("axis"))
-    along = _from_start(node, node[1], data[axis], _is_checked(node[1]))
+    along = _from_start(node, node[1], node.shape[axis], _is_checked(node[1]))
+    return _along(node, axis, along)
+
+
+def _along(node: Node, axis: int, along: Operand) -> Operand:
+    """The elements of the first input at these places along an axis."""
+    data, indices = node.shape, shape_of(along)
     place: Operand = gc.MulOp(along, _whole(node, _stride(data, axis)))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
             place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
     return gc.GatherOp(reshaped(node[0], (prod(data),)), _from_start_on(place), axis=0)
+
+
+@lowers("TopK", structural=[1])
+def top_k(node: Node) -> Lowered:
+    """Where the elements stand, and the elements that stand there; always sorted."""
+    axis = node.axis(node.integer("axis", -1))
+    count = node.integer("k") if node.has("k") else node.numbers(1, "the number k")[0]
+    largest = bool(node.integer("largest", 1))
+    places = gc.ArgTopKOp(node[0], axis=axis, count=count, largest=largest)
+    return [_along(node, axis, places), places]
 
 
 @lowers("GatherND")

@@ -18,6 +18,7 @@ from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
 from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.types import describe, static_shape
+from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
     ConstantOp,
     GraphOp,
@@ -27,7 +28,7 @@ from popgraph.dialects.program import (
 )
 from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused
-from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext
+from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext, Moved
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
 from popgraph.support.errors import (
@@ -111,17 +112,19 @@ class Lowering(LoweringContext):
         inference.visit_graph(graph)
 
     @contextmanager
-    def writing(self, block: Block, *turns: SSAValue) -> Iterator[None]:
-        outside = self.block, self.turns, self.in_body
-        self.block, self.turns, self.in_body = block, (*self.turns, *turns), True
+    def writing(self, block: Block, *turns: SSAValue) -> Iterator[Moved]:
+        outside = self.block, self.turns
+        self.block, self.turns = block, (*self.turns, *turns)
+        self.moved.append({})
         try:
             with ImplicitBuilder(block):
-                yield
+                yield self.moved[-1]
         except PopgraphError:
             discard(block)
             raise
         finally:
-            self.block, self.turns, self.in_body = outside
+            self.block, self.turns = outside
+            self.moved.pop()
 
     def at_home(self) -> AbstractContextManager[object]:
         return ImplicitBuilder(self.home)
@@ -165,7 +168,7 @@ class Lowering(LoweringContext):
         """In the main graph, also that of a graph inside a node: it is one weight for all turns."""
         if op.result in self.values:
             return
-        name = op.value_name.text
+        name = weight_name(op)
         if isinstance(op.value, TensorAttr):
             literal = op.value.held
             if isinstance(literal, StringTensorAttr):

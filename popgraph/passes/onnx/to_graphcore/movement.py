@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.passes.onnx.to_graphcore.linear_forms import LinearForm, computed, linear_form
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import shapes
@@ -93,6 +94,9 @@ def sliced(value: SSAValue, ranges: dict[int, tuple[int, int, int]]) -> Operand:
 @lowers("Slice", structural=[1, 2, 3, 4])
 @lowers("Slice", domain=GRAPHCORE, structural=[1, 2, 3, 4])
 def slice_(node: Node) -> Lowered:
+    moving = _moving_slice(node)
+    if moving is not None:
+        return moving
     starts = node.numbers_or_ints("starts", 1) or ()
     ends = node.numbers_or_ints("ends", 2) or ()
     axes = node.axes(node.numbers_or_ints("axes", 3) or tuple(range(len(starts))))
@@ -108,6 +112,47 @@ def slice_(node: Node) -> Lowered:
         places = range(*slice(*bounds).indices(node.shape[axis]))
         ranges[axis] = (places.start if places else 0, len(places), places.step)
     return sliced(node[0], ranges) if node.rank else node[0]
+
+
+def _moving_slice(node: Node) -> Operand | None:
+    """
+    A Slice of known size that begins where the number of the turn says: a lookup.
+
+    None unless no turn's part leaves the tensor: where it does, its size would be another one.
+    """
+    if node.has("starts") or all(node.lowering.array(node[index]) is not None for index in (1, 2)):
+        return None
+    count = prod(shape_of(node[1]))
+    axes = node.axes(node.numbers_or_ints("axes", 3) or tuple(range(count)))
+    steps = node.numbers_or_ints("steps", 4) or (1,) * count
+    if {count} != {len(axes), len(steps), prod(shape_of(node[2]))}:
+        return None
+    result: SSAValue = node[0]
+    for place, (axis, step) in enumerate(zip(axes, steps, strict=True)):
+        start, end = (linear_form(node[index], place, node.lowering) for index in (1, 2))
+        part = _part(node, result, axis, start, end, step)
+        if part is None:
+            return None
+        result = SSAValue.get(part)
+    return result
+
+
+def _part(
+    node: Node, value: SSAValue, axis: int, start: LinearForm, end: LinearForm, step: int
+) -> Operand | None:
+    """From `start` to before `end` along an axis, where that is inside in all turns."""
+    size, first, last = shape_of(value)[axis], start.known(), end.known()
+    if first is not None and last is not None and step:
+        places = range(*slice(first, last, step).indices(size))
+        return sliced(value, {axis: (places.start if places else 0, len(places), places.step)})
+    length, bounds = end.plus(start, -1).known(), start.bounds(node.lowering.trips)
+    if length is None or bounds is None or length < 1 or step < 1:
+        return None
+    if bounds[0] < 0 or bounds[1] + length > size:
+        return None
+    counted = gc.IotaOp(shape=(-(-length // step),), axis=0, dtype=I64)
+    offsets = gc.MulOp(counted, node.literal(np.array(step)))
+    return gc.GatherOp(value, gc.AddOp(offsets, computed(start, node.lowering)), axis=axis)
 
 
 @lowers("Subsample", domain=GRAPHCORE)

@@ -16,6 +16,7 @@ from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
+from popgraph.passes.onnx.to_graphcore.context import Moved
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
@@ -70,7 +71,7 @@ class Repetition:
             return self.carried, []
         trial = _Trial(self)
         try:
-            turn = trial.lowered()
+            turn = trial.lowered(steering)
         except UnsupportedError as error:
             if not steering.trips:
                 raise
@@ -89,7 +90,29 @@ class Repetition:
             return self._unrolled(steering, refusal, asks=asks)
         if steering.trips == UNBOUNDED and steering.limit is None and not asks:
             raise never_ends()
-        return trial.as_loop(steering, turn, asks)
+        if not trial.moved:
+            return trial.as_loop(steering, turn, asks)
+        trial.discard()
+        return self._with_variables(list(trial.moved), steering, asks)
+
+    def _with_variables(
+        self, variables: Sequence[SSAValue], steering: Steering, asks: bool
+    ) -> Results:
+        """A loop that also carries the variables that its turns update, to the step's updates."""
+        lowering, count = self.node.lowering, len(self.carried)
+
+        def body(number: SSAValue, carried: Sequence[SSAValue], rows: Sequence[SSAValue]) -> Turn:
+            for variable, value in zip(variables, carried[count:], strict=True):
+                lowering.update(variable, value)
+            turn = self.body(number, carried[:count], rows)
+            return replace(turn, carried=[*turn.carried, *map(lowering.current, variables)])
+
+        carried = [*self.carried, *map(lowering.current, variables)]
+        trial = _Trial(replace(self, body=body, carried=carried))
+        finals, stacked = trial.as_loop(steering, trial.lowered(steering), asks)
+        for variable, value in zip(variables, finals[count:], strict=True):
+            lowering.update(variable, value)
+        return finals[:count], stacked
 
     def _nothing(self, row: SSAValue) -> SSAValue:
         """The rows of no turns."""
@@ -205,11 +228,14 @@ class _Trial:
         states = [value.type for value in repetition.carried]
         rows = map(row_type, repetition.scanned)
         self.block = Block(arg_types=[NUMBER, *states, *rows])
+        self.moved: Moved = {}
+        """The variables that a turn updates."""
 
-    def lowered(self) -> Turn:
+    def lowered(self, steering: Steering) -> Turn:
         number, *rest = self.block.args
         count = len(self.repetition.carried)
-        with self.repetition.node.lowering.writing(self.block, number):
+        self.repetition.node.lowering.trips[number] = steering.trips
+        with self.repetition.node.lowering.writing(self.block, number) as self.moved:
             return self.repetition.body(number, rest[:count], rest[count:])
 
     def discard(self) -> None:

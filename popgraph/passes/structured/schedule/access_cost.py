@@ -103,7 +103,8 @@ class Reads:
     """
     The operands of a contraction in one order, where one `factor` is to run along vectors.
 
-    The other one is packed into the layout `packed`, if there is one.
+    The other one is packed into the layout `packed`, if there is one. The one along vectors has so
+    many `elements`, each with so many `uses`.
     """
 
     def __init__(
@@ -128,6 +129,10 @@ class Reads:
         self.vectors, self.scalars = factors[factor], factors[1 - factor]
         self.element_bytes = lane_bytes(types[0].element_type)
         self.terms = prod(op.sizes[op.parallel_rank :])
+        self.elements = prod(types[factor].get_shape())
+        self.uses = prod(
+            size for dim, size in enumerate(self.parallel) if not self.vectors.form.uses(dim)
+        )
         self.stored = [
             lane_bytes(type_.element_type) * prod(physical_shape(type_)) for type_ in self.types
         ]

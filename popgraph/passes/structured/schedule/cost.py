@@ -46,9 +46,9 @@ class Candidate:
         return ScheduleAttr.of(**self.numbers)
 
     @property
-    def rank(self) -> tuple[float, int]:
-        """The cheapest first; of equals, the one whose rows are the nearest neighbours."""
-        return self.cycles, -self.numbers["m_dim"]
+    def rank(self) -> tuple[float, int, int]:
+        """The cheapest first; of equals, the nearest neighbours as rows, and many of them."""
+        return self.cycles, -self.numbers["m_dim"], -self.numbers["mr"]
 
 
 def most_rows(registers: int, vectors: int) -> int:
@@ -135,13 +135,12 @@ class Estimate:
         """
         vectors, type_ = self.reads.vectors, self.reads.types[self.factor]
         sizes = self.reads.parallel
-        uses = prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim))
         far = self.layout is None and not self.fixed and vectors.far_cycles > 0
         streamed = self.target.l2(self.tuning.streamed_l2)
         large = prod(type_.get_shape()) * lane_bytes(type_.element_type) > streamed
         totals = self.reads.element_bytes * prod(sizes)
         near = totals <= self.target.l2(self.tuning.panels_l2)
-        return far and large and uses <= self._block(rows) and near
+        return far and large and self.reads.uses <= self._block(rows) and near
 
     @staticmethod
     def _joined(group: Group, form: Linear) -> bool:
@@ -222,7 +221,7 @@ class Estimate:
         return panels <= self.target.l2(self.tuning.panels_l2) and rows > self.machine.l2_bytes
 
     def _cycles(self, rows: Group | None, block: int, lines: int, k_outer_terms: int) -> float:
-        """Cycles of all: tiles * tile_cycles + packing + totals (K outermost) or reloads."""
+        """Cycles of all: tiles * tile_cycles, packing, padding, totals (K outermost) or reloads."""
         terms = min(self.terms, k_outer_terms) if k_outer_terms else self.terms
         total = 0.0
         extent = rows.extent * lines if rows else 1
@@ -239,13 +238,26 @@ class Estimate:
         if self.layout is not None and not self.fixed:
             rows_kept = self.reads.vectors.form.stride(self.dim) == 1
             cycles = self.machine.row_pack_cycles if rows_kept else self.machine.pack_cycles
-            total += self._packing(prod(self.reads.types[self.factor].get_shape()), cycles)
+            total += self._packing(self.reads.elements, cycles)
         if self.reads.packed is not None:
             elements = prod(self.reads.packed.physical.data)
             total += self._packing(elements, self.machine.pack_cycles)
+        total += self._padding_cycles(block)
         return total + (
             self._totals(k_outer_terms) if k_outer_terms else self.l2_reload_cycles(rows, block)
         )
+
+    def _padding_cycles(self, block: int) -> float:
+        """
+        Cycles in which the padding of panels comes from behind L2 and is not used: bytes / l3_bpc.
+
+        Where a panel is needed more than once, the products of its next uses hide it.
+        """
+        held = self.reads.element_bytes * self.reads.elements <= self.machine.l2_bytes
+        if self.layout is None or held or self.reads.uses > block:
+            return 0.0
+        padding = prod(self.layout.physical.data) - self.reads.elements
+        return padding * self.reads.element_bytes / self.machine.l3_bpc
 
     def _packing(self, count: int, cycles: float) -> float:
         """Cycles to pack elements: count * cycles + bytes that L2 does not hold / l2_miss_bpc."""
@@ -333,7 +345,7 @@ class Estimate:
         """
         vectors, scalars = self.reads.vectors, self.reads.scalars
         sizes = self.reads.parallel
-        if prod(size for dim, size in enumerate(sizes) if not vectors.form.uses(dim)) <= block:
+        if self.reads.uses <= block:
             return 0.0  # Each panel is needed once.
         lines = scalars.lines(rows, block) * scalars.lines_a_step
         stands = [self.vectors * self._line, lines * self.machine.line_bytes]

@@ -35,6 +35,10 @@ from popgraph.passes.structured.to_loops.elementwise.scatter import (
     scatter_kernel,
     scatter_parallel_loops,
 )
+from popgraph.passes.structured.to_loops.elementwise.top_k import (
+    top_k_kernel,
+    top_k_parallel_loops,
+)
 from popgraph.passes.structured.to_loops.fused.chain import ChainLoops
 from popgraph.passes.structured.to_loops.fused.nest import NestLoops
 from popgraph.passes.structured.to_loops.reduction.combiners import Reduction
@@ -53,6 +57,7 @@ STRUCTURED = {
     tile.ReduceOp,
     tile.ContractOp,
     tile.ScatterOp,
+    tile.TopKOp,
     tile.AssembleOp,
     tile.PackOp,
     tile.UnpackOp,
@@ -79,7 +84,7 @@ class Shared:
         return tile.LaunchOp(self.name, inputs, types, self.kernel.chunks, self.kernel.inplace)
 
 
-def kernels_of(module: ModuleOp) -> list[Operation]:
+def kernels_of(module: Operation) -> list[Operation]:
     """The operations that become kernels, in their order; joins are work for plan-memory."""
     joins = Joins()
     return [
@@ -104,7 +109,7 @@ def loops_of(op: Operation, target: Target) -> Loops:
     made: MapLoops | ReduceLoops | ContractLoops | WinogradLoops | NestLoops | ChainLoops
     match op:
         case tile.MapOp():
-            made = MapLoops(op, target)
+            made = MapLoops(op, target, once=runs_once(op))
         case tile.ReduceOp():
             made = ReduceLoops(Reduction.of_reduce(op), target)
         case tile.ContractOp() if op.schedule and not indexed_dims(op.epilogue.block):
@@ -119,6 +124,8 @@ def loops_of(op: Operation, target: Target) -> Loops:
             made = ChainLoops(op, target)
         case tile.ScatterOp():
             return Loops(partial(scatter_kernel, op, target), partial(scatter_parallel_loops, op))
+        case tile.TopKOp():
+            return Loops(partial(top_k_kernel, op, target), partial(top_k_parallel_loops, op))
         case tile.AssembleOp():
             how = op, target
             return Loops(partial(assemble_kernel, *how), partial(assemble_parallel_loops, *how))

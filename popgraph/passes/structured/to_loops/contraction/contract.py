@@ -236,16 +236,17 @@ class ContractLoops:
         numbers = self.schedule.numbers
         if panel is None or any(numbers[name] for name in ("n_inner", "k_outer", "window_panels")):
             return None
-        blocks = -(-rows_of(self.loops.blocked) // self.schedule.mr.data)
         own = grid.row is not None and panel.form.uses(grid.row)
+        blocks = -(-rows_of(self.loops.blocked) // self.schedule.mr.data)
         return PanelPrefetch(
             grid,
             panel,
             self.schedule.nr,
             range(self.parallel, len(self.sizes)),
             self.loops.beside,
-            blocks * rows_of(self.loops.after),
+            1 if own else blocks * rows_of(self.loops.after),
             self.schedule.mr.data if own else 1,
+            self.cut is not None and self.cut.alternating,
         )
 
     def _may_read_on(self) -> bool:

@@ -34,7 +34,8 @@ class PanelPrefetch:
 
     `inner` are the dimensions of the reduction, `users` the loops that read a panel again and
     again, `blocks` is how often they do. The first so many rows of a tile have panels of their own,
-    which are read side by side as `streams`; with one, all share a panel.
+    which are read side by side as `streams`; with one, all share a panel. Where chunks are
+    `alternating`, nobody knows what follows.
     """
 
     grid: TileGrid
@@ -44,6 +45,7 @@ class PanelPrefetch:
     users: Sequence[Group]
     blocks: int
     streams: int
+    alternating: bool
     _section: Section | None = field(default=None, init=False)
 
     @property
@@ -57,7 +59,7 @@ class PanelPrefetch:
     def prefetch_step(self) -> None:
         """What one step of the reduction asks for."""
         tuning = self.target.tuning
-        if self.blocks == 1:
+        if self.blocks == 1 and not self.alternating:
             self._for_what_follows()
         elif self._is_long(tuning):
             self._for_next_section()

@@ -13,8 +13,8 @@ from popgraph.dialects.tile.cut import CutAttr
 from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import Group, group_loops
 from popgraph.passes.structured.analysis.parallel_loops import Loop, ParallelLoops
-from popgraph.passes.structured.to_loops.copy.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.access import IterationPoint, Span, spans
+from popgraph.passes.structured.to_loops.emit.transpose_in_registers import CopyPlan
 from popgraph.passes.structured.to_loops.emit.vectors import Run, fitting_lanes, lanes_of, run
 from popgraph.passes.structured.to_loops.emit.writer import Writer
 from popgraph.passes.tuning import Target

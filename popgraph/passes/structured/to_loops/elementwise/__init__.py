@@ -1,1 +1,1 @@
-"""Loops of elementwise maps and scatters."""
+"""Loops of elementwise maps, scatters and choices of elements."""

@@ -11,7 +11,9 @@ from xdsl.ir.affine import AffineMap
 from popgraph.dialects import tile
 from popgraph.dialects.tile.affine import Linear, offset
 from popgraph.dialects.tile.cut import chunks_of, cut_of
+from popgraph.dialects.tile.scalars import lane_bytes
 from popgraph.passes.structured.analysis.loops import (
+    Group,
     group_loops,
     has_gaps,
     indexed_dims,
@@ -36,6 +38,10 @@ from popgraph.passes.structured.to_loops.emit.access import (
     windows,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.transpose_in_registers import (
+    BlockTranspose,
+    CopyPlan,
+)
 from popgraph.passes.structured.to_loops.emit.vectors import (
     Run,
     fitting_lanes,
@@ -51,14 +57,29 @@ from popgraph.passes.tuning import Target
 from popgraph.support.shapes import Shape
 
 
+def _moves(op: tile.MapOp) -> bool:
+    """Whether a map only moves the elements of one tensor to another one."""
+    block = op.body.block
+    alone = len(op.inputs) == len(op.outputs) == 1 and not op.tables and block.args
+    return (
+        bool(alone)
+        and list(block.ops) == [block.last_op]
+        and not indexed_dims(block)
+        and (block.last_op is not None and block.last_op.operands[0] is block.args[0])
+    )
+
+
 class MapLoops:
     """
     Writes the loops of one map.
 
     `window` tells how much of each loop runs, from where the point stands; all of it by default.
+    What runs `once` is short: where it only moves elements, it does not transpose in registers.
     """
 
-    def __init__(self, op: tile.MapOp, target: Target, window: Shape | None = None) -> None:
+    def __init__(
+        self, op: tile.MapOp, target: Target, window: Shape | None = None, *, once: bool = False
+    ) -> None:
         self.op, self.target = op, target
         vector_bytes = target.machine.vector_bytes
         self.sizes = op.sizes
@@ -73,6 +94,7 @@ class MapLoops:
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
+        self.moves = not (window or once or self.interleaved) and _moves(op)
 
     def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share."""
@@ -83,6 +105,8 @@ class MapLoops:
             steps[-1] = self.lanes
         if self.interleaved:
             steps[-2] = self.interleaved
+        if self.moves and not self.lanes:
+            steps = [self._moved_step(group) for group in self.groups]
         loops = loops_in_steps(self.groups, steps)
         moved = touched(self.values, self.forms, self.groups, len(self.op.outputs))
         return ParallelLoops(loops, volume(self.groups), moved)
@@ -120,6 +144,19 @@ class MapLoops:
             return 0
         widest = widest_lane(kinds, self.op.body.block, along=around.last)
         return fitting_lanes(around.extent, vector_bytes, widest)
+
+    def _moved_step(self, group: Group) -> int:
+        """Whole squares, and whole lines of them, along the loops that are transposed."""
+        if group is self.groups[-1]:
+            return self._square
+        across = self.forms[0].stride(group.last) == 1
+        return self._square * self.target.machine.lines_together if across else 1
+
+    @property
+    def _square(self) -> int:
+        """The lanes of a square of elements that is transposed in registers."""
+        size = lane_bytes(tensor(self.values[0]).element_type)
+        return self.target.machine.vector_bytes // size if size else 1
 
     def kernel(self) -> tile.KernelOp:
         op = self.op
@@ -182,7 +219,19 @@ class MapLoops:
             return
         if self.lanes:
             runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
+        elif self.moves and (squares := self._squares()):
+            squares.write(runs)
+            return
         run(point, runs, self._element)
+
+    def _squares(self) -> BlockTranspose | None:
+        """How elements are transposed on their way, if they are."""
+        source, target = (*self.sources, *self.targets)
+        assert isinstance(source, Access) and isinstance(target, Access)
+        cut = cut_of(self.op)
+        shared = None if cut is None else self.groups[cut.only.loop]
+        plan = CopyPlan(source.memory, source.form, target.memory, target.form)
+        return plan.squares(self.point, self.groups, self._square, shared)
 
     def _interleave(self, lanes: int) -> None:
         """Vectors along the last but one loop for every step of the last one, then interleaved."""

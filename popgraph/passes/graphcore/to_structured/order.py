@@ -1,0 +1,54 @@
+"""Lowers the order of elements along an axis to `tile.top_k` on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects import arith
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import tile
+from popgraph.dialects.graphcore import ArgTopKOp
+from popgraph.dialects.graphcore.base import flag, integer, shape_of, tensor_of
+from popgraph.dialects.tile.affine import permutation
+from popgraph.dialects.tile.scalars import Kind
+from popgraph.passes.graphcore.to_structured.elements import Operand, body, entered, kind_of
+from popgraph.passes.graphcore.to_structured.movement import moved, viewed
+from popgraph.passes.graphcore.to_structured.scalars import compare
+from popgraph.support.shapes import prod
+
+
+def lower_arg_top_k(op: ArgTopKOp) -> SSAValue:
+    """y = arg_top_k(x)  ->  y = tile.top_k of x's rows, in which `axis` is the last"""
+    shape, axis, count = shape_of(op.x), integer(op.axis), integer(op.count)
+    order = [*(at for at in range(len(shape)) if at != axis), axis]
+    lead = [shape[at] for at in order[:-1]]
+    rows = viewed(_in_order(op.x, order), (prod(lead), shape[axis]))
+    found = tile.TopKOp(rows, count, body([tensor_of(op.x).element_type] * 2, _first(op)))
+    back = sorted(range(len(shape)), key=order.__getitem__)
+    return _in_order(viewed(found.output, (*lead, count)), back)
+
+
+def _first(op: ArgTopKOp) -> Callable[[SSAValue, SSAValue], Operand]:
+    """Whether an element comes before another one: NaNs come first of the largest, else last."""
+    source = tensor_of(op.x).element_type
+    kind, predicate = kind_of(source), "gt" if flag(op.largest) else "lt"
+
+    def write(a: SSAValue, b: SSAValue) -> Operand:
+        a, b = entered(a, source), entered(b, source)
+        if kind is not Kind.FLOAT:
+            return compare(kind, predicate, a, b)
+        # Where one of them is NaN this holds, too: then the other one must be a number.
+        number = b if flag(op.largest) else a
+        return arith.AndIOp(
+            arith.CmpfOp(a, b, f"u{predicate}"), arith.CmpfOp(number, number, "ord")
+        )
+
+    return write
+
+
+def _in_order(value: SSAValue, order: list[int]) -> SSAValue:
+    """A tensor with its axes in another order."""
+    if order == sorted(order):
+        return value
+    return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])

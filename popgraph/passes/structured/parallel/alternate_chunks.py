@@ -1,0 +1,103 @@
+"""Alternation: what one turn of a loop read last of its weights, the next one reads first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, PrepareOp, graphs_of
+from popgraph.dialects.tile import ContractOp, ViewOp
+from popgraph.dialects.tile.cut import NAME, CutAttr, Part
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.options import Options
+from popgraph.passes.structured.analysis.loops import tensor
+from popgraph.passes.structured.analysis.parallel_loops import Loop, MemoryAccess, ParallelLoops
+from popgraph.passes.structured.to_loops import kernels_of, loops_of
+from popgraph.passes.tuning import Target
+from popgraph.support.shapes import prod
+
+
+@dataclass(frozen=True)
+class AlternateChunks(Pass):
+    """
+    Kernels in loops that read more than L2 holds do so forwards and backwards in turn.
+
+    The recurrent weights of an LSTM, read once in every turn, are the typical case: with chunks in
+    one order, L2 has let go what comes next, always. With chunks in alternating order, it holds
+    what the last turn read last. Only where one thread computes: several have cuts of their own.
+    """
+
+    name = "alternate-chunks"
+    threads: int = 1
+    target: Target = Target()
+
+    @classmethod
+    def of(cls, options: Options) -> AlternateChunks:
+        return cls(options.threads, options.target)
+
+    def run(self, compilation: Compilation, module: ModuleOp) -> None:
+        if self.threads > 1:
+            return
+        graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+        for graph in graphs.values():
+            for op in graph.block.ops:
+                if isinstance(op, CallLoopOp) and op.turns != 1:
+                    self._alternate(op, graphs[op.graph.string_value()])
+
+    def _alternate(self, call: CallLoopOp, body: GraphOp) -> None:
+        constant = set(_constant(call, body))
+        for op in kernels_of(body):
+            if isinstance(op, ContractOp) and op.schedule is not None:
+                self._cut(op, constant)
+
+    def _cut(self, op: ContractOp, constant: set[SSAValue]) -> None:
+        """Chunks of which L2 holds a few, where it cannot hold all of what is read once."""
+        what, tuning = loops_of(op, self.target).parallel_loops(), self.target.tuning
+        held = self.target.l2(tuning.alternating_l2)
+        for read in what.touched[:2] if what is not None else ():
+            too_large = read.value in constant and read.size > held
+            if what is not None and too_large and _is_read_once(op, read.value):
+                chunks = -(-read.size * tuning.alternating_chunks // held)
+                if parts := list(_split(what, read, chunks)):
+                    op.attributes[NAME] = CutAttr.of(parts, alternating=True)
+
+
+def _constant(call: CallLoopOp, body: GraphOp) -> Iterator[SSAValue]:
+    """What is the same in every turn."""
+    first = 1 + len(call.carried) + len(call.scanned)
+    found = set[SSAValue](body.block.args[first:])
+    for op in body.block.ops:
+        views = isinstance(op, ViewOp) and all(value in found for value in op.operands)
+        if isinstance(op, ConstantOp | PrepareOp) or views:
+            found.update(op.results)
+    yield from found
+
+
+def _is_read_once(op: ContractOp, factor: SSAValue) -> bool:
+    """Whether all products with an element of a factor belong to one register tile."""
+    assert op.schedule is not None
+    products = prod(op.sizes) // prod(tensor(factor).get_shape())
+    return products <= max(1, op.schedule.mr.data)
+
+
+def _split(what: ParallelLoops, read: MemoryAccess, chunks: int) -> Iterator[Part]:
+    """Parts of the outer loops, until there are so many chunks."""
+    left = what.together
+    for number, loop in enumerate(what.loops):
+        part = _part(loop, number, chunks) if left and number in read.along else None
+        if part is not None:
+            left, chunks = left - 1, -(-chunks // part.count)
+            yield part
+
+
+def _part(loop: Loop, number: int, count: int) -> Part | None:
+    """A loop in about so many parts, if it can be cut."""
+    units = -(-loop.extent // loop.step)
+    size = max(loop.least, -(-units // count))
+    while loop.even and units % size:
+        size += 1
+    parts = -(-units // size)
+    return Part(number, parts, size * loop.step) if parts > 1 else None

@@ -1,0 +1,49 @@
+"""Tests that transposes of all shapes and types, in registers and at edges, move every element."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from numpy.typing import DTypeLike
+from onnx import helper
+
+import popgraph
+
+
+def transposed(
+    shape: tuple[int, ...], order: tuple[int, ...], dtype: DTypeLike, threads: int
+) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=order)
+    x = helper.make_tensor_value_info("x", kind, shape)
+    y = helper.make_tensor_value_info("y", kind, [shape[axis] for axis in order])
+    model = helper.make_model(
+        helper.make_graph([node], "g", [x], [y]),
+        opset_imports=[helper.make_opsetid("", 17)],
+        ir_version=8,
+    )
+    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    found = popgraph.compile(model, threads=threads)(x=array)
+    (result,) = found.values()
+    np.testing.assert_array_equal(result, array.transpose(order))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i4", "u1", "f2", "?"])
+@pytest.mark.parametrize("shape", [(256, 192), (100, 77), (17, 640), (640, 9), (33, 1)], ids=str)
+def test_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
+    transposed(shape, (1, 0), dtype, threads)
+
+
+@given(
+    st.lists(st.integers(1, 40), min_size=2, max_size=4).flatmap(
+        lambda shape: st.tuples(st.just(tuple(shape)), st.permutations(range(len(shape))))
+    )
+)
+@example(((5, 16, 9, 3), [0, 2, 3, 1]))
+@example(((3, 9, 40), [2, 1, 0]))
+def test_any_order(drawn: tuple[tuple[int, ...], list[int]]) -> None:
+    shape, order = drawn
+    transposed(shape, tuple(order), "f4", 1)
