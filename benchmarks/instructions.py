@@ -1,7 +1,7 @@
 """
 Counts instructions of the generated code, and compares with the counts that were kept.
 
-Two counts for a step of each of three small models. One is made of the final IR, without any tool:
+Two counts for a step of each of four small models. One is made of the final IR, without any tool:
 operations on floats and memory in the loops of all kernels. The other is of the processor's
 instructions, counted by valgrind; it depends on the compiler, which is noted beside it.
 
@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from models import light, with_random_weights
+from onnx import TensorProto, helper, numpy_helper
 
 from popgraph.backends.c.build.toolchain import FLAGS, GCC_FLAGS
 from popgraph.backends.c.print.layout import find_program
@@ -40,27 +41,45 @@ HERE = Path(__file__).parent
 STORED = HERE / "instructions.json"
 EXAMPLES = HERE.parent / "examples"
 TOLERANCE = 0.02
-MODELS = ("mlp", "lenet", "squeezenet")
+TEXTS = {"mlp": (1, 64), "lenet": (1, 1, 28, 28)}
+"""Examples, and the shape of the input `x` that they get."""
+MODELS = (*TEXTS, "squeezenet", "lstm")
 TARGET, MARCH = "avx2", "-march=x86-64-v3"
 """Valgrind does not know AVX-512."""
 
 
 def model(name: str, folder: Path) -> Path:
     """The model as a file, for one image or one row."""
-    if name != "squeezenet":
+    if name in TEXTS:
         return EXAMPLES / f"{name}.pgraph"
     path = folder / f"{name}.onnx"
-    onnx.save(with_random_weights(light(name)), path)
+    made = lstm(16, 64) if name == "lstm" else with_random_weights(light(name))
+    onnx.save(made, path)
     return path
+
+
+def lstm(steps: int, units: int) -> onnx.ModelProto:
+    """A layer for one sequence, whose inputs are as wide as it is."""
+    rng = np.random.default_rng(0)
+    shapes = {"w": (1, 4 * units, units), "r": (1, 4 * units, units), "b": (1, 8 * units)}
+    drawn = {name: 0.1 * rng.standard_normal(shape) for name, shape in shapes.items()}
+    graph = helper.make_graph(
+        [helper.make_node("LSTM", ["x", *drawn], ["y"], hidden_size=units)],
+        "lstm",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [steps, 1, units])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [steps, 1, 1, units])],
+        [numpy_helper.from_array(array.astype(np.float32), name) for name, array in drawn.items()],
+    )
+    opsets = [helper.make_opsetid("", 14)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
 def static_count(name: str) -> dict[str, int]:
     """What the kernels of one step do, by their loops, with vectors of 32 bytes."""
     with tempfile.TemporaryDirectory() as folder:
         module, compilation = load(model(name, Path(folder)))
-    if name in ("mlp", "lenet"):
-        shapes = {"mlp": (1, 64), "lenet": (1, 1, 28, 28)}
-        specialise(module, {"x": shapes[name]}, compilation.weights)
+    if name in TEXTS:
+        specialise(module, {"x": TEXTS[name]}, compilation.weights)
     lower(module, compilation, Options(machine=TARGETS["avx2"]))
     program = find_program(module, "main")
     return asdict(Counter(module).calls(program.body.block.ops))
@@ -110,7 +129,7 @@ def build(name: str, folder: Path) -> tuple[Path, list[str]]:
     """A program that runs one step, and its arguments: the memory that it needs."""
     source = folder / "c"
     command = [sys.executable, "-m", "popgraph", "emit", str(model(name, folder)), "-o", source]
-    dims = [] if name == "squeezenet" else ["--dim", "N=1"]
+    dims = ["--dim", "N=1"] if name in TEXTS else []
     environment = {**os.environ, "CC": "cc", "POPGRAPH_TARGET": TARGET}
     subprocess.run([*command, *dims], env=environment, capture_output=True, check=True)
     program = folder / "step"

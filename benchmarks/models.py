@@ -1,4 +1,4 @@
-"""The benchmark models: CNNs that the onnx package ships, and networks from PyTorch."""
+"""The benchmark models: CNNs of the onnx package, networks from PyTorch, trained models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import ModelProto, NodeProto, numpy_helper
+from packaged import PACKAGED, fixed
 
 FOLDER = Path(onnx.__file__).parent / "backend/test/data/light"
 NAMES = ("bvlc_alexnet", "squeezenet", "resnet50", "inception_v1", "vgg19")
@@ -17,13 +18,24 @@ CNNS = (
 )
 FROM_TORCH = (
     *("efficientnet_lite0", "encoder_4x256", "encoder_12x768", "mlp_4_16_3", "mlp_784_128_10"),
+    *("lstm_1x64x128", "lstm_1x64x512", "lstm_16x64x128", "lstm_16x64x512"),
+    *("gru_1x64x128", "gru_1x64x512", "gru_16x64x128", "gru_16x64x512"),
 )
+"""Recurrent ones are named by their cell, batch, steps and units."""
+TRAINED = ("silero_vad_op18_ifless", "nsnet2", "magika")
+"""
+With the weights of their packages; absent packages are named.
+
+Of the forms of silero-vad, the one that its peers take with a sampling rate that is known.
+"""
 
 
 def model(name: str) -> ModelProto:
-    """Any of them, ready to be measured: random weights, no softmax at the end."""
+    """Any of them, ready to be measured: random weights and no softmax, unless it is trained."""
     if name in CNNS:
         return logits(with_random_weights(light(name)))
+    if name in PACKAGED:
+        return fixed(name)
     from networks import exported  # PyTorch is not needed for the others
 
     return exported(name)

@@ -1,10 +1,11 @@
-"""Benchmark networks from PyTorch: transformer encoders, perceptrons, EfficientNet-Lite."""
+"""Benchmark networks from PyTorch: encoders, perceptrons, EfficientNet-Lite, LSTM and GRU."""
 
 from __future__ import annotations
 
 import io
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import onnx
@@ -99,6 +100,34 @@ def efficientnet_lite0() -> nn.Module:
     return network
 
 
+class Recurrent(nn.Module):
+    """What one layer says at every step."""
+
+    def __init__(self, kind: type[nn.RNNBase], units: int) -> None:
+        super().__init__()
+        self.layer = kind(units, units, batch_first=True)  # type: ignore[call-arg]
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.layer(x)[0]
+        return found
+
+
+CELLS: dict[str, type[nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU}
+SEQUENCES = tuple((batch, 64, units) for batch in (1, 16) for units in (128, 512))
+"""Batch, steps and units of recurrent layers, whose inputs are as wide as they are."""
+
+
+def recurrent(
+    made: Callable[[type[nn.RNNBase], int], nn.Module],
+) -> dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int]]]:
+    """A network for each cell and each kind of sequence, and the shape of its input."""
+    return {
+        f"{name}_{'x'.join(map(str, shape))}": (partial(made, cell, shape[-1]), shape)
+        for name, cell in CELLS.items()
+        for shape in SEQUENCES
+    }
+
+
 def encoder(layers: int, width: int) -> nn.Module:
     return nn.Sequential(*(EncoderLayer(width) for _ in range(layers)))
 
@@ -116,6 +145,7 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "encoder_12x768": (lambda: encoder(12, 768), (1, 128, 768)),
     "mlp_4_16_3": (lambda: perceptron(4, 16, 3), (1, 4)),
     "mlp_784_128_10": (lambda: perceptron(784, 128, 10), (1, 784)),
+    **recurrent(Recurrent),
 }
 """How each is made, and the shape of its input."""
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from networks import Recurrent, recurrent
 from torch import Tensor, nn
 from torch.nn import functional
 from xdsl.dialects.builtin import ModuleOp
@@ -150,6 +151,18 @@ class Transformer(nn.Module):
         return found
 
 
+class LastStep(nn.Module):
+    """Classes, by what a recurrent layer says at the last step."""
+
+    def __init__(self, kind: type[nn.RNNBase], units: int) -> None:
+        super().__init__()
+        self.layer, self.classes = Recurrent(kind, units), nn.Linear(units, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.classes(self.layer(x)[:, -1])
+        return found
+
+
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
 
@@ -179,6 +192,7 @@ CASES = {
     "transformer": Case(Transformer, (8, 64, 64), 10),
     "resnet18": Case(ResNet18, (4, 3, 224, 224), 1000),
     "alexnet": Case(AlexNet, (4, 3, 224, 224), 1000),
+    **{name: Case(*made, 10) for name, made in recurrent(LastStep).items()},
 }
 
 

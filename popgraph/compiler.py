@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -42,13 +42,13 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
-from popgraph.open_model import Call, Interface, OpenModel
+from popgraph.open_model import Call, Interface, OpenModel, Undecided, recalled
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
-from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
-from popgraph.passes.onnx.structural_inputs import structural_inputs
+from popgraph.passes.onnx.structural_inputs import branching_inputs, structural_inputs
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
@@ -388,6 +388,10 @@ class BuildRequest:
         module = self.module.clone()
         compilation = Compilation(WeightStore(self.compilation.weights))
         specialise(module, call.shapes, compilation.weights, call.values)
+        if call.choices:
+            decisive = structural_inputs(module, compilation.weights)
+            if names := tuple(name for name in decisive if name in call.choices):
+                raise Undecided(names)
         return replace(self, module=module, compilation=compilation)
 
     def executable(self) -> Executable:
@@ -427,6 +431,8 @@ class Programs:
         """The program for what a call brings; the module stays as it is."""
         try:
             return self._made(call)
+        except Undecided:
+            raise
         except PopgraphError as error:
             raise _with_values(error, call) from error
 
@@ -456,11 +462,14 @@ def interface_of(
     if level_of(module) != "onnx":
         return None
     types = input_types(module)
+    is_static = all(static_shape(type_) is not None for type_ in types.values())
+    if is_static and any(op.op_type == "If" for op in module.walk() if isinstance(op, OnnxOp)):
+        infer_shapes(module, weights)  # What a reader believes of a branch need not be so.
     found = {*structural_inputs(module, weights), *known}
     structural = tuple(name for name in types if name in found)
-    if not structural and all(static_shape(type_) is not None for type_ in types.values()):
+    if is_static and not structural:
         return None
-    return Interface(tuple(types), structural)
+    return Interface(tuple(types), structural, branching_inputs(module, weights))
 
 
 def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
@@ -518,8 +527,7 @@ def compile(
             threads,
             files,
             indices,
-            interface.inputs,
-            interface.structural,
+            asdict(interface),
             request.overridable,
         )
         return Remembering(known, make)
@@ -556,9 +564,13 @@ class Remembering:
 
     def __call__(self, call: Call) -> Executable:
         """The program for a call."""
-        program = self.known.recall(call.signature)
+        program = recalled(self.known, call)
         if program is not None:
             return program
-        made = self.make(call)
+        try:
+            made = self.make(call)
+        except Undecided as error:
+            self.known.note_undecided(call.signature, error.names)
+            raise
         self.known.remember(call.signature, made)
         return made

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from popgraph.backends.base import Executable, as_array
+from popgraph.backends.c.run.warm_start import KnownModel
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError
+from popgraph.support.errors import RunError, UnsupportedError
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import KNOWN_ELEMENTS, Shape
 from popgraph.support.warnings import ManyProgramsWarning
@@ -27,6 +28,18 @@ Signature: TypeAlias = tuple[tuple[tuple[str, Shape], ...], tuple[tuple[str, str
 """The shape of each input, and of structural ones the element type and the elements."""
 
 
+class Undecided(UnsupportedError):
+    """For these shapes, more inputs decide the structure of a program than the call says."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        super().__init__(
+            "the branches of an If differ for these shapes",
+            ", ".join(f"input {name!r}" for name in names),
+            "it decides which is taken: give its value",
+        )
+        self.names = names
+
+
 @dataclass(frozen=True)
 class Interface:
     """What is known of an open model before it is called."""
@@ -34,6 +47,8 @@ class Interface:
     inputs: tuple[str, ...]
     structural: tuple[str, ...]
     """The inputs whose values decide the structure of the program."""
+    branching: tuple[str, ...] = ()
+    """The inputs whose values do so for some shapes: branches may differ then."""
 
     def call(self, inputs: Mapping[str, Array]) -> Call:
         """What these arrays say of the program that is to run on them; RunError if some lack."""
@@ -44,12 +59,15 @@ class Interface:
                 hint=f"the model's inputs are {', '.join(map(repr, self.inputs))}",
             )
         arrays = {name: as_array(name, array) for name, array in inputs.items()}
-        values = {
-            name: np.array(arrays[name], order="C")
-            for name in self.structural
-            if arrays[name].size <= KNOWN_ELEMENTS
-        }
-        return Call({name: array.shape for name, array in arrays.items()}, values)
+        values, choices = (
+            {
+                name: np.array(arrays[name], order="C")
+                for name in names
+                if arrays[name].size <= KNOWN_ELEMENTS
+            }
+            for names in (self.structural, self.branching)
+        )
+        return Call({name: array.shape for name, array in arrays.items()}, values, choices)
 
 
 @dataclass(frozen=True)
@@ -59,6 +77,14 @@ class Call:
     shapes: Mapping[str, Shape]
     values: Mapping[str, Array]
     """The elements of structural inputs (those that are too many to be so are data)."""
+    choices: Mapping[str, Array] = field(default_factory=dict)
+    """Those of branching inputs, as long as they are data."""
+
+    def deciding(self, names: Sequence[str]) -> Call:
+        """The same call, to a program in which these branching inputs are structural."""
+        values = {**self.values, **{name: self.choices[name] for name in names}}
+        choices = {name: value for name, value in self.choices.items() if name not in names}
+        return Call(self.shapes, values, choices)
 
     @cached_property
     def signature(self) -> Signature:
@@ -71,6 +97,13 @@ class Call:
         return tuple(sorted(self.shapes.items())), values
 
 
+def recalled(known: KnownModel, call: Call) -> Executable | None:
+    """The program that is remembered for a call; `Undecided` if that is."""
+    if call.choices and (names := known.undecided(call.signature)):
+        raise Undecided(names)
+    return known.recall(call.signature)
+
+
 class OpenModel:
     """
     A model with unknown dimensions or structural inputs: the arrays of a call say which program.
@@ -81,9 +114,12 @@ class OpenModel:
     def __init__(self, interface: Interface, make: Callable[[Call], Executable]) -> None:
         self.interface = interface
         self.make = make
-        """Makes the program for a call."""
+        """Makes the program for a call; `Undecided` if its choices must be known for that."""
         self._programs: OrderedDict[Signature, Executable] = OrderedDict()
-        self._values: dict[str, set[bytes]] = {name: set() for name in interface.structural}
+        self._undecided: dict[Signature, tuple[str, ...]] = {}
+        """Which branching inputs are structural after all, for calls of these signatures."""
+        decisive = (*interface.structural, *interface.branching)
+        self._values: dict[str, set[bytes]] = {name: set() for name in decisive}
         """The values of each structural input so far, until there were many."""
         self._latest: Executable | None = None
         """Which program with variables ran last."""
@@ -93,8 +129,7 @@ class OpenModel:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         """One step of the program for these inputs."""
-        call = self.interface.call(inputs)
-        program = self._program(call)
+        call, program = self._program(self.interface.call(inputs))
         rest = inputs
         if call.values:
             rest = {name: array for name, array in inputs.items() if name not in call.values}
@@ -105,20 +140,36 @@ class OpenModel:
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The program for these inputs; those that are structural are none of its own."""
-        program = self._program(self.interface.call(inputs))
+        _, program = self._program(self.interface.call(inputs))
         with self._stepping:
             return self._up_to_date(program)
 
-    def _program(self, call: Call) -> Executable:
+    def _program(self, call: Call) -> tuple[Call, Executable]:
+        """The program for a call, and the call with all that the program is made for."""
+        call = self._decided(call)
         program = self._known(call.signature)
         if program is None:
             with self._building:  # Who waits here may find what another thread has built.
+                call = self._decided(call)
                 program = self._known(call.signature)
                 if program is None:
-                    program = self.make(call)
+                    call, program = self._made(call)
                     self._keep(call.signature, program)
                     self._count_values(call)
-        return program
+        return call, program
+
+    def _decided(self, call: Call) -> Call:
+        while call.signature in self._undecided:
+            call = call.deciding(self._undecided[call.signature])
+        return call
+
+    def _made(self, call: Call) -> tuple[Call, Executable]:
+        while True:
+            try:
+                return call, self.make(call)
+            except Undecided as error:
+                self._undecided[call.signature] = error.names
+                call = call.deciding(error.names)
 
     def _known(self, signature: Signature) -> Executable | None:
         with self._looking:

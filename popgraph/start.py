@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from popgraph.backends.base import Executable
 from popgraph.backends.c.run.warm_start import KnownModel, KnownProgram, recall
-from popgraph.open_model import Call, Interface, OpenModel
+from popgraph.open_model import Call, Interface, OpenModel, recalled
 from popgraph.runner import Overriding, Runner
 from popgraph.support.files import changed, is_unchanged
 
@@ -45,7 +45,7 @@ def compile(
         return compiled()
     if isinstance(found, KnownProgram):
         return Runner(found.program, _overriding(found.overridable, found.files, compiled))
-    interface = Interface(found.inputs, found.structural)
+    interface = Interface(**found.interface)
     open_model = OpenModel(interface, KnownPrograms(found, compiled))
     return Runner(open_model, _overriding(found.overridable, found.files, compiled))
 
@@ -75,7 +75,7 @@ class KnownPrograms:
 
     def __call__(self, call: Call) -> Executable:
         """The program for a call."""
-        return self._known.recall(call.signature) or self._read().make(call)
+        return recalled(self._known, call) or self._read().make(call)
 
     def _read(self) -> OpenModel:
         if self._model is None:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -83,6 +84,18 @@ def test_what_does_not_compile_has_its_row(
     )
 
 
+def test_what_is_not_installed_is_skipped_by_name(
+    page: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(page.PACKAGED, "magika", replace(page.PACKAGED["magika"], package="no==1"))
+    found = page.measured("inference", "magika", [])
+    assert page.row("inference", found) == "| magika | skipped: pip install --no-deps no==1 |"
+
+
+def test_every_trained_model_is_of_a_package(page: ModuleType) -> None:
+    assert set(page.TRAINED) <= set(page.PACKAGED)
+
+
 def test_a_table_replaces_only_what_stands_between_its_markers(
     page: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -108,7 +121,7 @@ def test_every_network_is_known(page: ModuleType) -> None:
     from networks import NETWORKS
     from training import CASES
 
-    assert set(page.TRAINED) == set(CASES)
+    assert set(page.STEPS) == set(CASES)
     assert set(page.FROM_TORCH) == set(NETWORKS)
 
 

@@ -670,7 +670,7 @@ def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) ->
 def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:
     popgraph.compile(file)(x=X, shape=np.array([6, 4]))
     known = warm_start.recall(file, None, 1)
-    assert isinstance(known, warm_start.KnownModel) and known.structural == ("shape",)
+    assert isinstance(known, warm_start.KnownModel) and known.interface["structural"] == ("shape",)
     run = start.compile(file)
     file.write_bytes(reshaping(["N", 6], 1).SerializeToString())
     assert warm_start.recall(file, None, 1) is None
@@ -699,5 +699,5 @@ def test_programs_of_other_options_are_not_mixed_up(
 
 
 def known_signature(known: warm_start.KnownModel, x: Array, sizes: list[int]) -> object:
-    interface = open_model.Interface(known.inputs, known.structural)
+    interface = open_model.Interface(**known.interface)
     return interface.call({"x": x, "shape": np.array(sizes)}).signature

@@ -88,14 +88,14 @@ def command(
     module, compilation = models.load(model)
     given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
     if random:
+        known = models.sizes_of(module, given)
+        models.specialise(module, compilation, known | models.sizes(dim or ()))
         unknown = [name for name in models.structural(module, compilation) if name not in given]
         if unknown:
             raise RunError(
                 f"input {unknown[0]!r} decides the structure of the model: it is not made up",
                 hint=f"--value {unknown[0]}=2,3",
             )
-        known = models.sizes_of(module, given)
-        models.specialise(module, compilation, known | models.sizes(dim or ()))
         given = {**_made_up(module, seed, given), **given}
     types = models.element_types(module)
     arrays = {

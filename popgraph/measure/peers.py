@@ -48,7 +48,8 @@ def openvino(model: Any, inputs: Mapping[str, Array], threads: int) -> Run:
     }
     compiled = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings)
     request = compiled.create_infer_request()
-    named = [(output.get_any_name(), output) for output in compiled.outputs]
+    # A tensor may have several names: it is asked for by the model's.
+    named = [(value.name, compiled.output(value.name)) for value in model.graph.output]
 
     def run() -> Outputs:
         found = request.infer(inputs)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
+from onnx import numpy_helper, parser
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
@@ -119,6 +121,25 @@ def test_a_network_does_what_its_products_ask_for() -> None:
     work = Counter(module).calls(program.body.block.ops)
     assert contraction_flops(module) == 0
     assert 2 * (64 * 32 + 32 * 10) <= work.flops <= 2.2 * (64 * 32 + 32 * 10)
+
+
+LOOPED = """<ir_version: 8, opset_import: ["": 18]>
+g (float[5, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r, bool c) => (float[1, 1, 4] y) {
+  u, h = LSTM<hidden_size = 4>(x, w, r)
+  y = If (c) <
+    then_branch = t () => (float[1, 1, 4] a) { m = MatMul(h, v)  a = MatMul(m, v) },
+    else_branch = e () => (float[1, 1, 4] b) { b = MatMul(h, v) }
+  >
+}"""
+
+
+def test_products_of_every_turn_count_and_of_branches_the_longer() -> None:
+    made = parser.parse_model(LOOPED)
+    square = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(square, "v"))
+    module, compilation = load(made)
+    lower(module, compilation, until="graphcore-to-structured")
+    assert contraction_flops(module) == 2 * (5 * 16 * (3 + 4) + 2 * 4 * 4)
 
 
 def test_only_results_are_written_and_buffers_count_once() -> None:

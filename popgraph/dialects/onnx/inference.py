@@ -242,6 +242,7 @@ def _visit_if(
             inference.visit_graph(branch)
             typed.append(branch)
         except TypeMismatchError as error:
+            _forget_shapes(branch)
             errors.append(error)
     if not typed:
         raise errors[0]
@@ -251,6 +252,13 @@ def _visit_if(
         for a, b in zip(first, second, strict=False)
     ]
     return _of_outputs(op, types)
+
+
+def _forget_shapes(graph: Graph) -> None:
+    """Of a branch that cannot be typed, nobody is to believe what it was said to give."""
+    for value in graph.yielded:
+        if isinstance(value.owner, SchemaOp | Custom) and value.owner.parent is graph.block:
+            set_type(value, erased(value.type))
 
 
 def _of_outputs(op: SchemaOp, types: Sequence[Attribute]) -> dict[SSAValue, Attribute]:

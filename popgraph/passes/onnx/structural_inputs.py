@@ -39,6 +39,22 @@ def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     operators (see `lowers`), through functions, and past whatever looks at shapes alone. What is
     large is followed no further: it is data.
     """
+    found = _walked(module, store).found
+    return tuple(name for name in model_of(module).graph.input_names if name in found)
+
+
+def branching_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
+    """
+    The inputs whose values are structural for some shapes of the inputs.
+
+    They choose between branches of an If of which it is not known whether they give one type.
+    """
+    walk = _walked(module, store)
+    names = model_of(module).graph.input_names
+    return tuple(name for name in names if name in walk.branching - walk.found)
+
+
+def _walked(module: ModuleOp, store: WeightStore) -> _Walk:
     model = model_of(module)
     walk = _Walk(model.functions, model.opset_versions, store)
     graph = model.graph
@@ -48,7 +64,13 @@ def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
     }
     if any(sources.values()):
         walk.follow(graph, sources)
-    return tuple(name for name in graph.input_names if name in walk.found)
+    return walk
+
+
+def _are_known(op: OnnxOp) -> bool:
+    """Whether the shapes of all that the graphs in a node give are known."""
+    yielded = [one for many in op.graphs().values() for graph in many for one in graph.yielded]
+    return all(static_shape(value.type) is not None for value in yielded)
 
 
 def _may_be_known(type_: Attribute) -> bool:
@@ -67,6 +89,7 @@ class _Walk:
     opsets: Mapping[str, int]
     store: WeightStore
     found: set[str] = field(default_factory=set)
+    branching: set[str] = field(default_factory=set)
 
     def follow(self, body: Body, sources: dict[SSAValue, Sources]) -> None:
         """Adds the sources of all values in a body to `sources`, which has those of its inputs."""
@@ -85,6 +108,8 @@ class _Walk:
         for index in structural_operands(op):
             if index < len(given):
                 self.found |= given[index] or frozenset()
+        if (op.domain, op.op_type) == ("", "If") and not _are_known(op):
+            self.branching |= given[0] or frozenset()
 
     def _results(
         self, op: OnnxOp, given: Sequence[Sources], sources: dict[SSAValue, Sources]

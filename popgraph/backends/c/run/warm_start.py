@@ -22,7 +22,7 @@ from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
 from popgraph.support.files import State, is_settled, is_unchanged, state_of
 
-MAGIC = "popgraph shortcut 4"
+MAGIC = "popgraph shortcut 5"
 LIMIT = 16 << 20
 """Bytes of shortcuts that are kept."""
 PIPELINE = "popgraph.passes.pipeline"
@@ -35,8 +35,8 @@ class KnownModel:
     key: str
     """What its programs are found by, together with what a call says; empty: they are not kept."""
     threads: int
-    inputs: tuple[str, ...]
-    structural: tuple[str, ...]
+    interface: Mapping[str, tuple[str, ...]]
+    """What it is called with: names of inputs, by what they decide."""
     files: Mapping[str, Sequence[int]]
     """The files that were read, and the states that they were in."""
     overridable: tuple[str, ...] = ()
@@ -44,11 +44,24 @@ class KnownModel:
 
     def recall(self, signature: object) -> CExecutable | None:
         """The program for calls of this signature."""
-        found = None if is_watched() or not self.key else _read(self._key(signature))
-        program = None if found is None else found.get("program")
+        program = self._found(signature).get("program")
         if not isinstance(program, str):
             return None
         return build_again(ProgramKey(program), ArrayStore(), self.threads)
+
+    def undecided(self, signature: object) -> tuple[str, ...]:
+        """The inputs whose values such calls must say, too, before they have a program."""
+        return tuple(self._found(signature).get("undecided", ()))
+
+    def note_undecided(self, signature: object, names: Sequence[str]) -> None:
+        """Keeps that calls of this signature have no program of their own."""
+        if self.key:
+            _write(self._key(signature), {"undecided": names})
+
+    def _found(self, signature: object) -> Mapping[str, Any]:
+        if is_watched() or not self.key:
+            return {}
+        return _read(self._key(signature)) or {}
 
     def remember(self, signature: object, program: object) -> None:
         """Keeps the way to a program; nothing that is found under no key, or was not compiled."""
@@ -89,10 +102,9 @@ def recall(
 
 
 def _follow(found: Mapping[str, Any], key: str, threads: int) -> KnownProgram | KnownModel | None:
-    inputs, structural, overridable = (
-        tuple(found.get(part, ())) for part in ("inputs", "structural", "overridable")
-    )
-    known = KnownModel(key, threads, inputs, structural, dict(found["files"]), overridable)
+    interface = {part: tuple(names) for part, names in found.get("interface", {}).items()}
+    overridable = tuple(found.get("overridable", ()))
+    known = KnownModel(key, threads, interface, dict(found["files"]), overridable)
     if not known.is_unchanged():
         return None
     if "program" not in found:
@@ -123,16 +135,14 @@ def remember_open(
     threads: int,
     files: Mapping[Path, State],
     indices: str | None,
-    inputs: tuple[str, ...],
-    structural: tuple[str, ...],
+    interface: Mapping[str, tuple[str, ...]],
     overridable: Collection[str] = (),
 ) -> KnownModel:
     """Keeps what must be known of an open model to find its programs, each by its signature."""
     key = _key_to_keep(model, options, threads, files, indices)
     rows, names = _rows(files), tuple(sorted(overridable))
-    lists = {"inputs": inputs, "structural": structural, "overridable": names}
-    _write(key, {**lists, "files": rows})
-    return KnownModel(key, threads, inputs, structural, rows, names)
+    _write(key, {"interface": interface, "overridable": names, "files": rows})
+    return KnownModel(key, threads, interface, rows, names)
 
 
 def _key_to_keep(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -11,6 +11,8 @@ from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from popgraph.dialects.program import GraphOp, graphs_of
+from popgraph.dialects.program.control import UNBOUNDED, CallCondOp, CallLoopOp
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
@@ -260,9 +262,27 @@ def contraction_flops(module: ModuleOp) -> int:
     What the sums of products of a model cost as they are written: 2 for every term.
 
     Asked of the module as `graphcore-to-structured` leaves it, this is the number by which all
-    implementations are compared, whatever they save.
+    implementations are compared, whatever they save. Of branches the longer counts, and of
+    loops every turn (of those without a bound one).
     """
-    return sum(2 * prod(op.sizes) for op in module.walk() if isinstance(op, ContractOp))
+    graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+    called = {name for graph in graphs.values() for op in _calls(graph) for name in op.graphs}
+    return sum(_flops(graph, graphs) for name, graph in graphs.items() if name not in called)
+
+
+def _calls(graph: GraphOp) -> Iterator[CallCondOp | CallLoopOp]:
+    return (op for op in graph.walk() if isinstance(op, CallCondOp | CallLoopOp))
+
+
+def _flops(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
+    """Of one run of a graph."""
+    total = sum(2 * prod(op.sizes) for op in graph.walk() if isinstance(op, ContractOp))
+    for op in _calls(graph):
+        turns = 1
+        if isinstance(op, CallLoopOp) and op.trips.value.data != UNBOUNDED:
+            turns = op.trips.value.data
+        total += turns * max(_flops(graphs[name], graphs) for name in op.graphs)
+    return total
 
 
 def written(function: func.FuncOp) -> frozenset[int]:

@@ -62,6 +62,10 @@ class LoweringContext(ABC):
         """
 
     @abstractmethod
+    def check_types(self, graph: Graph) -> None:
+        """`TypeMismatchError` if a node of a graph does not fit its inputs."""
+
+    @abstractmethod
     def writing(self, block: Block, *turns: SSAValue) -> AbstractContextManager[Moved]:
         """
         Within it, operations are added to a body; `turns` is the number of its turn, if any.

@@ -13,7 +13,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import Graph, OnnxOp
 from popgraph.dialects.onnx.inference import unchanged
-from popgraph.dialects.onnx.types import describe
+from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, UNBOUNDED, row_type
 from popgraph.passes.onnx.to_graphcore.bodies import close, discard
@@ -86,6 +86,7 @@ class _Branch:
 
     def __init__(self, node: Node, graph: Graph) -> None:
         self._lowering, self.block = node.lowering, Block()
+        _check_typed(node, graph)
         with self._lowering.writing(self.block) as self.moved:
             made = self._lowering.place(graph, [])
             _check_outputs(node, graph, len(made))
@@ -97,6 +98,20 @@ class _Branch:
         after = [self.moved.get(one, self._lowering.current(one)) for one in variables]
         with ImplicitBuilder(self.block):
             YieldOp([*self.given, *after])
+
+
+def _check_typed(node: Node, graph: Graph) -> None:
+    """An error if a branch cannot be typed, which is no mistake as long as it is never taken."""
+    if all(static_shape(value.type) is not None for value in graph.yielded):
+        return
+    try:
+        node.lowering.check_types(graph)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(
+            f"a branch of If that data may choose cannot be computed: {error.what}",
+            error.where,
+            error.hint,
+        ) from error
 
 
 def _check_outputs(node: Node, graph: Graph, count: int) -> None:

@@ -61,6 +61,7 @@ class OnnxToGraphcore(Pass):
             compilation.weights,
             self.training,
             variables=self.weights == VARIABLE,
+            opsets=model.opset_versions,
             tuning=self.tuning,
             streams=count(self.first_stream),
         )

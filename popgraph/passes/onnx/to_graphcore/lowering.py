@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ from popgraph.dialects.graphcore import AddOp, ReshapeOp
 from popgraph.dialects.graphcore.base import is_float, shape_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, value_name
 from popgraph.dialects.onnx.attributes import StringTensorAttr, TensorAttr
+from popgraph.dialects.onnx.inference import Inference
 from popgraph.dialects.onnx.types import describe, static_shape
 from popgraph.dialects.onnx.weight_names import weight_name
 from popgraph.dialects.program import (
@@ -45,6 +46,7 @@ class Lowering(LoweringContext):
     """The lowering of one graph: what each ONNX value has become."""
 
     variables: bool = False
+    opsets: Mapping[str, int] = field(default_factory=dict)
     home: Block = field(default_factory=Block)
     """The main graph's."""
     block: Block = field(default_factory=Block)
@@ -104,6 +106,11 @@ class Lowering(LoweringContext):
         finally:
             self.naming = outside
         return [self.values.get(value) for value in graph.yielded]
+
+    def check_types(self, graph: Graph) -> None:
+        inference = Inference(self.opsets, self.weights)
+        inference.into_graphs = True
+        inference.visit_graph(graph)
 
     @contextmanager
     def writing(self, block: Block, *turns: SSAValue) -> Iterator[Moved]:
