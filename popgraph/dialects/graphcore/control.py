@@ -36,11 +36,13 @@ from popgraph.dialects.program.control import (
     Branching,
     Looping,
     listed,
+    stacked_type,
+)
+from popgraph.dialects.program.control_text import (
     parse_branch,
     parse_loop,
     print_branch,
     print_loop,
-    stacked_type,
 )
 from popgraph.dialects.program.ops import ConstantOp, YieldOp
 

@@ -22,7 +22,7 @@ from popgraph.dialects.program import (
     YieldOp,
     graphs_of,
 )
-from popgraph.dialects.program.control import callees_first, calls_in
+from popgraph.dialects.program.calls import callees_first, calls_in
 from popgraph.dialects.tile import AssembleOp, LaunchOp, ProgramOp, ViewOp
 from popgraph.dialects.tile.attributes import physical_shape
 from popgraph.passes.base import Compilation, Pass
