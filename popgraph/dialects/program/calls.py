@@ -11,7 +11,7 @@ from xdsl.parser import Parser
 from xdsl.printer import Printer
 from xdsl.traits import Pure
 
-from popgraph.dialects.program.control import Branching, Looping
+from popgraph.dialects.program.control import Branching, Looping, loop_properties, loop_results
 from popgraph.dialects.program.control_text import (
     parse_branch,
     parse_loop,
@@ -91,9 +91,11 @@ class CallLoopOp(Looping):
         limit: SSAValue | None = None,
         reverse: bool = False,
     ) -> None:
-        made = self._set_up(trips, rows, reverse, go, limit, carried, scanned, captured)
-        made["properties"] = {**made["properties"], "graph": symbol(graph)}  # type: ignore[dict-item]
-        super().__init__(**made)  # type: ignore[arg-type]
+        super().__init__(
+            operands=[go, limit, carried, scanned, captured],
+            properties={**loop_properties(trips, reverse), "graph": symbol(graph)},
+            result_types=loop_results(carried, trips, rows),
+        )
 
     @property
     def graphs(self) -> tuple[str, ...]:
@@ -111,10 +113,8 @@ class CallLoopOp(Looping):
     def parse(cls, parser: Parser) -> CallLoopOp:
         graph = parser.parse_symbol_name().data
         arguments, results, attributes = parse_loop(parser)
-        carried = arguments["carried"]
-        assert isinstance(carried, list)
-        rows = [_row(parser, type_) for type_ in results[len(carried) :]]
-        made = cls(graph, rows, **arguments)  # type: ignore[arg-type]
+        rows = [_row(parser, type_) for type_ in results[len(arguments["carried"]) :]]
+        made = cls(graph, rows, **arguments)
         made.attributes |= attributes
         return made
 

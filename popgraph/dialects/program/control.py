@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, TensorType, UnitAttr, i1, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
@@ -104,6 +104,31 @@ class Branching(IRDLOperation):
         return [f"output{number}" for number in range(count)]
 
 
+class LoopArguments(TypedDict):
+    """What the constructors of all loops take by name."""
+
+    trips: int
+    reverse: bool
+    go: SSAValue | None
+    limit: SSAValue | None
+    carried: Sequence[SSAValue]
+    scanned: Sequence[SSAValue]
+    captured: Sequence[SSAValue]
+
+
+def loop_properties(trips: int, reverse: bool) -> dict[str, Attribute | None]:
+    """The properties of all loops."""
+    return {"trips": IntegerAttr(trips, i64), "reverse": UnitAttr() if reverse else None}
+
+
+def loop_results(
+    carried: Sequence[SSAValue | Operation], trips: int, rows: Sequence[Attribute]
+) -> list[list[Attribute]]:
+    """The types of what a loop gives: finals, and the rows of all turns."""
+    finals = [SSAValue.get(value).type for value in carried]
+    return [finals, [stacked_type(trips, row) for row in rows]]
+
+
 class Looping(IRDLOperation):
     """
     What a loop takes and gives: its body runs for the turns 0 to `trips`.
@@ -128,24 +153,6 @@ class Looping(IRDLOperation):
         AttrSizedOperandSegments(as_property=True),
         AttrSizedResultSegments(as_property=True),
     )
-
-    def _set_up(
-        self, trips: int, rows: Sequence[Attribute], reverse: bool, *operands: object
-    ) -> dict[str, object]:
-        """What the constructors of all loops hand on."""
-        carried = operands[2]
-        assert isinstance(carried, Sequence)
-        return {
-            "operands": operands,
-            "properties": {
-                "trips": IntegerAttr(trips, i64),
-                "reverse": UnitAttr() if reverse else None,
-            },
-            "result_types": [
-                [SSAValue.get(value).type for value in carried],
-                [stacked_type(trips, row) for row in rows],
-            ],
-        }
 
     @property
     def turns(self) -> int:

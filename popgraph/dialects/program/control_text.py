@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.parser import Parser, UnresolvedOperand
 from xdsl.printer import Printer
 
-from popgraph.dialects.program.control import GROUPS, UNBOUNDED, Branching, Looping
+from popgraph.dialects.program.control import GROUPS, UNBOUNDED, Branching, LoopArguments, Looping
 
 STEERING = ("while", "limit")
 """The words before what may end a loop early, in the order of its operands."""
@@ -59,7 +59,7 @@ def parse_branch(parser: Parser) -> ParsedTypes:
     return _parse_end(parser, [predicate, *_parse_group(parser, "captured")])
 
 
-def parse_loop(parser: Parser) -> tuple[dict[str, object], list[Attribute], dict[str, Attribute]]:
+def parse_loop(parser: Parser) -> tuple[LoopArguments, list[Attribute], dict[str, Attribute]]:
     """What `print_loop` wrote: the arguments of a constructor, result types and attributes."""
     trips = parser.parse_integer() if parser.parse_optional_keyword("trips") else UNBOUNDED
     reverse = parser.parse_optional_keyword("reverse") is not None
@@ -71,10 +71,16 @@ def parse_loop(parser: Parser) -> tuple[dict[str, object], list[Attribute], dict
     flat = [operand for group in groups for operand in group]
     operands, results, attributes = _parse_end(parser, flat)
     rest = iter(operands)
-    go, limit, *others = ([next(rest) for _ in group] for group in groups)
-    arguments: dict[str, object] = dict(zip(GROUPS, others, strict=True))
-    arguments |= {"trips": trips, "reverse": reverse}
-    arguments |= {"go": go[0] if go else None, "limit": limit[0] if limit else None}
+    go, limit, carried, scanned, captured = ([next(rest) for _ in group] for group in groups)
+    arguments = LoopArguments(
+        trips=trips,
+        reverse=reverse,
+        go=go[0] if go else None,
+        limit=limit[0] if limit else None,
+        carried=carried,
+        scanned=scanned,
+        captured=captured,
+    )
     return arguments, results, attributes
 
 
