@@ -23,7 +23,7 @@ from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.repetition import Repetition, Steering, Turn
-from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
+from popgraph.support.errors import NeedsHostError, TypeMismatchError
 from popgraph.support.shapes import prod
 
 
