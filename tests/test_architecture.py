@@ -317,7 +317,7 @@ NUMBERS = {
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
-    "program/plan_memory.py:BEFORE": "a time before the program",
+    "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",

@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from popgraph.cli.options import (
+    Dimensions,
     Folders,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -35,13 +36,11 @@ class Format(StrEnum):
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     against: Annotated[
         str, typer.Option(metavar="NAMES", help="onnxruntime, openvino, torch: some, with commas.")
     ] = "",
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    dim: Dimensions = None,
     value: Values = None,
     threads: Threads = 1,
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,

@@ -17,6 +17,7 @@ from popgraph.passes.onnx.to_graphcore import (
     recurrent,
     reductions,
     resize,
+    scan,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -38,6 +39,7 @@ THEMES = (
     recurrent,
     reductions,
     resize,
+    scan,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""
