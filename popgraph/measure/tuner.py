@@ -159,10 +159,11 @@ def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = T
 
 
 def _times(program: Profile) -> Iterator[tuple[int, int]]:
-    """(number of contenders, what all their calls took)"""
+    """(number of contenders, what all their calls took), also in loops and branches that ran"""
     totals: dict[int, int] = {}
-    for call, taken in zip(program.calls, program.times, strict=True):
-        name = source(call.location)
-        if name:
-            totals[int(name)] = totals.get(int(name), 0) + taken
+    for call in program.traced:
+        for kernel in call.kernels():
+            name = source(kernel.op.location)
+            if name and kernel.count:
+                totals[int(name)] = totals.get(int(name), 0) + kernel.nanoseconds
     yield from totals.items()

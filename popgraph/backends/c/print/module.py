@@ -76,13 +76,12 @@ def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) 
     """The translation unit that holds the program; kernels are in others."""
     prototypes = "".join(f"{kernel.prototype};\n" for kernel in kernels)
     functions = print_callees(layout, kernels) + print_program(program, layout, kernels)
-    text = f"{visible(program)}\n{functions}"
+    text = f"{visible(program.sym_name.data)}\n{functions}"
     return Unit(f"{_POOL}{prototypes}{text}")
 
 
-def visible(program: ProgramOp) -> str:
+def visible(name: str) -> str:
     """Declares the functions of a program, for others to find in its library."""
-    name = program.sym_name.data
     return "".join(
         f'__attribute__((visibility("default"))) void {name}_{ending}({parameters});\n'
         for ending, parameters in ENTRIES.items()
