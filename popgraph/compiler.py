@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,7 +38,7 @@ from popgraph.dialects.onnx.types import (
     static_shape,
 )
 from popgraph.dialects.program import WeightStore
-from popgraph.hosted import HostedModel
+from popgraph.hosted import HostedModel, Start
 from popgraph.open_model import Call, Interface, OpenModel
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
@@ -49,6 +49,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Runner
+from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     ErrorGroup,
     ModelError,
@@ -216,7 +217,8 @@ def check_static_form(module: ModuleOp) -> None:
         raise UnsupportedError(
             f"{op.op_type} is computed by Python and has no form below the onnx level",
             op.where(),
-            "`popgraph run` and popgraph.compile run such models",
+            "`popgraph run` and popgraph.compile run such models, `popgraph print` and "
+            "`popgraph profile` show their steps",
         )
 
 
@@ -279,7 +281,7 @@ class BuildRequest:
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
         if level_of(self.module) == ONNX and host_nodes(self.module):
-            return self._hosted()
+            return Runner(self.hosted(self.runner_of))
         interface = interface_of(self.module, self.compilation.weights)
         if interface is not None or self.backend == "reference":
             self.compilation.weights.own()
@@ -289,8 +291,8 @@ class BuildRequest:
         _check_tensors(self.module)
         return Runner(OpenModel(interface, kept(interface, self.executable_for)))
 
-    def _hosted(self) -> Runner:
-        """Segments that are compiled, and nodes that Python computes."""
+    def hosted(self, start: Start) -> HostedModel:
+        """Segments, which `start` makes ready to run, and nodes that Python computes."""
         nodes = host_nodes(self.module)
         if self.options.training is not None:
             raise UnsupportedError(
@@ -300,14 +302,31 @@ class BuildRequest:
             )
         verify(self.module)
         self.compilation.weights.own()
-        return Runner(HostedModel(self.module, self.compilation.weights, self._segment))
+        return HostedModel(self.module, self.compilation.weights, start)
 
-    def _segment(self, module: ModuleOp, number: int) -> Runner:
-        """A part of the model as something to call; each draws random numbers of its own."""
+    def runner_of(self, module: ModuleOp, number: int) -> Runner:
+        """A part of the model as something to call."""
+        return self.segment(module, number).runner()
+
+    def copied(self) -> BuildRequest:
+        """The same of a copy of the module: what lowers that leaves this one as it is."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        return replace(self, module=self.module.clone(), compilation=compilation)
+
+    def segment(self, module: ModuleOp, number: int) -> BuildRequest:
+        """The same of a part of the model; each draws random numbers of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=number * STREAMS_OF_A_SEGMENT)
-        part = replace(self, module=module, compilation=compilation, options=options)
-        return part.runner()
+        return replace(self, module=module, compilation=compilation, options=options)
+
+    def for_call(self, inputs: Mapping[str, Array]) -> tuple[BuildRequest, Mapping[str, Array]]:
+        """The same for the shapes and the structural values of a call, and its other inputs."""
+        interface = interface_of(self.module, self.compilation.weights)
+        if interface is None:
+            return self, inputs
+        call = interface.call(inputs)
+        rest = {name: array for name, array in inputs.items() if name not in call.values}
+        return self.specialised(call), rest
 
     def executable_for(self, call: Call) -> Executable:
         """The program for what a call brings; the module stays as it is."""

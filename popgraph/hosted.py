@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,25 @@ from xdsl.ir import SSAValue
 from popgraph.backends.base import Executable, as_array
 from popgraph.backends.reference.onnx_level import Interpreter
 from popgraph.dialects.onnx import model_of
+from popgraph.dialects.onnx.containers import value_name
+from popgraph.dialects.onnx.types import describe
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.partition import HostStep, Segment, partition
-from popgraph.runner import Runner
+from popgraph.passes.onnx.partition import (
+    HostStep,
+    Segment,
+    Step,
+    partition,
+    read_by,
+    why_hosted,
+)
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
-Start = Callable[[ModuleOp, int], Runner]
+Run = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+"""Computes a segment."""
+
+Start = Callable[[ModuleOp, int], Run]
 """Makes a segment, which has a number, ready to run."""
 
 Values = dict[SSAValue, Any]
@@ -34,7 +45,7 @@ class HostedModel:
         self._graph = model_of(module).graph
         self._interpreter = Interpreter(model_of(module), store)
         self._start = start
-        self._runners: dict[int, Runner] = {}
+        self._runners: dict[int, Run] = {}
         self._literals: Values = {}
         self._interpreter.literals(self._graph, self._literals)
 
@@ -44,14 +55,23 @@ class HostedModel:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
-        values = self._literals | self._interpreter.given(inputs)
-        for number, step in enumerate(self.steps):
-            if isinstance(step, HostStep):
-                self._interpreter.node(step.op, values)
-            else:
-                values |= self._segment(number, step, values)
+        values = self.begin(inputs)
+        for number in range(len(self.steps)):
+            self.step(number, values)
         yielded = zip(self._graph.output_names, self._graph.yielded, strict=True)
         return {name: as_output(values[value]) for name, value in yielded}
+
+    def begin(self, inputs: Mapping[str, Any]) -> Values:
+        """The values that are known before the first step."""
+        return self._literals | self._interpreter.given(inputs)
+
+    def step(self, number: int, values: Values) -> None:
+        """Adds the results of a step to the values before it."""
+        step = self.steps[number]
+        if isinstance(step, HostStep):
+            self._interpreter.node(step.op, values)
+        else:
+            values |= self._segment(number, step, values)
 
     def _segment(self, number: int, segment: Segment, values: Values) -> Values:
         if number not in self._runners:
@@ -59,6 +79,29 @@ class HostedModel:
         given = {name: as_array(name, values[value]) for name, value in segment.inputs.items()}
         made = self._runners[number](given)
         return {value: made[name] for name, value in segment.outputs.items()}
+
+
+def step_line(number: int, step: Step) -> str:
+    """What a step is, and what it takes and gives, in one line."""
+    if isinstance(step, HostStep):
+        does = f"in Python: {step.op.op_type} ({why_hosted(step.op)})"
+        given: list[SSAValue] = list(read_by(step.op))
+        made: list[SSAValue] = list(step.op.results)
+    else:
+        names = list(dict.fromkeys(op.op_type for op in step.nodes()))
+        does = ", ".join([*names[:OPERATORS], *(["..."] if names[OPERATORS:] else [])])
+        does = f"compiled: {does}"
+        given, made = list(step.inputs.values()), list(step.outputs.values())
+    return f"step {number + 1}, {does}; {_described(given)} -> {_described(made)}"
+
+
+OPERATORS = 6
+"""So many operators of a segment are named in a line."""
+
+
+def _described(values: Iterable[SSAValue]) -> str:
+    texts = [f"{value_name(value)}: {describe(value.type)}" for value in dict.fromkeys(values)]
+    return ", ".join(texts) or "nothing"
 
 
 def as_output(value: Any) -> Any:

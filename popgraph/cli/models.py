@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,6 +228,12 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
 
     interface = interface_of(module, compilation.weights)
     return () if interface is None else interface.structural
+
+
+def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
+    """Comments: the inputs that decide structure."""
+    for name in structural(module, compilation):
+        yield f"// input {name!r} decides the structure: a program for each of its values"
 
 
 def check_structure(module: ModuleOp, compilation: Compilation) -> None:

@@ -1,25 +1,25 @@
-"""A profile of a program: the time, work and memory of every call of a kernel."""
+"""A profile of a model: time, work and memory of every call of a kernel, and of host steps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, NameLoc
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.print.layout import find_program
 from popgraph.backends.c.run.profile import Profile
-from popgraph.backends.c.run.trace import Traced, TracedBody
-from popgraph.dialects.program.control import UNBOUNDED
-from popgraph.dialects.tile import CondOp, LoopOp, RunsPrograms
-from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
-from popgraph.dialects.tile.program.work import Counter
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.hosted import HostedModel, Values
+from popgraph.measure.inputs import made_up_inputs
 from popgraph.measure.profile_report import Body, Call, Report
+from popgraph.measure.profile_rows import Described, source
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.partition import HostStep, host_nodes
 from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
 
 
 def report(
@@ -31,93 +31,137 @@ def report(
     options: Options | None = None,
 ) -> Report:
     """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
-    wanted = compiler.for_this_machine(options or Options(), threads)
-    compiler.lower(module, compilation, wanted)
-    measured = Profile(module, compilation.weights, threads)
+    request = compiler.BuildRequest(module, compilation, options or Options(), "c", threads)
+    if level_of(module) == ONNX and host_nodes(module):
+        return _hosted(name, request, rounds)
+    measured = _program(request)
     measured.measure(random_model_inputs(measured.executable.inputs), rounds)
-    return _described(name, module, measured, threads)
-
-
-def _described(name: str, module: ModuleOp, measured: Profile, threads: int) -> Report:
-    program, counter = find_program(module, "main"), Counter(module)
-    described = _Describer(counter, sum(measured.times) or 1)
-    in_use = bytes_in_use(program, counter)
-    calls = [
-        described.call(traced, used) for traced, used in zip(measured.traced, in_use, strict=True)
-    ]
+    described = Described(request.module, measured)
     return Report(
         model=name,
         threads=threads,
         microseconds=measured.total / 1e3,
-        arena=program.arena.value.data,
-        largest_live_set=max(in_use, default=0),
-        persistent=program.persistent.value.data,
-        calls=calls,
+        arena=described.arena,
+        largest_live_set=described.largest_live_set,
+        persistent=described.persistent,
+        calls=described.calls(sum(measured.times)),
     )
+
+
+def _program(request: compiler.BuildRequest) -> Profile:
+    """A module whose shapes are all known, ready to be measured."""
+    wanted = compiler.for_this_machine(request.options, request.threads)
+    compiler.lower(request.module, request.compilation, wanted)
+    return Profile(request.module, request.compilation.weights, request.threads)
+
+
+def _hosted(name: str, request: compiler.BuildRequest, rounds: int) -> Report:
+    """Each step of a model is measured on what those before it give for random inputs."""
+    steps = _Steps(request, rounds)
+    model = request.hosted(steps.start)
+    values = model.begin(made_up_inputs(request.module))
+    for number in range(len(model.steps)):
+        steps.take(model, number, values)
+    return steps.report(name)
 
 
 @dataclass(frozen=True)
-class _Describer:
-    """Makes rows of a report of what was traced."""
+class _Segment:
+    """A step that is compiled, and what was measured of it."""
 
-    counter: Counter
-    whole: int
-    """The nanoseconds of all calls of a step."""
+    number: int
+    described: Described
+    profile: Profile
 
-    def call(self, traced: Traced, in_use: int) -> Call:
-        """A call, and those in its bodies; the memory in use is that of the call of the step."""
-        bodies = [self._body(body, in_use) for body in traced.bodies]
-        inner = [call for body in bodies for call in body.calls]
-        inside = sum(call.microseconds for call in inner)
-        microseconds = traced.nanoseconds / 1e3
-        described = Call(
-            kernel=_label(traced),
-            source=source(traced.op.location),
-            microseconds=microseconds,
-            share=traced.nanoseconds / self.whole,
-            flops=sum(call.flops for call in inner),
-            moved=sum(call.moved for call in inner),
-            in_use=in_use,
-            kind=_kind(traced),
-            count=traced.count,
-            own=max(0.0, microseconds - inside),
-            bodies=bodies,
-        )
-        return described if isinstance(traced.op, RunsPrograms) else self._kernel(described, traced)
+    @property
+    def nanoseconds(self) -> int:
+        return sum(self.profile.times)
 
-    def _kernel(self, described: Call, traced: Traced) -> Call:
-        touched = bytes_touched([argument.owner for argument in traced.op.arguments])
-        return replace(
-            described,
-            flops=self.counter.call(traced.op).flops * traced.count,
-            moved=touched * traced.count,
+    def call(self, whole: int) -> Call:
+        """The step as a part of so many nanoseconds, with its kernels."""
+        calls = self.described.calls(whole)
+        return Call(
+            kernel=f"step {self.number + 1}: compiled",
+            source="",
+            microseconds=self.nanoseconds / 1e3,
+            share=self.nanoseconds / whole,
+            flops=sum(call.flops for call in calls),
+            moved=sum(call.moved for call in calls),
+            in_use=self.described.largest_live_set,
+            kind="segment",
+            bodies=[Body("", 1, calls)],
         )
 
-    def _body(self, body: TracedBody, in_use: int) -> Body:
-        return Body(body.name, body.count, [self.call(call, in_use) for call in body.calls])
+
+@dataclass(frozen=True)
+class _Host:
+    """A step that Python computes."""
+
+    number: int
+    step: HostStep
+    nanoseconds: int
+
+    def call(self, whole: int) -> Call:
+        """The step as a part of so many nanoseconds."""
+        return Call(
+            kernel=f"step {self.number + 1}: {self.step.op.op_type} in Python",
+            source=source(self.step.op.location),
+            microseconds=self.nanoseconds / 1e3,
+            share=self.nanoseconds / whole,
+            flops=0,
+            moved=0,
+            in_use=0,
+            kind="host",
+        )
 
 
-def _kind(traced: Traced) -> str:
-    return {LoopOp: "loop", CondOp: "branch"}.get(type(traced.op), "kernel")
+@dataclass
+class _Steps:
+    """What was measured of the steps so far."""
 
+    request: compiler.BuildRequest
+    rounds: int
+    taken: list[_Segment | _Host] = field(default_factory=list)
 
-def _label(traced: Traced) -> str:
-    """The name of a kernel; of a branch or a loop, with what it did."""
-    op = traced.op
-    if not isinstance(op, LoopOp):
-        return op.label
-    (body,) = traced.bodies
-    most = (
-        f" of at most {op.turns * traced.count}" if op.ends_early and op.turns != UNBOUNDED else ""
-    )
-    return f"{body.name}: {body.count}{most} turns"
+    def start(
+        self, part: ModuleOp, number: int
+    ) -> Callable[[Mapping[str, Array]], dict[str, Array]]:
+        """A segment, which is measured when it runs."""
 
+        def run(inputs: Mapping[str, Array]) -> dict[str, Array]:
+            request, rest = self.request.segment(part, number).for_call(inputs)
+            profile = _program(request)
+            profile.measure(rest, self.rounds)
+            self.taken.append(_Segment(number, Described(request.module, profile), profile))
+            return profile.executable.run(rest)
 
-def source(location: Attribute | None) -> str:
-    """The user's name for an operation, and the line where it was written."""
-    match location:
-        case NameLoc():
-            return f"{location.desc.data}  {source(location.location)}".strip()
-        case FileLineColLoc():
-            return f"{Path(location.filename.data).name}:{location.line.data}"
-    return ""
+        return run
+
+    def take(self, model: HostedModel, number: int, values: Values) -> None:
+        """Runs a step; what Python computes as often as kernels run, as it has no other form."""
+        step = model.steps[number]
+        if isinstance(step, HostStep):
+            times = [self._timed(lambda: model.step(number, values)) for _ in range(self.rounds)]
+            self.taken.append(_Host(number, step, min(times)))
+        else:
+            model.step(number, values)
+
+    def _timed(self, call: Callable[[], None]) -> int:
+        clock = time.thread_time_ns if self.request.threads == 1 else time.perf_counter_ns
+        start = clock()
+        call()
+        return clock() - start
+
+    def report(self, name: str) -> Report:
+        """All steps in order; the whole takes what they take together."""
+        whole = sum(one.nanoseconds for one in self.taken) or 1
+        segments = [one.described for one in self.taken if isinstance(one, _Segment)]
+        return Report(
+            model=name,
+            threads=self.request.threads,
+            microseconds=whole / 1e3,
+            arena=sum(one.arena for one in segments),
+            largest_live_set=max((one.largest_live_set for one in segments), default=0),
+            persistent=sum(one.persistent for one in segments),
+            calls=[one.call(whole) for one in self.taken],
+        )

@@ -44,7 +44,7 @@ class Call:
     in_use: int
     """The bytes of the arena that hold something while it runs."""
     kind: str = "kernel"
-    """Or "branch", or "loop"."""
+    """Or "branch", "loop", "segment" (of a model with host steps), or "host" (such a step)."""
     count: int = 1
     """How often it ran in a step."""
     own: float = 0.0
@@ -91,7 +91,8 @@ def _leaves(call: Call) -> Iterator[Call]:
     for body in call.bodies:
         for inner in body.calls:
             yield from _leaves(inner)
-    yield itself(call) if call.bodies else call
+    if call.kind != "segment":
+        yield itself(call) if call.bodies else call
 
 
 def itself(call: Call) -> Call:
@@ -125,7 +126,7 @@ class Line:
         call = self.call
         if call is None:
             return (*[""] * (5 if counted else 4), f"{indent}{self.heading}", "")
-        rates = call.bodies or call.flops or call.moved
+        rates = call.flops or call.moved
         return (
             f"{call.microseconds:.1f}",
             f"{call.share:.1%}",
@@ -153,7 +154,7 @@ def lines(calls: Iterable[Call], most: int, depth: int = 0, *, sort: bool = True
                 yield Line(inside, None, f"{body.name}: taken {times(body.count)}")
                 inside += 1
             yield from lines(body.calls, most, inside, sort=sort)
-        if call.bodies:
+        if call.kind in ("branch", "loop"):
             yield Line(depth + 1, replace(itself(call), source=""))
     if len(every) > most:
         yield Line(depth, None, f"... and {len(every) - most} more calls")

@@ -13,7 +13,7 @@ from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
-from popgraph.measure.profile import source
+from popgraph.measure.profile_rows import source
 from popgraph.measure.timing import at_least, random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
