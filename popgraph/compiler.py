@@ -15,10 +15,16 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
-from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.program_key import program_key, sources
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
-from popgraph.backends.c.run.warm_start import KnownModel, remember, remember_open
+from popgraph.backends.c.run.warm_start import (
+    KnownCall,
+    KnownModel,
+    note_call,
+    remember,
+    remember_open,
+)
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
@@ -59,6 +65,7 @@ from popgraph.support.errors import (
     UnsupportedError,
     fitting_memory,
 )
+from popgraph.support.files import State
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
 from popgraph.support.nesting import deepest
@@ -427,7 +434,7 @@ def compile(
         known = remember_open(
             model, options, threads, files, indices, interface.inputs, interface.structural
         )
-        return Remembering(known, make)
+        return Remembering(model, known, files, make)
 
     request = BuildRequest(module, compilation, chosen, backend, threads)
     made = request.runner(kept if backend == "c" else unkept)
@@ -451,11 +458,20 @@ def admits(model: Model) -> bool:
     return True
 
 
+def note_program(
+    model: Model, files: Mapping[Path, State], call: Call, program: Executable, threads: int
+) -> None:
+    """Notes for `popgraph print` that the cache has a program for a call of a model's file."""
+    note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
+
+
 @dataclass(frozen=True)
 class Remembering:
     """Makes the programs of an open model, and keeps the way to them for another process."""
 
+    model: Model
     known: KnownModel
+    files: Mapping[Path, State]
     make: Make
 
     def __call__(self, call: Call) -> Executable:
@@ -465,4 +481,5 @@ class Remembering:
             return program
         made = self.make(call)
         self.known.remember(call.signature, made)
+        note_program(self.model, self.files, call, made, self.known.threads)
         return made

@@ -82,7 +82,7 @@ class OpenModel:
         self.interface = interface
         self.make = make
         """Makes the program for a call."""
-        self._programs: OrderedDict[Signature, Executable] = OrderedDict()
+        self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
         self._values: dict[str, set[bytes]] = {name: set() for name in interface.structural}
         """The values of each structural input so far, until there were many."""
         self._latest: Executable | None = None
@@ -116,20 +116,27 @@ class OpenModel:
                 program = self._known(call.signature)
                 if program is None:
                     program = self.make(call)
-                    self._keep(call.signature, program)
+                    self._keep(call, program)
                     self._count_values(call)
         return program
 
     def _known(self, signature: Signature) -> Executable | None:
         with self._looking:
-            if signature in self._programs:
-                self._programs.move_to_end(signature)
-            return self._programs.get(signature)
+            if signature not in self._programs:
+                return None
+            self._programs.move_to_end(signature)
+            return self._programs[signature][1]
 
-    def _keep(self, signature: Signature, program: Executable) -> None:
+    @property
+    def kept(self) -> list[Call]:
+        """The calls for which a program is kept, the most recently used last."""
+        with self._looking:
+            return [call for call, _ in self._programs.values()]
+
+    def _keep(self, call: Call, program: Executable) -> None:
         """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
         with self._looking:
-            self._programs[signature] = program
+            self._programs[call.signature] = call, program
             while len(self._programs) > SPECIALISATIONS:
                 self._programs.popitem(last=False)
 

@@ -31,8 +31,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
         "measure": "support dialects builder passes backends hosted compiler",
-        "cli": "support dialects builder passes backends hosted compiler training session testing measure "
-        "backend conformance",
+        "cli": "support dialects builder passes backends hosted compiler training session testing "
+        "measure backend conformance",
     },
     "dialects": {
         "element_types": "",

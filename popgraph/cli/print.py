@@ -80,15 +80,13 @@ def command(
     """
     from popgraph import compiler
     from popgraph.cli import models, print_steps
-    from popgraph.dialects.levels import level_of
-    from popgraph.passes.onnx.partition import host_nodes
 
     lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices)
     made = replace(made, training=training)
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
-    hosted = level_of(module) == Level.ONNX and bool(host_nodes(module))
+    hosted = models.is_hosted(module)
     if not lowered:
         notes = print_steps.step_lines(request.copied()) if hosted else ()
         typer.echo(
