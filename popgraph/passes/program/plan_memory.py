@@ -46,6 +46,7 @@ from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.structured.analysis.inplace_concat import Joins, places
 from popgraph.support.errors import PassError
+from popgraph.support.names import hint
 
 BEFORE = -1
 """The time of copies that are made before the first launch."""
@@ -462,5 +463,6 @@ class _Buffers:
                 literal=storage.literal,
             )
             self._block.add_op(op)
+            op.memory.name_hint = hint(storage.label) or storage.space
             found = self._known[key] = op.memory
         return found

@@ -19,6 +19,7 @@ from popgraph.passes.onnx.to_graphcore.bodies import close, discard
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from popgraph.support.names import hint
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,15 @@ class _Trial:
         number, *rest = self.block.args
         count = len(self.repetition.carried)
         with self.repetition.node.lowering.writing(self.block, number):
-            return self.repetition.body(number, rest[:count], rest[count:])
+            turn = self.repetition.body(number, rest[:count], rest[count:])
+        self._name(number, rest[:count], rest[count:])
+        return turn
+
+    def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
+        """Arguments that the body gave no name in IR text."""
+        names = ["turn", *map(hint, self.repetition.states), *["row" for _ in rows]]
+        for value, name in zip((number, *states, *rows), names, strict=True):
+            value.name_hint = value.name_hint or name
 
     def discard(self) -> None:
         discard(self.block)
