@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.hosted import HostedModel, Values
 from popgraph.measure.inputs import made_up_inputs
 from popgraph.measure.profile_report import Body, Call, Report
-from popgraph.measure.profile_rows import Described, source
+from popgraph.measure.profile_rows import Described
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.partition import HostStep, host_nodes

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, NameLoc
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.c.run.trace import Traced, TracedBody
 from popgraph.dialects.program.control import UNBOUNDED
@@ -94,13 +93,3 @@ def _label(traced: Traced) -> str:
         f" of at most {op.turns * traced.count}" if op.ends_early and op.turns != UNBOUNDED else ""
     )
     return f"{body.name}: {body.count}{most} turns"
-
-
-def source(location: Attribute | None) -> str:
-    """The user's name for an operation, and the line where it was written."""
-    match location:
-        case NameLoc():
-            return f"{location.desc.data}  {source(location.location)}".strip()
-        case FileLineColLoc():
-            return f"{Path(location.filename.data).name}:{location.line.data}"
-    return ""

@@ -9,11 +9,11 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 
 from popgraph import compiler
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
-from popgraph.measure.profile_rows import source
 from popgraph.measure.timing import at_least, random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options

@@ -10,6 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.control import control_function
 from popgraph.backends.c.print.layout import Layout
+from popgraph.backends.c.print.source import comment, source
 from popgraph.backends.c.print.trace import Place, Site, probed, probes
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
@@ -33,22 +34,38 @@ def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel])
     return "\n".join(parts)
 
 
-def print_callees(layout: Layout, kernels: Sequence[Kernel]) -> str:
-    """The functions of all programs that one runs, each behind those that it runs itself."""
+def print_callees(layout: Layout, kernels: Sequence[Kernel], *, commented: bool = False) -> str:
+    """
+    The functions of all programs that one runs, each behind those that it runs itself.
+
+    If they are `commented`, with what each program is of the model.
+    """
     names = {kernel.name: kernel.symbol for kernel in kernels}
-    parts = dict[str, str]()
-    _print_callees(layout, names, parts)
-    return "\n".join(parts.values())
+    parts, abouts = dict[str, str](), dict[str, str]()
+    _print_callees(layout, names, parts, abouts)
+    texts = (f"{abouts[name]}{text}" if commented else text for name, text in parts.items())
+    return "\n".join(texts)
 
 
-def _print_callees(layout: Layout, names: Mapping[str, str], parts: dict[str, str]) -> None:
+def _print_callees(
+    layout: Layout, names: Mapping[str, str], parts: dict[str, str], abouts: dict[str, str]
+) -> None:
     for name, callee in layout.callees.items():
         if name not in parts:
-            _print_callees(callee, names, parts)
+            _print_callees(callee, names, parts, abouts)
             sections = _sections(callee.program, callee, names)
+            abouts[name] = _about(name, layout.program)
             parts[name] = "\n".join(
                 f"static {text}" if _is_entry(text) else text for text in sections
             )
+
+
+def _about(name: str, caller: ProgramOp) -> str:
+    """A comment: what a program is of the branch or the loop that runs it."""
+    for op in caller.body.block.ops:
+        if isinstance(op, RunsPrograms) and name in op.programs:
+            return f"{comment(f'{op.role(name)} {source(op.location)}'.strip())}\n"
+    return ""
 
 
 def _is_entry(text: str) -> bool:
