@@ -10,7 +10,7 @@ from zlib import crc32
 import typer
 
 from popgraph.cli.options import Folders, ScheduleFile
-from popgraph.support.errors import ParseError
+from popgraph.support.errors import ModelError, ParseError
 from popgraph.support.texts import read_text
 
 if TYPE_CHECKING:
@@ -63,6 +63,12 @@ def command(
     from popgraph.passes.structured.winograd.use_winograd import UseWinograd
     from popgraph.support.debug import Settings
 
+    if file.suffix in (".onnx", ".pgraph"):
+        raise ModelError(
+            "this is a model, not IR text",
+            str(file),
+            f"popgraph print {file} | popgraph opt",
+        )
     text = _text(file)
     passes = passes or passes_in(text)
     try:

@@ -104,3 +104,34 @@ def test_steps_of_strings_cannot_be_profiled(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["profile", str(tmp_path / "net.pgraph")])
     assert result.exit_code == 1
     assert "input 'x' is string[3]: only tensors of numbers are made up" in result.output
+
+
+def test_bench_times_models_with_host_steps(tmp_path: Path) -> None:
+    short = ("--seconds", "0", "--repeats", "2", "--format", "json")
+    found = json.loads(shown(HOST, tmp_path, "bench", *short))
+    assert found["rows"][0]["best_ms"] > 0
+    assert found["bytes_moved"] >= 4 * 4 * 12, "what the kernels of both segments touch"
+    (tmp_path / "net.pgraph").write_text(HOST)
+    result = CliRunner().invoke(app, ["bench", str(tmp_path / "net.pgraph"), "--accuracy"])
+    assert result.exit_code == 1 and "leave out --accuracy" in result.output
+
+
+@pytest.mark.parametrize("command", ["schedules", "tune", "bisect", "emit"])
+def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(HOST)
+    more = ["-o", str(tmp_path / "out")] if command == "emit" else []
+    result = CliRunner().invoke(app, [command, str(tmp_path / "net.pgraph"), *more])
+    assert result.exit_code == 1
+    assert "NonZero is computed by Python and has no form below the onnx level" in result.output
+    assert "at: node 'places' (NonZero)" in result.output
+
+
+def test_ops_lists_what_python_computes() -> None:
+    result = CliRunner().invoke(app, ["ops", "nonzero"])
+    assert result.output.split() == ["NonZero", "in", "Python"]
+
+
+def test_opt_says_what_to_do_with_a_model(tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(HOST)
+    result = CliRunner().invoke(app, ["opt", str(tmp_path / "net.pgraph")])
+    assert result.exit_code == 1 and "this is a model, not IR text" in result.output

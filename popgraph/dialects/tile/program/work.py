@@ -11,6 +11,8 @@ from xdsl.dialects import arith, func, math, memref, scf, vector
 from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
+from popgraph.dialects.program import CallCondOp, CallLoopOp, GraphOp, graphs_of
+from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
@@ -141,6 +143,9 @@ class Counter:
         steps = (op for op in ops if isinstance(op, CallOp | RunsPrograms))
         return sum((self.call(op) for op in steps), NOTHING)
 
+    def program(self, name: str) -> ProgramOp:
+        return self._programs[name]
+
     def function(self, name: str) -> func.FuncOp:
         return self._functions[name]
 
@@ -260,9 +265,27 @@ def contraction_flops(module: ModuleOp) -> int:
     What the sums of products of a model cost as they are written: 2 for every term.
 
     Asked of the module as `graphcore-to-structured` leaves it, this is the number by which all
-    implementations are compared, whatever they save.
+    implementations are compared, whatever they save. Of loops all turns count, one where data
+    decide how many there are and nothing bounds them; of branches the longer one.
     """
-    return sum(2 * prod(op.sizes) for op in module.walk() if isinstance(op, ContractOp))
+    graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
+    run = {graphs[name] for op in module.walk() if isinstance(op, CONTROL) for name in op.graphs}
+    return sum(_products(op, graphs) for op in module.ops if op not in run)
+
+
+CONTROL = (CallCondOp, CallLoopOp)
+
+
+def _products(root: Operation, graphs: Mapping[str, GraphOp]) -> int:
+    """What the sums of products in an operation, and in the graphs that it runs, cost."""
+    total = 0
+    for op in root.walk():
+        if isinstance(op, ContractOp):
+            total += 2 * prod(op.sizes)
+        elif isinstance(op, CONTROL):
+            turns = op.turns if isinstance(op, CallLoopOp) and op.turns != UNBOUNDED else 1
+            total += turns * max(_products(graphs[name], graphs) for name in op.graphs)
+    return total
 
 
 def written(function: func.FuncOp) -> frozenset[int]:
