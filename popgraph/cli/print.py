@@ -88,7 +88,8 @@ def command(
     request = compiler.BuildRequest(module, compilation, made, "reference", 1)
     hosted = models.is_hosted(module)
     if not lowered:
-        notes = print_steps.step_lines(request.copied()) if hosted else ()
+        trained = training is not None  # Such models have steps, but no training.
+        notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
         typer.echo(
             "\n".join([*notes, *models.structural_lines(model, module, compilation), str(module)])
         )

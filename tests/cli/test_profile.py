@@ -210,3 +210,47 @@ def test_only_a_profile_looks_at_the_clock(tmp_path: Path) -> None:
     program = printed.output.split("void main_prepare")[-1]
     assert "clock" not in program
     assert "trace_" not in printed.output
+
+
+WHILE = """opset 18
+graph net(x: f32[4, 8]) -> y {
+    n = Cast(ReduceSum(x * 0, keepdims=0) + TURNS, to=7)
+    y = Loop(
+        n, true, x,
+        body=graph turn(i: i64, going: bool, b: f32[4, 8]) -> (on, next) {
+            on = going
+            next = Tanh(b) + 1
+        },
+    )
+}
+"""
+
+
+@pytest.mark.parametrize(("turns", "kernels"), [(0, 0), (7, 7)])
+def test_turns_that_data_decide_are_counted(turns: int, kernels: int, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(WHILE.replace("TURNS", str(turns)))
+    file = tmp_path / "p.json"
+    arguments = ["profile", str(tmp_path / "net.pgraph"), "--rounds", "2", "--json", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    loop = next(c for c in json.loads(file.read_text())["calls"] if c["kind"] == "loop")
+    assert loop["kernel"].endswith(f": {turns} turns") and loop["count"] == 1
+    assert [call["count"] for call in loop["bodies"][0]["calls"]] == [kernels]
+
+
+def test_a_step_of_training_has_labels_of_every_classifier(tmp_path: Path) -> None:
+    """Two classes are enough for made-up labels."""
+    text = """opset 18
+graph net(x: f32[4, 8]) -> y {
+    weight w: f32[8, 2] = ones()
+    y = Softmax(x @ w, axis=-1)
+}
+train (labels: i32[4]) {
+    loss = nll(y, labels)
+    optimizer = SGD(0.1)
+}
+"""
+    (tmp_path / "net.pgraph").write_text(text)
+    arguments = ["profile", str(tmp_path / "net.pgraph"), "--train", "--rounds", "2"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output

@@ -135,3 +135,13 @@ def test_opt_says_what_to_do_with_a_model(tmp_path: Path) -> None:
     (tmp_path / "net.pgraph").write_text(HOST)
     result = CliRunner().invoke(app, ["opt", str(tmp_path / "net.pgraph")])
     assert result.exit_code == 1 and "this is a model, not IR text" in result.output
+
+
+def test_a_model_that_is_not_trained_prints_as_it_was_written(tmp_path: Path) -> None:
+    section = "train (labels: i32[3]) {\n  loss = nll(Softmax(aside), labels)\n"
+    text = f"{HOST}{section}  optimizer = SGD(0.1)\n}}\n"
+    assert "onnx.NonZero" in shown(text, tmp_path, "print", "--train")
+    arguments = ["print", str(tmp_path / "net.pgraph"), "--train", "--at", "graphcore"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 1
+    assert "a model cannot be trained through what only Python computes" in result.output

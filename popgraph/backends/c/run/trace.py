@@ -80,7 +80,8 @@ class Trace:
         bodies = tuple(self._body(site, found) for site in place.bodies)
         inside = sum(_probes(body) for body in bodies)
         probes = count * self._inner + inside * max(0, self._outer - self._inner)
-        return Traced(place.op, count, max(0, time - probes // CALIBRATIONS), bodies)
+        least = sum(call.nanoseconds for body in bodies for call in body.calls)
+        return Traced(place.op, count, max(least, time - probes // CALIBRATIONS), bodies)
 
     def _body(self, site: Site, found: Array) -> TracedBody:
         calls = tuple(self._traced(place, found) for place in site.places)
