@@ -242,7 +242,7 @@ def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> 
         return
     for name in interface.structural:
         yield f"// input {name!r} decides the structure: a program for each of its values"
-    if is_hosted(module):
+    if not interface.structural or is_hosted(module):
         return
     known = known_calls(path, sources())
     if not known:

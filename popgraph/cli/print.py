@@ -75,8 +75,8 @@ def command(
 
     Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
     every segment between them is printed. Sizes that only data decide are those that made-up inputs
-    give. Of a model with structural inputs or unknown dimensions, lines say which these inputs are
-    and for what the cache has compiled programs.
+    give. Of a model with inputs whose values decide its structure, lines say which these are, and
+    for which values and shapes the cache has compiled programs.
     """
     from popgraph import compiler
     from popgraph.cli import models, print_steps
