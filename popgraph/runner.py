@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from popgraph.backends.base import Executable
-from popgraph.open_model import OpenModel
+from popgraph.open_model import Call, OpenModel
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
@@ -62,6 +62,11 @@ class Runner:
     def structural(self) -> tuple[str, ...]:
         """The inputs whose values decide the structure of the program."""
         return () if self.open is None else self.open.interface.structural
+
+    @property
+    def kept(self) -> list[Call]:
+        """The calls (shapes, and values of structural inputs) for which a program is kept here."""
+        return [] if self.open is None else self.open.kept
 
     def __call__(
         self, inputs: Mapping[str, Array] | None = None, /, **named: Array

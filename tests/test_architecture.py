@@ -30,9 +30,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "backend": "support passes compiler runner start",
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
-        "measure": "support dialects builder passes backends compiler",
-        "cli": "support dialects builder passes backends compiler training session testing measure "
-        "backend conformance",
+        "measure": "support dialects builder passes backends hosted compiler",
+        "cli": "support dialects builder passes backends hosted compiler training session testing "
+        "measure backend conformance",
     },
     "dialects": {
         "element_types": "",

@@ -12,7 +12,7 @@ from zlib import crc32
 import typer
 
 from popgraph.cli.options import Folders, ScheduleFile, pass_name
-from popgraph.support.errors import ParseError
+from popgraph.support.errors import ModelError, ParseError
 from popgraph.support.texts import read_text
 
 if TYPE_CHECKING:
@@ -54,6 +54,12 @@ def command(
     from popgraph.passes.reproducer import passes_in
     from popgraph.support.debug import Settings
 
+    if file.suffix in (".onnx", ".pgraph"):
+        raise ModelError(
+            "this is a model, not IR text",
+            str(file),
+            f"popgraph print {file} | popgraph opt",
+        )
     text = _text(file)
     steps = _scheduled(_pipeline(passes or passes_in(text)), schedule)
     compilation = Compilation()

@@ -15,6 +15,7 @@ from popgraph.passes.program.copies import Copies
 from popgraph.passes.program.section import Copy, Section, Step
 from popgraph.passes.program.storage import Storage
 from popgraph.passes.program.workspace import CallStep, Preparation
+from popgraph.support.names import hint
 
 
 class Buffers:
@@ -34,6 +35,7 @@ class Buffers:
             label, literal = storage.label, storage.literal
             op = BufferOp(storage.space, type_, offset=place, label=label, literal=literal)
             self._block.add_op(op)
+            op.memory.name_hint = hint(storage.label) or storage.space
             self._known[key] = op.memory
         return self._known[key]
 

@@ -144,6 +144,9 @@ class Counter:
         steps = (op for op in ops if isinstance(op, CallOp | RunsPrograms))
         return sum((self.call(op) for op in steps), NOTHING)
 
+    def program(self, name: str) -> ProgramOp:
+        return self._programs[name]
+
     def function(self, name: str) -> func.FuncOp:
         return self._functions[name]
 
