@@ -127,7 +127,8 @@ def _ask(
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
             error = failure if schema is letter else error
     else:
-        if any(isinstance(value.type, UnknownType) for value in outer):
+        seen = {*outer, *inside}.difference(op.results)
+        if any(isinstance(value.type, UnknownType) for value in seen):
             return (UNKNOWN,) * len(op.results)
         raise mismatch(op, str(error)) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
