@@ -127,8 +127,7 @@ def _ask(
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
             error = failure if schema is letter else error
     else:
-        seen = {*outer, *inside}.difference(op.results)
-        if any(isinstance(value.type, UnknownType) for value in seen):
+        if any(isinstance(value.type, UnknownType) for value in outer) or _calls_unknown(op):
             return (UNKNOWN,) * len(op.results)
         raise mismatch(op, str(error)) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
@@ -208,6 +207,12 @@ def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
         return False
     shape = static_shape(value.type)
     return op.op_type == "BatchNormalization" or (shape is not None and prod(shape) == 1)
+
+
+def _calls_unknown(op: Operation) -> bool:
+    """Whether there is a call in an operation's graphs that has no types yet."""
+    calls = (inner for inner in op.walk() if inner is not op and not isinstance(inner, SchemaOp))
+    return any(isinstance(value.type, UnknownType) for one in calls for value in one.results)
 
 
 def _values_inside(op: Operation) -> Iterator[SSAValue]:

@@ -245,7 +245,9 @@ class _Trial:
 
     def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
         """Arguments that the body gave no name in IR text."""
-        names = ["turn", *map(hint, self.repetition.states), *["row" for _ in rows]]
+        named = ["turn", *map(hint, self.repetition.states)]
+        variables = ["variable"] * (1 + len(states) - len(named))
+        names = [*named, *variables, *["row" for _ in rows]]
         for value, name in zip((number, *states, *rows), names, strict=True):
             value.name_hint = value.name_hint or name
 
