@@ -152,6 +152,20 @@ _WIDER = _graph(
 )
 _ROW = _graph("(float[3] s, float[3] x) => (float[3] t, float[3] y) { t = Add(s, x) y = Neg(x) }")
 
+_POOLS = (
+    row(_IMAGE),
+    row(_IMAGE, kernel_shape=[2]),
+    row(_IMAGE, kernel_shape=[0, 2]),
+    row(_IMAGE, kernel_shape=[7, 7]),
+    row(_IMAGE, kernel_shape=[2, 2], strides=[0, 1]),
+    row(_IMAGE, kernel_shape=[2, 2], pads=[1, 1, 1]),
+    row(_IMAGE, kernel_shape=[2, 2], dilations=[0, 1]),
+    row(_IMAGE, kernel_shape=[2, 2], ceil_mode=2),
+    row(_IMAGE, kernel_shape=[2, 2], auto_pad="SIDE"),
+    row("f32[4]", kernel_shape=[2]),
+)
+"""What no pool is."""
+
 NODES: dict[str, tuple[Broken, ...]] = {
     # graphs inside nodes
     "If": (
@@ -270,20 +284,40 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row(f"{_IMAGE} f32[4, 2, 3, 3]", kernel_shape=[2, 2]),
         row(f"{_IMAGE} f32[4, 2, 3, 3]", pads=[9, 9, 9, 9]),
     ),
-    **dict(
-        _each(
-            "MaxPool AveragePool",
-            row(_IMAGE),
-            row(_IMAGE, kernel_shape=[2]),
-            row(_IMAGE, kernel_shape=[0, 2]),
-            row(_IMAGE, kernel_shape=[7, 7]),
-            row(_IMAGE, kernel_shape=[2, 2], strides=[0, 1]),
-            row(_IMAGE, kernel_shape=[2, 2], pads=[1, 1, 1]),
-            row(_IMAGE, kernel_shape=[2, 2], dilations=[0, 1]),
-            row(_IMAGE, kernel_shape=[2, 2], ceil_mode=2),
-            row(_IMAGE, kernel_shape=[2, 2], auto_pad="SIDE"),
-            row("f32[4]", kernel_shape=[2]),
-        )
+    "AveragePool": _POOLS,
+    "MaxPool": (
+        *_POOLS,
+        row(_IMAGE, kernel_shape=[2, 2], storage_order=2),
+    ),
+    "LpPool": (
+        *_POOLS,
+        row(_IMAGE, kernel_shape=[2, 2], p=0),
+        row(_IMAGE, kernel_shape=[2, 2], p=-1.0, opset=1),
+        row(_IMAGE, kernel_shape=[2, 2], p=float("inf"), opset=1),
+        row(_IMAGE, opset=1),
+    ),
+    "MaxUnpool": (
+        row("f32[1, 1, 2] i64[1, 1, 3]", kernel_shape=[2]),
+        row("f32[1, 1, 2] i64[1, 1, 2]", kernel_shape=[2, 2]),
+        row("f32[1, 1, 2] i64[1, 1, 2]", kernel_shape=[0]),
+        row("f32[1, 1, 2] i64[1, 1, 2]", kernel_shape=[2], strides=[0]),
+        row("f32[1, 1, 2] i64[1, 1, 2]", kernel_shape=[2], pads=[9, 9]),
+        row("f32[1, 1, 2] i64[1, 1, 2] i64{1, 1, 2}", kernel_shape=[2]),
+        row("f32[1, 1, 2] i64[1, 1, 2] i64{1, 2, 4}", kernel_shape=[2]),
+        row("f32[1, 1, 2] i64[1, 1, 2] i64{4}", kernel_shape=[2]),
+        row("f32[1, 1, 2] i64[1, 1, 2]"),
+        row("f32[1, 2] i64[1, 2]", kernel_shape=[2]),
+    ),
+    "Col2Im": (
+        row("f32[1, 4, 9] i64{4, 4} i64{2, 3}"),
+        row("f32[1, 4, 8] i64{4, 4} i64{2, 2}"),
+        row("f32[1, 4, 9] i64{4, 4} i64{2}"),
+        row("f32[1, 4, 9] i64{4, 4} i64{2, 0}"),
+        row("f32[1, 4, 9] i64{4, -4} i64{2, 2}"),
+        row("f32[1, 4, 9] i64{1, 1} i64{2, 2}"),
+        row("f32[1, 4, 9] i64{4, 4} i64{2, 2}", strides=[0, 1]),
+        row("f32[1, 4, 9] i64{4, 4} i64{2, 2}", pads=[1, 1]),
+        row("f32[4, 9] i64{4, 4} i64{2, 2}"),
     ),
     **dict(_each("GlobalAveragePool GlobalMaxPool", row("f32[4]"), row("i32[1, 2, 3]"))),
     # recurrences

@@ -667,8 +667,6 @@ def test_errors_name_the_node() -> None:
     with pytest.raises(UnsupportedError, match="shape of Reshape must be constant") as caught:
         run("Reshape", [X, np.array([24])])
     assert "node 'n' (Reshape-5)" in str(caught.value) and "initializer" in caught.value.hint
-    with pytest.raises(UnsupportedError, match="output Indices of MaxPool is not supported"):
-        run("MaxPool", [X], 2, kernel_shape=[2])
     with pytest.raises(UnsupportedError, match=r"ai.graphcore.Mystery-1 is not supported"):
         run("Mystery", [X], domain=GC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from popgraph.dialects.onnx.requirements.frame import (
@@ -10,12 +11,15 @@ from popgraph.dialects.onnx.requirements.frame import (
     asks,
     at_least,
     differ,
+    listed,
     of_rank,
     of_shape,
     positive,
+    shown,
 )
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
+from popgraph.support.shapes import prod, unpooled
 
 _LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 _MOST = 2**31 - 1
@@ -58,9 +62,10 @@ def _fits(node: Seen, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints
             )
 
 
-@asks("AveragePool", "MaxPool")
+@asks("AveragePool", "LpPool", "MaxPool")
 def pools(node: Seen) -> Complaints:
     yield from at_least(node, 0, 2)
+    yield from _power(node)
     shape, kernel = node.shape(0), node.integers("kernel_shape") or []
     if shape is None:
         return
@@ -69,6 +74,13 @@ def pools(node: Seen) -> Complaints:
         yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
         return
     yield from _fits(node, shape[2:], kernel)
+
+
+def _power(node: Seen) -> Complaints:
+    """The p of LpPool is a number of version 1, and a whole one since."""
+    p = node.real("p", 2.0)
+    if not 0 < p < math.inf:
+        yield TypeConflict(f"`p` is {p:g}", "`p` is larger than 0")
 
 
 @asks("GlobalAveragePool", "GlobalMaxPool")
@@ -141,3 +153,71 @@ def _added(node: Seen, spatial: int) -> Complaints:
             f"`output_padding` is {added} for strides {strides}",
             "it is less than the stride (or the dilation) along every axis",
         )
+
+
+@asks("MaxUnpool")
+def max_unpool(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 3)
+    yield from listed(node, 2)
+    shape, kernel = node.shape(0), node.integers("kernel_shape") or []
+    if shape is None:
+        return
+    yield from of_shape(node, 1, *shape)
+    yield from _lists(node, len(shape) - 2)
+    if len(kernel) != len(shape) - 2:
+        yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
+        return
+    space = [size for size in shape[2:] if isinstance(size, int)]
+    if len(space) < len(kernel):
+        return
+    found = unpooled(space, kernel, node.integers("strides") or [], node.integers("pads") or [])
+    if min(found) < 1 and 0 not in space:
+        yield TypeConflict(f"the image is {shown(found)}", "smaller `pads`: no axis is empty")
+    wanted, least = node.numbers(2), (*shape[:2], *found)
+    if wanted is not None and not _holds(wanted, least):
+        yield TypeConflict(
+            f"`output_shape` is {wanted}, but the image is {shown(least)}",
+            "it has the same batch and channels, and is as large or larger in space",
+        )
+
+
+def _holds(wanted: Sequence[int], least: Sequence[Dim]) -> bool:
+    if len(wanted) != len(least) or any(map(differ, wanted[:2], least[:2])):
+        return False
+    pairs = zip(wanted, least, strict=True)
+    return all(not isinstance(have, int) or have <= size for size, have in pairs)
+
+
+@asks("Col2Im")
+def columns_to_image(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 3)
+    yield from listed(node, 1, 2)
+    shape, image, block = node.shape(0), node.numbers(1), node.numbers(2)
+    for name, sizes in (("image_shape", image), ("block_shape", block)):
+        if sizes is not None and not all(1 <= size <= _MOST for size in sizes):
+            yield TypeConflict(f"`{name}` is {sizes}", "its sizes are 1 or more")
+    if image is None or block is None:
+        return
+    yield from _lists(node, len(image))
+    if len(image) != len(block):
+        yield TypeConflict(f"blocks of {block} in an image of {image}", "with as many axes")
+        return
+    yield from _fits(node, image, block)
+    if shape is not None and isinstance(shape[1], int) and shape[1] % prod(block):
+        yield TypeConflict(
+            f"{shape[1]} rows for blocks of {block}", "channels times the elements of a block"
+        )
+    if shape is not None and differ(shape[2], count := _blocks(node, image, block)):
+        yield TypeConflict(f"{shape[2]} columns for {count} blocks", "one for each block")
+
+
+def _blocks(node: Seen, image: Sequence[int], block: Sequence[int]) -> int:
+    """How many blocks there are in an image."""
+    ones = [1] * len(image)
+    pads = node.integers("pads") or [0] * (2 * len(image))
+    strides, dilations = node.integers("strides") or ones, node.integers("dilations") or ones
+    rows = zip(image, block, strides, dilations, pads, pads[len(image) :], strict=False)
+    return prod(
+        (size + low + high - dilation * (width - 1) - 1) // stride + 1
+        for size, width, stride, dilation, low, high in rows
+    )
