@@ -124,6 +124,40 @@ def _divides(node: Seen, size: Dim, what: str) -> Complaints:
         yield TypeConflict(f"{size} {what} do not fall into {group} groups", "`group` divides them")
 
 
+@asks("DeformConv")
+def deform_conv(node: Seen) -> Complaints:
+    """Every element of every window has an offset along every axis, and one number of the mask."""
+    image, weight, offset = (node.shape(index) for index in range(3))
+    yield from at_least(node, 0, 3)
+    yield from positive(node, "offset_group")
+    yield from _convolution(node)
+    if weight is None:
+        return
+    yield from _divides(node, weight[0], "outputs")
+    yield from of_shape(node, 3, weight[0])
+    if image is None:
+        return
+    yield from _divides(node, image[1], "channels")
+    groups = node.integer("offset_group", 1)
+    if isinstance(image[1], int) and image[1] % groups:
+        yield TypeConflict(
+            f"{image[1]} channels do not fall into {groups} groups", "`offset_group` divides them"
+        )
+    if isinstance(image[1], int):
+        yield from of_shape(node, 1, weight[0], image[1] // node.integer("group", 1), *weight[2:])
+    yield from _fits(node, image[2:], weight[2:])
+    space, kernel = _known(image[2:]), _known(weight[2:])
+    if offset is not None and space is not None and kernel is not None:
+        elements, counts = groups * prod(kernel), _windows(node, space, kernel)
+        yield from of_shape(node, 2, image[0], elements * len(kernel), *counts)
+        yield from of_shape(node, 4, image[0], elements, *counts)
+
+
+def _known(sizes: Sequence[Dim]) -> list[int] | None:
+    found = [size for size in sizes if isinstance(size, int)]
+    return found if len(found) == len(sizes) else None
+
+
 @asks("ConvTranspose")
 def conv_transpose(node: Seen) -> Complaints:
     image, weight = node.shape(0), node.shape(1)
@@ -167,8 +201,8 @@ def max_unpool(node: Seen) -> Complaints:
     if len(kernel) != len(shape) - 2:
         yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
         return
-    space = [size for size in shape[2:] if isinstance(size, int)]
-    if len(space) < len(kernel):
+    space = _known(shape[2:])
+    if space is None:
         return
     found = unpooled(space, kernel, node.integers("strides") or [], node.integers("pads") or [])
     if min(found) < 1 and 0 not in space:
@@ -207,17 +241,17 @@ def columns_to_image(node: Seen) -> Complaints:
         yield TypeConflict(
             f"{shape[1]} rows for blocks of {block}", "channels times the elements of a block"
         )
-    if shape is not None and differ(shape[2], count := _blocks(node, image, block)):
+    if shape is not None and differ(shape[2], count := prod(_windows(node, image, block))):
         yield TypeConflict(f"{shape[2]} columns for {count} blocks", "one for each block")
 
 
-def _blocks(node: Seen, image: Sequence[int], block: Sequence[int]) -> int:
-    """How many blocks there are in an image."""
+def _windows(node: Seen, image: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
+    """How many windows there are along each axis."""
     ones = [1] * len(image)
     pads = node.integers("pads") or [0] * (2 * len(image))
     strides, dilations = node.integers("strides") or ones, node.integers("dilations") or ones
     rows = zip(image, block, strides, dilations, pads, pads[len(image) :], strict=False)
-    return prod(
+    return tuple(
         (size + low + high - dilation * (width - 1) - 1) // stride + 1
         for size, width, stride, dilation, low, high in rows
     )

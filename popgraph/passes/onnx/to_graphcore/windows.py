@@ -111,7 +111,7 @@ class Windows:
         step = prod(self.inputs)
         for axis in order:
             step //= max(1, self.inputs[axis])
-            at = self._along(axis, sizes[axis])
+            at = self.along(axis, sizes[axis])
             shape = [1] * (2 * rank)
             shape[axis], shape[rank + axis] = at.shape
             at = at.reshape(shape)
@@ -120,7 +120,7 @@ class Windows:
         found: NDArray[np.int64] = np.where(outside, -1, total).reshape(prod(sizes), -1)
         return found
 
-    def _along(self, axis: int, count: int) -> NDArray[np.int64]:
+    def along(self, axis: int, count: int) -> NDArray[np.int64]:
         """Where the elements of `count` windows are along an axis."""
         starts = np.arange(count) * self.strides[axis] - self.low[axis]
         return np.asarray(
