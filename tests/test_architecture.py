@@ -316,6 +316,7 @@ NUMBERS = {
     "onnx/to_graphcore/context.py:TURN": "numbers of random states",
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
+    "onnx/to_graphcore/roi_align.py:CANDIDATES": "follows from the operator's definition",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
     "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",

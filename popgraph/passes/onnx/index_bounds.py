@@ -145,6 +145,12 @@ def _in_unpooled(shapes: Sequence[Shape | None], attributes: Attributes) -> Iter
         yield Bounds(1, "index", (0,), (count - 1,))
 
 
+def _images(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    x = shapes[0]
+    if x:
+        yield Bounds(2, "image", (0,), (x[0] - 1,))
+
+
 RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Gather"): _along_axis,
     ("", "GatherElements"): _along_axis,
@@ -152,6 +158,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "MaxUnpool"): _in_unpooled,
     ("", "NegativeLogLikelihoodLoss"): _labels(1, "ignore_index"),
     ("", "SoftmaxCrossEntropyLoss"): _labels(1, "ignore_index"),
+    ("", "RoiAlign"): _images,
     ("", "RotaryEmbedding"): _positions,
     ("", "Attention"): _lengths,
     ("ai.graphcore", "Nll"): _labels(-1, "ignoreIndex"),

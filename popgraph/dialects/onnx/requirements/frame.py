@@ -93,6 +93,8 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
         "ceil",
         "pytorch",  # PopART's: floor, of asymmetric coordinates
     ),
+    ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
+    ("RoiAlign", "mode"): ("avg", "max"),
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
     ("SpaceToDepth", "mode"): _DEPTH,
     ("Upsample", "mode"): ("nearest", "linear"),

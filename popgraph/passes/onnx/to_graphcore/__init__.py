@@ -19,6 +19,7 @@ from popgraph.passes.onnx.to_graphcore import (
     recurrent,
     reductions,
     resize,
+    roi_align,
     scan,
     windows,
 )
@@ -43,6 +44,7 @@ THEMES = (
     recurrent,
     reductions,
     resize,
+    roi_align,
     scan,
     windows,
 )
