@@ -33,6 +33,9 @@ CASES = {
     "NegativeLogLikelihoodLoss": 3,
     "GridSample": 4,
     "DeformConv": 1,
+    "LpNormalization": 1,
+    "AffineGrid": 1,
+    "DFT": 1,
 }
 """Operators, and how many cases of each have a gradient at least, of those that are tried."""
 SHARE = 3

@@ -21,6 +21,7 @@ from popgraph.passes.onnx.to_graphcore import (
     resize,
     roi_align,
     scan,
+    signals,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -46,6 +47,7 @@ THEMES = (
     resize,
     roi_align,
     scan,
+    signals,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""
