@@ -34,7 +34,6 @@ CASES = {
     "GridSample": 4,
     "DeformConv": 1,
     "LpNormalization": 1,
-    "AffineGrid": 1,
     "DFT": 1,
 }
 """Operators, and how many cases of each have a gradient at least, of those that are tried."""
