@@ -57,7 +57,7 @@ def slowly(x: Array, pool: Pool, fortran: bool, windows: tuple[int, ...]) -> Arr
             low[axis] = total // 2 if pool["auto_pad"] == "SAME_UPPER" else total - total // 2
     low = pool.get("pads", low)[: len(space)]
     result = np.zeros((*x.shape[:2], *windows), np.int64)
-    for *image, window in product(*map(range, x.shape[:2]), np.ndindex(*windows)):
+    for image, window in product(np.ndindex(*x.shape[:2]), np.ndindex(*windows)):
         best, place = None, -1
         for offset in np.ndindex(*kernel):
             rows = zip(window, strides, low, offset, dilations, strict=True)
