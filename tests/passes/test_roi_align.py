@@ -66,6 +66,18 @@ def test_gradients_are_slopes(case: Case) -> None:
     assert check(proto, [inputs["x"]], [found(proto, inputs)["y"]])
 
 
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_regions(mode: str, ratio: int) -> None:
+    """They decide places and weights; how many samples there are does not change."""
+    corners = np.random.default_rng(0).uniform(0, 8, (3, 2, 2))
+    rois = np.sort(corners, axis=1).reshape(3, 4)
+    inputs = {"x": normal((2, 2, 7, 8), "float64"), "rois": rois, "batch": np.array([0, 1, 1])}
+    attributes = {"sampling_ratio": ratio, "output_height": 2, "output_width": 2}
+    proto = model("RoiAlign", inputs, constants=("batch",), mode=mode, **attributes)
+    assert check(proto, [inputs["x"], rois], [found(proto, inputs)["y"]])
+
+
 def of_a_picture(dtype: str) -> dict[str, Array]:
     corners = np.array([[0, 0, 6.5, 9], [2.25, 3, 4, 4.5], [-3, 1, 14, 12]])
     x = normal((2, 3, 9, 10), dtype)
