@@ -113,6 +113,14 @@ def test_indices_in_every_version_and_type(dtype: str, opset: int) -> None:
     np.testing.assert_array_equal(results["y1"], wanted)
 
 
+def test_no_number_is_the_largest_as_in_the_first_output() -> None:
+    x = np.array([[[1, np.nan, 3, np.nan, -np.inf, -np.inf]]], np.float32)
+    proto = model("MaxPool", {"x": x}, outputs=2, kernel_shape=[2], pads=[1, 0], strides=[1])
+    results = of_both(proto, {"x": x})
+    np.testing.assert_array_equal(results["y1"], [[[0, 1, 1, 3, 3, 4]]])
+    np.testing.assert_array_equal(x.reshape(-1)[results["y1"]], results["y"])
+
+
 def test_the_gradient_beside_indices() -> None:
     x = normal((1, 2, 5, 5), "float64")
     proto = model("MaxPool", {"x": x}, outputs=2, kernel_shape=[3, 3], strides=[2, 2])

@@ -58,7 +58,7 @@ def transforms(draw: st.DrawFn) -> Case:
     return inputs, {"inverse": int(inverse), "onesided": int(onesided)}
 
 
-@given(transforms(), st.sampled_from([4, 256]))
+@given(transforms(), st.sampled_from([1, 4, 256]))
 def test_transforms_are_those_of_numpy(case: Case, longest: int) -> None:
     """In one product and in several rounds; some are convolutions."""
     inputs, attributes = case

@@ -34,7 +34,8 @@ class Fourier:
     def __call__(self, signals: SSAValue) -> SSAValue:
         """[signals, length, 2]"""
         length = shape_of(signals)[1]
-        if length <= self.node.lowering.tuning.longest_dense_transform:
+        # The shortest are products whatever the tuning: a convolution would be made of them again.
+        if length <= max(3, self.node.lowering.tuning.longest_dense_transform):
             return self.dense(signals, length)
         rows = next(rows for rows in range(isqrt(length), 0, -1) if length % rows == 0)
         return self.in_rounds(signals, rows) if rows > 1 else self.by_convolution(signals)
