@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp, NameLoc
 
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
+from popgraph.conformance.cases import ROUNDED
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx.custom import CHECK_INDICES
@@ -56,8 +57,6 @@ def operations(module: ModuleOp) -> list[str]:
 # ONNX's own tests: every case runs and is right, or is said to be unsupported.
 
 RANDOM = ("test_bernoulli", "test_training_dropout")
-ROUNDED = ("test_dft_inverse",)
-"""Of what is 0, these want the rounding errors of NumPy's transform, which exceed their margin."""
 """Drawn from another generator; the statistics are checked below."""
 COARSE = {"float16": 2e-3, "bfloat16": 2e-2}
 """Types whose roundings add up differently in another order of the same operations."""
