@@ -126,6 +126,14 @@ def _labels(axis: int, ignored: str) -> Rule:
     return rule
 
 
+def _starts(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    """Where updates of a cache begin, so that they end in it; of a circular one, anywhere."""
+    cache, update = shapes[:2]
+    axis = _number(attributes, "axis", -2)
+    if len(shapes) > 2 and cache and update and attributes.get("mode") != "circular":
+        yield Bounds(2, "index", (-cache[axis],), (cache[axis] - update[axis],))
+
+
 def _positions(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
     if len(shapes) > 3 and shapes[1]:
         yield Bounds(3, "position", (0,), (shapes[1][0] - 1,))
@@ -141,6 +149,10 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Gather"): _along_axis,
     ("", "GatherElements"): _along_axis,
     ("", "GatherND"): _rows,
+    ("", "Scatter"): _along_axis,
+    ("", "ScatterElements"): _along_axis,
+    ("", "ScatterND"): _rows,
+    ("", "TensorScatter"): _starts,
     ("", "NegativeLogLikelihoodLoss"): _labels(1, "ignore_index"),
     ("", "SoftmaxCrossEntropyLoss"): _labels(1, "ignore_index"),
     ("", "RotaryEmbedding"): _positions,

@@ -18,6 +18,7 @@ from popgraph.passes.onnx.to_graphcore import (
     reductions,
     resize,
     scan,
+    scattering,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -40,6 +41,7 @@ THEMES = (
     reductions,
     resize,
     scan,
+    scattering,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""
