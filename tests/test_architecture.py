@@ -314,6 +314,7 @@ NUMBERS = {
     "onnx/to_graphcore/arithmetic.py:LARGEST": "the range of a type",
     "onnx/to_graphcore/arithmetic.py:LEAST": "the range of a type",
     "onnx/to_graphcore/context.py:TURN": "numbers of random states",
+    "onnx/to_graphcore/einsum.py:MOST_ORDERS": "ends a search, whatever the machine",
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",

@@ -559,6 +559,17 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 5, 3] f32[2, 2, 3]", axis=3),
         row("f32[2, 5, 3] f32[2, 2, 3]", mode="round"),
     ),
+    "Einsum": (
+        row("f32[2, 3]", equation="ij,jk"),
+        row("f32[2, 3]", equation="ijk"),
+        row("f32[2, 3]", equation="i->i"),
+        row("f32[2, 3]", equation="i1->i"),
+        row("f32[2, 3]", equation="ij->ii"),
+        row("f32[2, 3]", equation="ij->ik"),
+        row("f32[2, 3]", equation="i...j...->ij"),
+        row("f32[2, 3] f32[2, 3]", equation="ij,jk->ik"),
+        row("f32[2, 3]", equation="ii->i"),
+    ),
     "OneHot": (
         row("i64[3] i64{3, 4} f32[2]"),
         row("i64[3] i64=4 f32[3]"),

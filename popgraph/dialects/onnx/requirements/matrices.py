@@ -12,6 +12,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     stretches,
 )
 from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.support.equations import EquationError, parse
 
 
 @asks("Gemm")
@@ -29,6 +30,19 @@ def gemm(node: Seen) -> Complaints:
 def matmul(node: Seen) -> Complaints:
     yield from at_least(node, 0, 1)
     yield from at_least(node, 1, 1)
+
+
+@asks("Einsum")
+def einsum(node: Seen) -> Complaints:
+    shapes = [node.shape(index) for index in range(len(node))]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        return
+    try:
+        equation = parse(node.text("equation"), [len(shape) for shape in known])
+        equation.sizes([tuple(d if isinstance(d, int) else 1 for d in shape) for shape in known])
+    except EquationError as error:
+        yield TypeConflict(f"`equation` is {node.text('equation')!r}: {error.what}", error.hint)
 
 
 @asks("PRelu")
