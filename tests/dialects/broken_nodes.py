@@ -559,6 +559,14 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 5, 3] f32[2, 2, 3]", axis=3),
         row("f32[2, 5, 3] f32[2, 2, 3]", mode="round"),
     ),
+    "Det": (row("f32[3]"), row("f32[2, 3]"), row("i32[2, 2]")),
+    "ReverseSequence": (
+        row("f32[3] i64[3]"),
+        row("f32[3, 2] i64[3]"),
+        row("f32[3, 2] i64[2, 1]"),
+        row("f32[3, 2] i64[2]", batch_axis=0),
+        row("f32[3, 2, 4] i64[2]", time_axis=2),
+    ),
     "Einsum": (
         row("f32[2, 3]", equation="ij,jk"),
         row("f32[2, 3]", equation="ijk"),

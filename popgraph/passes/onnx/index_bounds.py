@@ -139,6 +139,12 @@ def _positions(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterat
         yield Bounds(3, "position", (0,), (shapes[1][0] - 1,))
 
 
+def _sequences(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    data, time = shapes[0], _number(attributes, "time_axis", 0)
+    if data is not None and 0 <= time < len(data):
+        yield Bounds(1, "length", (0,), (data[time],))
+
+
 def _lengths(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
     keys = shapes[1]
     if len(shapes) > 6 and keys is not None and len(keys) > 2:
@@ -149,6 +155,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Gather"): _along_axis,
     ("", "GatherElements"): _along_axis,
     ("", "GatherND"): _rows,
+    ("", "ReverseSequence"): _sequences,
     ("", "Scatter"): _along_axis,
     ("", "ScatterElements"): _along_axis,
     ("", "ScatterND"): _rows,

@@ -112,6 +112,18 @@ def gather_nd(node: Seen) -> Complaints:
         )
 
 
+@asks("ReverseSequence")
+def reverse_sequence(node: Seen) -> Complaints:
+    data, axes = node.shape(0), [node.integer("time_axis", 0), node.integer("batch_axis", 1)]
+    yield from at_least(node, 0, 2)
+    if sorted(axes) != [0, 1]:
+        yield TypeConflict(
+            f"`time_axis` is {axes[0]} and `batch_axis` is {axes[1]}", "one is 0, the other 1"
+        )
+    elif data is not None:
+        yield from of_shape(node, 1, data[axes[1]])
+
+
 @asks("OneHot")
 def one_hot(node: Seen) -> Complaints:
     yield from one_element(node, 1)

@@ -7,8 +7,10 @@ from popgraph.dialects.onnx.requirements.frame import (
     Seen,
     asks,
     at_least,
+    differ,
     of_rank,
     one_element,
+    shown,
     stretches,
 )
 from popgraph.dialects.onnx.type_errors import TypeConflict
@@ -30,6 +32,14 @@ def gemm(node: Seen) -> Complaints:
 def matmul(node: Seen) -> Complaints:
     yield from at_least(node, 0, 1)
     yield from at_least(node, 1, 1)
+
+
+@asks("Det")
+def det(node: Seen) -> Complaints:
+    shape = node.shape(0)
+    yield from at_least(node, 0, 2)
+    if shape is not None and differ(shape[-2], shape[-1]):
+        yield TypeConflict(f"the matrices of {shown(shape)} are not square", "both sizes are equal")
 
 
 @asks("Einsum")

@@ -1,4 +1,4 @@
-"""Lowers GatherElements, GatherND, TopK and cumulative sums to gathers, pads and slices."""
+"""Lowers GatherElements, GatherND, ReverseSequence, TopK, cumulative sums to gathers and pads."""
 
 from __future__ import annotations
 
@@ -143,6 +143,23 @@ def places_of_rows(node: Node) -> SSAValue:
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
     nowhere = gc.BroadcastOp(_whole(node, 0), shape=indices[:-1])
     return _from_start_on(reduce(gc.AddOp, terms) if terms else nowhere)
+
+
+@lowers("ReverseSequence")
+def reverse_sequence(node: Node) -> Lowered:
+    """Of both leading axes as one: the place in time from the end of the own sequence."""
+    lead, rest = node.shape[:2], node.shape[2:]
+    time = node.integer("time_axis", 0)
+    steps, column = lead[time], (lead[0], 1) if time else (1, lead[1])
+    given = cast(node[1], dtypes.BY_NAME["i64"])
+    longest, zero = _whole(node, steps), _whole(node, 0)
+    lengths = gc.ReshapeOp(gc.MinOp(gc.MaxOp(given, zero), longest), shape=column)
+    own = gc.IotaOp(shape=lead, axis=time, dtype=I64)
+    mirrored = gc.SubOp(gc.SubOp(lengths, _whole(node, 1)), own)
+    is_inside = gc.CompareOp(own, lengths, predicate="lt")
+    places = places_along(node, lead, time, gc.WhereOp(is_inside, mirrored, own))
+    taken = gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places, axis=0)
+    return reshaped(taken.result, node.shape)
 
 
 def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:
