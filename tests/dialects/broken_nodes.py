@@ -725,6 +725,17 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[6]", starts=[0], ends=[2], axes=[1]),
         row("f32[6]", starts=[0, 1], ends=[2], axes=[0]),
     ),
+    "ai.graphcore.ScatterReduce": (
+        row("f32[4, 3] i64[4]", axis=0, axis_size=0),
+        row("f32[4, 3] i64[4]", axis=2, axis_size=2),
+        row("f32[4, 3] i64[4]", axis=0, axis_size=2, reduction="mean"),
+        row("f32[4, 3] i64[5]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[4, 3, 1]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[4]", axis=0, axis_size=2, group_size=2),
+        row("f32[4, 3] i64[4] f32[2, 2]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[5, 3]", axis=0, axis_size=2, enable_index_broadcast=0),
+        row("f32[4, 3] f32[4]", axis=0, axis_size=2),
+    ),
     "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
 }
 """By operator, those of other domains with the domain's name before."""

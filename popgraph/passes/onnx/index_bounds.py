@@ -126,6 +126,17 @@ def _labels(axis: int, ignored: str) -> Rule:
     return rule
 
 
+def _collected(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    """Of PopART's scatter: places of the initial values, or as many as the node says."""
+    initial = shapes[2] if len(shapes) > 2 else None
+    axis = _number(attributes, "axis", -1)
+    size = _number(attributes, "axis_size", 1)
+    if initial is not None and -len(initial) <= axis < len(initial):
+        size = initial[axis]
+    if size > 0:
+        yield Bounds(1, "index", (0,), (size - 1,))
+
+
 def _starts(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
     """Where updates of a cache begin, so that they end in it; of a circular one, anywhere."""
     cache, update = shapes[:2]
@@ -165,6 +176,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "RotaryEmbedding"): _positions,
     ("", "Attention"): _lengths,
     ("ai.graphcore", "Nll"): _labels(-1, "ignoreIndex"),
+    ("ai.graphcore", "ScatterReduce"): _collected,
 }
 """
 The operators that take indices from data, by domain and name.

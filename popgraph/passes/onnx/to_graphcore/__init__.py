@@ -20,6 +20,7 @@ from popgraph.passes.onnx.to_graphcore import (
     reductions,
     resize,
     scan,
+    scatter_reduce,
     scattering,
     windows,
 )
@@ -45,6 +46,7 @@ THEMES = (
     reductions,
     resize,
     scan,
+    scatter_reduce,
     scattering,
     windows,
 )

@@ -53,7 +53,7 @@ def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> O
     return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
 
 
-def _from_start_on(place: Operand) -> SSAValue:
+def never_negative(place: Operand) -> SSAValue:
     """Places that are never negative, as numbers of which a gather knows that."""
     return cast(place, dtypes.BY_NAME["u64"])
 
@@ -100,7 +100,7 @@ def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
             place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
-    return _from_start_on(place)
+    return never_negative(place)
 
 
 @lowers("TopK", structural=[1])
@@ -142,7 +142,7 @@ def places_of_rows(node: Node) -> SSAValue:
         start = _from_start(node, index.result, data[batch + column], is_checked)
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
     nowhere = gc.BroadcastOp(_whole(node, 0), shape=indices[:-1])
-    return _from_start_on(reduce(gc.AddOp, terms) if terms else nowhere)
+    return never_negative(reduce(gc.AddOp, terms) if terms else nowhere)
 
 
 @lowers("ReverseSequence")
