@@ -14,6 +14,7 @@ from onnx import helper
 import popgraph
 from popgraph.compiler import load, lower
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import shape_of
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
@@ -155,7 +156,7 @@ def products(equation: str, shapes: Sequence[tuple[int, ...]]) -> int:
     arrays = [normal(*shape) for shape in shapes]
     module = lower(*load(model(equation, arrays)), Options(), level="graphcore")
     return sum(
-        prod(op.result.type.get_shape()) * op.lhs.type.get_shape()[-1]
+        prod(shape_of(op.result)) * shape_of(op.lhs)[-1]
         for op in module.walk()
         if isinstance(op, gc.MatMulOp)
     )

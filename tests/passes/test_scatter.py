@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.passes.test_onnx_gradients import MIXTURE, check, forward
 BACKENDS = ("reference", "c")
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 OF_TORCH = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
-COMBINE = {
+COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     "none": lambda old, new: new,
     "add": lambda old, new: old + new,
     "mul": lambda old, new: old * new,

@@ -26,7 +26,8 @@ TYPES = {"float32": "FLOAT", "float16": "FLOAT16", "int32": "INT32", "uint32": "
 
 def built(
     arrays: Sequence[Array], reduction: str, grouped: int = 1, **named: Any
-) -> popart.Builder:
+) -> tuple[popart.Builder, str]:
+    """A model of one scatterreduce, and the name of its result."""
     builder = popart.Builder()
     ids = [builder.addInputTensor(TYPES[str(one.dtype)], list(one.shape)) for one in arrays]
     named["reduction"] = getattr(popart.ScatterReduction, reduction)
@@ -35,9 +36,7 @@ def built(
     else:
         result = builder.aiGraphcore.scatterreduce(ids, **named)
     builder.addOutputTensor(result)
-    builder.shape = builder.getTensorShape(result)
-    builder.id = result
-    return builder
+    return builder, result
 
 
 def inputs_of(builder: popart.Builder) -> list[str]:
@@ -46,11 +45,11 @@ def inputs_of(builder: popart.Builder) -> list[str]:
 
 
 def run(arrays: Sequence[Array], reduction: str, backend: str, **named: Any) -> Array:
-    builder = built(arrays, reduction, **named)
+    builder, result = built(arrays, reduction, **named)
     runner = popgraph.compile(builder.getModelProto(), backend=backend)
     given = dict(zip(inputs_of(builder), arrays, strict=True))
     (found,) = runner(given).values()
-    assert list(found.shape) == builder.shape
+    assert list(found.shape) == builder.getTensorShape(result)
     return found
 
 
@@ -145,8 +144,8 @@ def test_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> N
     data, index = drawn((4, 3)), np.array([[2, 1, 0], [1, 0, 1], [0, 2, 2], [3, 3, 3]], np.uint32)
     arrays = [data, index, *([drawn((5, 3), seed=1)] if with_initial else [])]
     tensors = [torch.tensor(one, requires_grad=True) for one in (arrays[0], *arrays[2:])]
-    builder = built(arrays, reduction, axis=0, axis_size=5)
-    loss = builder.aiOnnx.reducesum([builder.aiOnnx.exp([builder.id])], keepdims=0)
+    builder, result = built(arrays, reduction, axis=0, axis_size=5)
+    loss = builder.aiOnnx.reducesum([builder.aiOnnx.exp([result])], keepdims=0)
     identity = builder.aiOnnx.identity([loss], MIXTURE)
     builder.addOutputTensor(identity)
     made = onnx.ModelProto.FromString(builder.getModelProto())
@@ -167,7 +166,7 @@ def test_gradients_are_those_of_pytorch(reduction: str, with_initial: bool) -> N
 
 def test_indices_out_of_range_are_named() -> None:
     data, index = drawn((4, 3)), np.array([0, 1, 2, 5], np.uint32)
-    made = built([data, index], "Sum", axis=0, axis_size=5)
+    made, _ = built([data, index], "Sum", axis=0, axis_size=5)
     run = popgraph.compile(made.getModelProto(), indices="error")
     with pytest.raises(IndicesError, match="index 5 is out of range: 0 to 4"):
         run(dict(zip(inputs_of(made), [data, index], strict=True)))
