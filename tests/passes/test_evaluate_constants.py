@@ -9,7 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from xdsl.dialects.builtin import ModuleOp
 
 import popgraph
-from popgraph.compiler import load, settle_constants
+from popgraph.compiler import load, lower, settle_constants
+from popgraph.dialects import tile
 from popgraph.dialects.onnx import model_of
 from popgraph.passes.onnx.evaluate_constants import MOST_ELEMENTS
 from popgraph.passes.options import Options
@@ -130,3 +131,22 @@ def test_random_numbers_are_drawn_when_the_model_runs() -> None:
         helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT),
     ]
     assert "NonZero" in operators(model(nodes))
+
+
+def test_a_scatter_of_constants_is_folded() -> None:
+    """As exporters write masks of shifted windows."""
+    data, places = np.zeros((40, 40), np.float32), np.argwhere(np.ones((30, 30)))
+    made = model(
+        [
+            helper.make_node("ScatterND", ["data", "places", "updates"], ["mask"]),
+            helper.make_node("ReduceSum", ["mask"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["y"]),
+        ],
+        ("data", data),
+        ("places", places),
+        ("updates", np.full(900, 2, np.float32)),
+    )
+    lowered = lower(*load(made), Options(), level="structured")
+    assert not any(isinstance(op, tile.ScatterOp) for op in lowered.walk())
+    found = popgraph.compile(made)(x=np.zeros(6, np.float32))["y"]
+    np.testing.assert_array_equal(found, np.full(6, 1800))
