@@ -51,6 +51,7 @@ from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided, recalled
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.evaluate_constants import evaluate_constants
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.passes.onnx.overridable import demand, overridable
 from popgraph.passes.onnx.partition import host_nodes
@@ -205,6 +206,7 @@ def lower(
     verify(module)
     if level_of(module) == ONNX:
         weights_by_name(model_of(module).graph)  # as long as all of them are there
+        settle_constants(module, compilation.weights, options or Options())
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)
@@ -230,6 +232,12 @@ def lower(
             error.model = original
         raise
     return module
+
+
+def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -> None:
+    """Nodes that nothing but Python computes are computed now, where all inputs are constants."""
+    trained = options.training is not None or options.variables
+    evaluate_constants(module, weights, trained=trained)
 
 
 def check_static_form(module: ModuleOp) -> None:
@@ -305,8 +313,10 @@ class BuildRequest:
 
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
-        if level_of(self.module) == ONNX and host_nodes(self.module):
-            return Runner(self.steps())
+        if level_of(self.module) == ONNX:
+            settle_constants(self.module, self.compilation.weights, self.options)
+            if host_nodes(self.module):
+                return Runner(self.steps())
         overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is not None or self.backend == "reference":

@@ -35,6 +35,16 @@ graph lookups(x: f32[5, 16], i: i64[7], e: i32[5, 16], n: i64[3, 2]) -> (a, b, c
     c = GatherND(x, n)
 }
 """
+SCATTERS = """
+opset 24
+
+graph scatters(x: f32[5, 16], e: i32[3, 16], n: i64[3, 2], c: i64[5], r: i64[16]) -> (a, b, d, f) {
+    a = ScatterElements(x, e, x[0:3, :], axis=1, reduction="add")
+    b = ScatterND(x, n, x[0, 0:3], reduction="max")
+    d = TensorScatter(x, x[:, 0:4], c, axis=1)
+    f = ReverseSequence(x, r)
+}
+"""
 LOSSES = """
 opset 24
 
@@ -83,6 +93,16 @@ LEGAL: dict[str, tuple[str, Callable[[], Inputs]]] = {
             "n": np.array([[0, 0], [4, 15], [-5, -16]]),
         },
     ),
+    "scatters": (
+        SCATTERS,
+        lambda: {
+            "x": numbers(5, 16),
+            "e": np.full((3, 16), -16, np.int32),
+            "n": np.array([[0, 0], [4, 15], [-5, -16]]),
+            "c": np.array([0, 12, -16, -1, 3]),
+            "r": np.arange(16) % 6,
+        },
+    ),
     "losses": (
         LOSSES,
         lambda: {
@@ -113,6 +133,10 @@ WRONG = [
     ("lookups", "e", 16, "index 16 is out of range: -16 to 15 are legal", "'b' (GatherElements)"),
     ("lookups", "e", -(2**31), "index -2147483648 is out of range: -16 to 15", "(GatherElements)"),
     ("lookups", "n", 7, "index 7 is out of range: -5 to 4 are legal", "node 'c' (GatherND)"),
+    ("scatters", "e", 16, "index 16 is out of range: -16 to 15", "node 'a' (ScatterElements)"),
+    ("scatters", "n", -6, "index -6 is out of range: -5 to 4", "node 'b' (ScatterND)"),
+    ("scatters", "c", 13, "index 13 is out of range: -16 to 12", "node 'd' (TensorScatter)"),
+    ("scatters", "r", 6, "length 6 is out of range: 0 to 5", "node 'f' (ReverseSequence)"),
     ("losses", "i", 4, "label 4 is out of range: 0 to 3 are legal", "(ai.graphcore::Nll)"),
     ("losses", "i", -2, "label -2 is out of range: 0 to 3 are legal", "(ai.graphcore::Nll)"),
     ("losses", "j", -1, "label -1 is out of range: 0 to 3", "(NegativeLogLikelihoodLoss)"),

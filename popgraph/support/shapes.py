@@ -9,7 +9,16 @@ from popgraph.support.errors import TypeMismatchError
 
 Shape = tuple[int, ...]
 
-__all__ = ["KNOWN_ELEMENTS", "Shape", "broadcast", "prod", "reduced", "text", "window_output"]
+__all__ = [
+    "KNOWN_ELEMENTS",
+    "Shape",
+    "beside_data",
+    "broadcast",
+    "prod",
+    "reduced",
+    "text",
+    "window_output",
+]
 
 KNOWN_ELEMENTS = 256
 """Up to this size values are followed while a model is read: shapes, axes, pads, sizes, scales."""
@@ -42,6 +51,14 @@ def reduced(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> Shape:
     if keepdims:
         return tuple(1 if axis in axes else dim for axis, dim in enumerate(shape))
     return tuple(dim for axis, dim in enumerate(shape) if axis not in axes)
+
+
+def beside_data(indices: Shape, rank: int, axis: int, grouped: bool) -> Shape:
+    """The shape of PopART's indices with as many axes as data: a vector's own is `axis`."""
+    first = int(grouped)
+    if len(indices) - first == 1:
+        indices = (*indices[:first], *[1] * (axis - first), *indices[first:])
+    return (*indices, *[1] * (rank - len(indices)))
 
 
 def window_output(size: int, kernel: int, stride: int, dilation: int, low: int, high: int) -> int:

@@ -328,12 +328,14 @@ class AssembleSpec:
 
 @dataclass(frozen=True)
 class ScatterSpec:
-    """`y[n, indices[m], q] += x[n, m, q]`."""
+    """`y[n, indices[m], q] += x[n, m, q]`, or what else combines, on top of zero or a tensor."""
 
     kind: str
     sizes: tuple[int, int, int]
     rows: int
     parallel: int
+    combine: str = "sum"
+    starts: bool = False
 
     def module(self) -> ModuleOp:
         kind = KINDS[self.kind]
@@ -346,12 +348,27 @@ class ScatterSpec:
         region = body.end(outer, place, inner, value)
         maps = [Operand(((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0),))]
 
-        def build(values: Sequence[SSAValue]) -> list[Operation]:
-            result = TensorType(kind, [self.sizes[0], self.rows, self.sizes[2]])
-            indexed = [operand.map(3) for operand in maps]
-            return [tile.ScatterOp(values, indexed, self.sizes, self.parallel, region, result)]
+        shape = (self.sizes[0], self.rows, self.sizes[2])
 
-        return graph_of([(self.sizes, kind), (self.sizes[1:2], i32)], build)
+        def build(values: Sequence[SSAValue]) -> list[Operation]:
+            result = TensorType(kind, shape)
+            indexed = [operand.map(3) for operand in maps]
+            initial = values[2] if self.starts else None
+            scatter = tile.ScatterOp(
+                values[:2], indexed, self.sizes, self.parallel, region, result, initial, combine
+            )
+            return [scatter]
+
+        combine = self._combine(kind)
+        inputs = [(self.sizes, kind), (self.sizes[1:2], i32), (shape, kind)]
+        return graph_of(inputs[: 2 + self.starts], build)
+
+    def _combine(self, kind: Attribute) -> Region | None:
+        if self.combine == "sum":
+            return None
+        body = Body(kind, [kind, kind])
+        old, value = body.block.args
+        return body.end(value if self.combine == "last" else body.largest(old, value))
 
 
 @dataclass(frozen=True)
@@ -535,7 +552,15 @@ def assembles(draw: st.DrawFn) -> AssembleSpec:
 
 
 sizes3 = st.tuples(size, size, size)
-scatters = st.builds(ScatterSpec, kinds, sizes3, st.integers(1, 5), st.integers(0, 1))
+scatters = st.builds(
+    ScatterSpec,
+    kinds,
+    sizes3,
+    st.integers(1, 5),
+    st.integers(0, 1),
+    st.sampled_from(["sum", "last", "largest"]),
+    st.booleans(),
+)
 choices = (
     st.tuples(size, size, size, size)
     .map(sorted)

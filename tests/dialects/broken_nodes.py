@@ -641,6 +641,50 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[2, 3] i64[2, 0]"),
         row("f32[2, 3] i64[]"),
     ),
+    **dict(
+        _each(
+            "Scatter ScatterElements",
+            row("f32[2, 3] i64[2] f32[2]"),
+            row("f32[2, 3] i64[3, 3] f32[3, 3]", axis=1),
+            row("f32[2, 3] i64[2, 3] f32[2, 3]", axis=2),
+            row("f32[2, 3] i64[2, 3] f32[2, 2]"),
+            row("f32[2, 3] i64[2, 3] f64[2, 3]"),
+        )
+    ),
+    "ScatterND": (
+        row("f32[2, 3] i64[2, 3] f32[2]"),
+        row("f32[2, 3] i64[2, 1] f32[2, 2]"),
+        row("f32[2, 3] i64[2, 1] f32[2, 3]", reduction="mean"),
+        row("f32[2, 3] i64[] f32[]"),
+    ),
+    "TensorScatter": (
+        row("f32[2, 5, 3] f32[2, 6, 3]"),
+        row("f32[2, 5, 3] f32[2, 2, 4]"),
+        row("f32[2, 5, 3] f32[2, 2]"),
+        row("f32[2, 5, 3] f32[2, 2, 3] i64[3]"),
+        row("f32[2, 5, 3] f32[1, 5, 3]", axis=0),
+        row("f32[2, 5, 3] f32[2, 2, 3]", axis=3),
+        row("f32[2, 5, 3] f32[2, 2, 3]", mode="round"),
+    ),
+    "Det": (row("f32[3]"), row("f32[2, 3]"), row("i32[2, 2]")),
+    "ReverseSequence": (
+        row("f32[3] i64[3]"),
+        row("f32[3, 2] i64[3]"),
+        row("f32[3, 2] i64[2, 1]"),
+        row("f32[3, 2] i64[2]", batch_axis=0),
+        row("f32[3, 2, 4] i64[2]", time_axis=2),
+    ),
+    "Einsum": (
+        row("f32[2, 3]", equation="ij,jk"),
+        row("f32[2, 3]", equation="ijk"),
+        row("f32[2, 3]", equation="i->i"),
+        row("f32[2, 3]", equation="i1->i"),
+        row("f32[2, 3]", equation="ij->ii"),
+        row("f32[2, 3]", equation="ij->ik"),
+        row("f32[2, 3]", equation="i...j...->ij"),
+        row("f32[2, 3] f32[2, 3]", equation="ij,jk->ik"),
+        row("f32[2, 3]", equation="ii->i"),
+    ),
     "OneHot": (
         row("i64[3] i64{3, 4} f32[2]"),
         row("i64[3] i64=4 f32[3]"),
@@ -787,6 +831,17 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "ai.graphcore.Slice": (
         row("f32[6]", starts=[0], ends=[2], axes=[1]),
         row("f32[6]", starts=[0, 1], ends=[2], axes=[0]),
+    ),
+    "ai.graphcore.ScatterReduce": (
+        row("f32[4, 3] i64[4]", axis=0, axis_size=0),
+        row("f32[4, 3] i64[4]", axis=2, axis_size=2),
+        row("f32[4, 3] i64[4]", axis=0, axis_size=2, reduction="mean"),
+        row("f32[4, 3] i64[5]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[4, 3, 1]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[4]", axis=0, axis_size=2, group_size=2),
+        row("f32[4, 3] i64[4] f32[2, 2]", axis=0, axis_size=2),
+        row("f32[4, 3] i64[5, 3]", axis=0, axis_size=2, enable_index_broadcast=0),
+        row("f32[4, 3] f32[4]", axis=0, axis_size=2),
     ),
     "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
 }

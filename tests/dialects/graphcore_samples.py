@@ -356,6 +356,39 @@ def gather_grad() -> Iterator[Sample]:
         yield Sample(gc.GatherGradOp, [normal(*shape), indices], {"axis": axis, "size": 4})
 
 
+def scatter() -> Iterator[Sample]:
+    for axis, shape, indices in (
+        (0, (4, 2), np.array([2, 0, -1, 0])),
+        (1, (3, 2, 2, 2), np.array([[1, -4], [3, 0]], np.int32)),
+        (1, (3,), np.array(2)),
+        (0, (3, 2), np.array([7, -9, 1])),
+        (0, (3, 2), np.array([7, 2**64 - 1, 1], np.uint64)),
+        (1, (3, 0), np.zeros(0, np.int64)),
+    ):
+        data = (4, 2) if axis == 0 else (3, 4, *shape[1 + indices.ndim :])
+        for reduction in ("none", "add", "mul", "max", "min"):
+            options = {"axis": axis, "reduction": reduction}
+            both = apart(int(np.prod(data) + np.prod(shape)))
+            first, second = both[: np.prod(data)], both[int(np.prod(data)) :]
+            arrays = [first.reshape(data), second.reshape(shape), indices]
+            yield Sample(gc.ScatterOp, arrays, options)
+            yield Sample(gc.ScatterOp, [whole(*data), whole(*shape), indices], options)
+            small = {"dtype": np.uint8, "low": 0, "high": 200}
+            yield Sample(
+                gc.ScatterOp, [whole(*data, **small), whole(*shape, **small), indices], options
+            )
+        for reduction in ("none", "max", "min"):
+            options = {"axis": axis, "reduction": reduction}
+            yield Sample(gc.ScatterOp, [truths(*data), truths(*shape), indices], options)
+    zeros = [np.array([0, 2, 0, 3], np.float32), np.array([0, 5, 0, 7, 2], np.float32)]
+    places = np.array([0, 0, 1, 3, 2])
+    yield Sample(gc.ScatterOp, [*zeros, places], {"axis": 0, "reduction": "mul"})
+    special = [np.array([np.nan, 1, 1], np.float32), np.array([1, np.nan, np.inf], np.float32)]
+    for reduction in ("none", "add", "mul", "max", "min"):
+        options = {"axis": 0, "reduction": reduction}
+        yield Sample(gc.ScatterOp, [*special, np.array([0, 1, 2])], options, smooth=False)
+
+
 def iota() -> Iterator[Sample]:
     for dtype in (f32, f64, i32, i64):
         for shape, axis in (((4,), 0), ((2, 3), 0), ((2, 3), 1), ((0, 3), 1)):
@@ -530,6 +563,7 @@ def table() -> Iterator[Sample]:
     yield from gather()
     yield from check_indices()
     yield from gather_grad()
+    yield from scatter()
     yield from iota()
     yield from random_uniform()
     for op in (gc.SoftmaxOp, gc.LogSoftmaxOp):

@@ -196,18 +196,31 @@ def run_contract(op: tile.ContractOp, *memories: Array) -> tuple[Array, ...]:
 
 def run_scatter(op: tile.ScatterOp, *memories: Array) -> tuple[Array, ...]:
     type_ = op.output.type
-    total = np.zeros(type_.get_shape(), numpy_dtype(type_))
+    count, total = len(op.inputs), np.zeros(type_.get_shape(), numpy_dtype(type_))
+    if op.initial is not None:
+        total[...] = logical([op.initial], memories[count:])[0]
     if prod(op.sizes):
         indices = grid(op.sizes)
-        read = Access(op, op.inputs, op.input_maps, memories)
+        read = Access(op, op.inputs, op.input_maps, memories[:count])
         *places, value = (
             np.broadcast_to(result, op.sizes).reshape(-1)
             for result in Body(op.body.block)(indices, read(indices))
         )
         check_leading(op, places)
         take(op, total, places)  # for its bounds check
-        np.add.at(total, tuple(places), value)
+        combine_at(op, total, places, value)
     return (to_physical(total, type_),)
+
+
+def combine_at(op: tile.ScatterOp, total: Array, places: Sequence[Array], values: Array) -> None:
+    """Every value into its place, in order."""
+    if op.combine is None:
+        at: Any = tuple(places)
+        np.add.at(total, at, values)
+        return
+    combine = Body(op.combine.block)
+    for *place, value in zip(*places, values, strict=True):
+        (total[tuple(place)],) = combine((), [total[tuple(place)], value])
 
 
 def check_leading(op: tile.ScatterOp, places: Sequence[Array]) -> None:

@@ -19,6 +19,8 @@ from popgraph.support.shapes import Shape
 DOMAIN = "ai.graphcore"
 REDUCTIONS = {"Mean": "Mean", "Sum": "Sum", "NoReduction": "None"}
 
+SCATTER_REDUCTIONS = {"NoReduction": "none"}
+
 Results: TypeAlias = Attribute | Sequence[Attribute]
 """The types of the results; `UNKNOWN` until the model is compiled."""
 
@@ -167,4 +169,6 @@ def _value(annotation: str, value: Any) -> object:
         return float(value)
     if annotation == "ReductionType":
         return REDUCTIONS[value.name]
+    if annotation == "ScatterReduction":
+        return SCATTER_REDUCTIONS.get(value.name, value.name.lower())
     return int(value) if isinstance(value, PopartEnum | bool) else value

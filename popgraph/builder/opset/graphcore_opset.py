@@ -396,12 +396,35 @@ class AiGraphcoreOpset1(Operands):
         debugContext: object = "",
     ) -> Results:
         """Collects the rows args[0] into `axis_size` places, by the indices args[1]."""
-        shape = self._shape(args)
-        result = None
-        if shape is not None:
-            place = axis % len(shape)
-            result = (*shape[:place], axis_size, *shape[place + 1 :])
-        return self._shaped(args, result)
+        return self._collected(args, axis_size, axis, enable_index_broadcast, 1)
+
+    @one_result("ScatterReduce")
+    def groupedscatterreduce(
+        self,
+        args: list[str],
+        axis_size: int,
+        axis: int = -1,
+        reduction: ScatterReduction = ScatterReduction.Sum,
+        group_size: int = 1,
+        enable_index_broadcast: int = 1,
+        debugContext: object = "",
+    ) -> Results:
+        """The same for each of `group_size` groups along the first axis."""
+        return self._collected(args, axis_size, axis, enable_index_broadcast, group_size)
+
+    def _collected(
+        self, args: list[str], axis_size: int, axis: int, broadcast: int, group_size: int
+    ) -> Results:
+        """The initial values' type, if there are any; else the data's, or the indices' shape."""
+        if len(args) > 2:
+            return self._type(args, 2)
+        shape, indices = self._shape(args), self._shape(args, 1)
+        if shape is None or indices is None:
+            return UNKNOWN
+        place = axis % len(shape)
+        if not broadcast:
+            shape = shapes.beside_data(indices, len(shape), place, group_size > 1)
+        return self._shaped(args, (*shape[:place], axis_size, *shape[place + 1 :]))
 
     # graphs
 

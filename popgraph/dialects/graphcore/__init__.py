@@ -24,6 +24,7 @@ from popgraph.dialects.graphcore.order import *
 from popgraph.dialects.graphcore.pooling import *
 from popgraph.dialects.graphcore.random import *
 from popgraph.dialects.graphcore.reductions import *
+from popgraph.dialects.graphcore.scatter import *
 from popgraph.dialects.graphcore.softmax import *
 
 GRAPHCORE = Dialect("graphcore", [*OPERATIONS, *CONTROL])

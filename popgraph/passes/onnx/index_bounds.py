@@ -126,9 +126,34 @@ def _labels(axis: int, ignored: str) -> Rule:
     return rule
 
 
+def _collected(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    """Of PopART's scatter: places of the initial values, or as many as the node says."""
+    initial = shapes[2] if len(shapes) > 2 else None
+    axis = _number(attributes, "axis", -1)
+    size = _number(attributes, "axis_size", 1)
+    if initial is not None and -len(initial) <= axis < len(initial):
+        size = initial[axis]
+    if size > 0:
+        yield Bounds(1, "index", (0,), (size - 1,))
+
+
+def _starts(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    """Where updates of a cache begin, so that they end in it; of a circular one, anywhere."""
+    cache, update = shapes[:2]
+    axis = _number(attributes, "axis", -2)
+    if len(shapes) > 2 and cache and update and attributes.get("mode") != "circular":
+        yield Bounds(2, "index", (-cache[axis],), (cache[axis] - update[axis],))
+
+
 def _positions(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
     if len(shapes) > 3 and shapes[1]:
         yield Bounds(3, "position", (0,), (shapes[1][0] - 1,))
+
+
+def _sequences(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    data, time = shapes[0], _number(attributes, "time_axis", 0)
+    if data is not None and 0 <= time < len(data):
+        yield Bounds(1, "length", (0,), (data[time],))
 
 
 def _lengths(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
@@ -156,12 +181,18 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "GatherElements"): _along_axis,
     ("", "GatherND"): _rows,
     ("", "MaxUnpool"): _in_unpooled,
+    ("", "ReverseSequence"): _sequences,
+    ("", "Scatter"): _along_axis,
+    ("", "ScatterElements"): _along_axis,
+    ("", "ScatterND"): _rows,
+    ("", "TensorScatter"): _starts,
     ("", "NegativeLogLikelihoodLoss"): _labels(1, "ignore_index"),
     ("", "SoftmaxCrossEntropyLoss"): _labels(1, "ignore_index"),
     ("", "RoiAlign"): _images,
     ("", "RotaryEmbedding"): _positions,
     ("", "Attention"): _lengths,
     ("ai.graphcore", "Nll"): _labels(-1, "ignoreIndex"),
+    ("ai.graphcore", "ScatterReduce"): _collected,
 }
 """
 The operators that take indices from data, by domain and name.

@@ -59,6 +59,7 @@ FLAGS = frozenset(
 _PADDING = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", "")
 _REDUCTION = ("none", "mean", "sum")
 _DEPTH = ("DCR", "CRD")
+_SCATTERING = ("none", "add", "mul", "max", "min")
 _DIRECTION = ("forward", "reverse", "bidirectional")
 CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("AveragePool", "auto_pad"): _PADDING,
@@ -98,8 +99,11 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ),
     ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
     ("RoiAlign", "mode"): ("avg", "max"),
+    ("ScatterElements", "reduction"): _SCATTERING,
+    ("ScatterND", "reduction"): _SCATTERING,
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
     ("SpaceToDepth", "mode"): _DEPTH,
+    ("TensorScatter", "mode"): ("linear", "circular"),
     ("Upsample", "mode"): ("nearest", "linear"),
 }
 """Attributes that are one of a few words."""

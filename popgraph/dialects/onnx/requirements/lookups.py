@@ -5,6 +5,7 @@ from __future__ import annotations
 from popgraph.dialects.onnx.requirements.frame import (
     Complaints,
     Seen,
+    Shape,
     asks,
     at_least,
     differ,
@@ -20,6 +21,54 @@ from popgraph.dialects.onnx.type_errors import TypeConflict
 @asks("Gather")
 def gather(node: Seen) -> Complaints:
     yield from in_range("axis", [node.integer("axis")], node.rank(0))
+
+
+@asks("Scatter", "ScatterElements")
+def scatter_elements(node: Seen) -> Complaints:
+    yield from gather_elements(node)
+    indices = node.shape(1)
+    if indices is not None:
+        yield from of_shape(node, 2, *indices)
+
+
+@asks("ScatterND")
+def scatter_nd(node: Seen) -> Complaints:
+    yield from gather_nd(node)
+    data, indices = node.shape(0), node.shape(1)
+    if data is not None and indices is not None and isinstance(indices[-1], int):
+        yield from of_shape(node, 2, *indices[:-1], *data[indices[-1] :])
+
+
+@asks("TensorScatter")
+def tensor_scatter(node: Seen) -> Complaints:
+    cache, axis = node.shape(0), node.integer("axis", -2)
+    yield from at_least(node, 0, 2)
+    yield from in_range("axis", [axis], node.rank(0))
+    if cache is None:
+        return
+    axis %= len(cache)
+    if axis == 0:
+        yield TypeConflict("axis 0 counts the batch", "the axis of the sequence comes behind it")
+    yield from of_rank(node, 1, len(cache))
+    update = node.shape(1) or ()
+    for place, (have, wanted) in enumerate(zip(cache, update, strict=False)):
+        if place != axis and differ(have, wanted):
+            yield TypeConflict(
+                f"a cache {shown(cache)} gets an update {shown(update)}",
+                f"but for axis {axis} they have the same sizes",
+            )
+    yield from longer_than(cache, update, axis)
+    yield from of_shape(node, 2, cache[0])
+
+
+def longer_than(cache: Shape, update: Shape, axis: int) -> Complaints:
+    """A cache has room for the whole update."""
+    room, wanted = cache[axis], update[axis] if axis < len(update) else None
+    if isinstance(room, int) and isinstance(wanted, int) and wanted > room:
+        yield TypeConflict(
+            f"{wanted} places of an update go into {room} of a cache",
+            "the cache is as long as the update at least",
+        )
 
 
 @asks("GatherElements")
@@ -61,6 +110,18 @@ def gather_nd(node: Seen) -> Complaints:
             f"{depth} indices lead into {len(data) - batch} axes",
             "the last axis of the indices holds one number for each axis that it chooses from",
         )
+
+
+@asks("ReverseSequence")
+def reverse_sequence(node: Seen) -> Complaints:
+    data, axes = node.shape(0), [node.integer("time_axis", 0), node.integer("batch_axis", 1)]
+    yield from at_least(node, 0, 2)
+    if sorted(axes) != [0, 1]:
+        yield TypeConflict(
+            f"`time_axis` is {axes[0]} and `batch_axis` is {axes[1]}", "one is 0, the other 1"
+        )
+    elif data is not None:
+        yield from of_shape(node, 1, data[axes[1]])
 
 
 @asks("OneHot")

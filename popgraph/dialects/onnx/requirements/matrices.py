@@ -7,11 +7,14 @@ from popgraph.dialects.onnx.requirements.frame import (
     Seen,
     asks,
     at_least,
+    differ,
     of_rank,
     one_element,
+    shown,
     stretches,
 )
 from popgraph.dialects.onnx.type_errors import TypeConflict
+from popgraph.support.equations import EquationError, parse
 
 
 @asks("Gemm")
@@ -29,6 +32,27 @@ def gemm(node: Seen) -> Complaints:
 def matmul(node: Seen) -> Complaints:
     yield from at_least(node, 0, 1)
     yield from at_least(node, 1, 1)
+
+
+@asks("Det")
+def det(node: Seen) -> Complaints:
+    shape = node.shape(0)
+    yield from at_least(node, 0, 2)
+    if shape is not None and differ(shape[-2], shape[-1]):
+        yield TypeConflict(f"the matrices of {shown(shape)} are not square", "both sizes are equal")
+
+
+@asks("Einsum")
+def einsum(node: Seen) -> Complaints:
+    shapes = [node.shape(index) for index in range(len(node))]
+    known = [shape for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        return
+    try:
+        equation = parse(node.text("equation"), [len(shape) for shape in known])
+        equation.sizes([tuple(d if isinstance(d, int) else 1 for d in shape) for shape in known])
+    except EquationError as error:
+        yield TypeConflict(f"`equation` is {node.text('equation')!r}: {error.what}", error.hint)
 
 
 @asks("PRelu")

@@ -25,7 +25,9 @@ from xdsl.irdl import (
     base,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
+    opt_region_def,
     prop_def,
     region_def,
     result_def,
@@ -394,21 +396,28 @@ class ScatterOp(Structured):
     Sums at computed places: the result starts at zero, then for every domain index in order
     `y[indices] += value`, where `body(inputs...)` yields the indices, then the value.
 
+    With `initial`, a tensor of the result's type, the result starts as it is. With `combine`,
+    `y[indices] = combine(y[indices], value)` stands for the sum.
+
     The first `parallel` indices that the body yields are the domain's own leading indices, so
     those loops may run in parallel.
     """
 
     name = "tile.scatter"
     inputs = var_operand_def(base(TensorType))
+    initial = opt_operand_def(TensorType)
     domain = prop_def(IntsAttr)
     parallel = prop_def(IntegerAttr)
     maps = prop_def(ArrayAttr[AffineMapAttr])
     body = region_def("single_block")
+    combine = opt_region_def("single_block")
     output = result_def(TensorType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     traits = traits_def(Pure())
     assembly_format = (
-        "`ins` `(` $inputs `:` type($inputs) `)` `domain` $domain `parallel` $parallel "
-        "`maps` $maps $body attr-dict `->` type($output)"
+        "`ins` `(` $inputs `:` type($inputs) `)` (`initial` $initial^ `:` type($initial))? "
+        "`domain` $domain `parallel` $parallel `maps` $maps $body (`combine` $combine^)? "
+        "attr-dict `->` type($output)"
     )
 
     def __init__(
@@ -419,16 +428,20 @@ class ScatterOp(Structured):
         parallel: int,
         body: Region,
         result_type: TensorType[Attribute],
+        initial: SSAValue | None = None,
+        combine: Region | None = None,
     ) -> None:
+        started = [] if initial is None else [initial]
         Operation.__init__(
             self,
-            operands=inputs,
+            operands=[*inputs, *started],
             properties={
                 "domain": IntsAttr.of(domain),
                 "parallel": whole(parallel),
                 "maps": maps_attribute(maps),
+                **operand_segment_sizes(len(inputs), len(started)),
             },
-            regions=[body],
+            regions=[body] if combine is None else [body, combine],
             result_types=[result_type],
         )
 
@@ -439,6 +452,10 @@ class ScatterOp(Structured):
     def verify_(self) -> None:
         self.check_maps(self.inputs, self.input_maps, self.sizes)
         check_block("body", self.body.block, [*map(element, self.inputs)])
+        if self.initial is not None and self.initial.type != self.output.type:
+            raise VerifyException(f"the result starts as {self.output.type}")
+        if self.combine is not None:
+            check_block("combination", self.combine.block, [element(self.output)] * 2)
 
 
 @irdl_op_definition

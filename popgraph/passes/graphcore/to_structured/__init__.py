@@ -55,6 +55,7 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.CheckIndicesOp: lambda op: op.indices,
     gc.GatherOp: lookup.lower_gather,
     gc.GatherGradOp: lookup.lower_gather_grad,
+    gc.ScatterOp: lookup.lower_scatter,
     gc.IotaOp: lookup.lower_iota,
     gc.RandomUniformOp: random.lower_random_uniform,
 }

@@ -1,17 +1,17 @@
-"""Lowers gather to `tile.map`, its gradient to `tile.scatter`, and iota to loop indices."""
+"""Lowers gather to `tile.map`, scatter and the gradient of gather to `tile.scatter`, and iota."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IndexType, i64
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.ir.affine import AffineMap
 
 from popgraph.dialects import tile
-from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp
-from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
+from popgraph.dialects.graphcore import GatherGradOp, GatherOp, IotaOp, ScatterOp
+from popgraph.dialects.graphcore.base import Tensor, integer, shape_of, tensor_of
 from popgraph.dialects.program.interned import tensor_type
 from popgraph.dialects.tile.affine import selection
 from popgraph.dialects.tile.scalars import Kind
@@ -26,7 +26,7 @@ from popgraph.passes.graphcore.to_structured.elements import (
     number,
 )
 from popgraph.passes.graphcore.to_structured.elementwise import each, mapped
-from popgraph.passes.graphcore.to_structured.scalars import cast
+from popgraph.passes.graphcore.to_structured.scalars import TABLES, cast
 
 
 def place_of(index: SSAValue, source: Attribute, size: int) -> Operand:
@@ -71,23 +71,69 @@ def lower_gather(op: GatherOp) -> SSAValue:
 
 def lower_gather_grad(op: GatherGradOp) -> SSAValue:
     """gather_grad(dy, indices)  ->  tile.scatter dy to [d0, place(indices[d1]), d2]"""
-    axis, domain, count = integer(op.axis), shape_of(op.dy), len(shape_of(op.indices))
-    source, index_source = element(op.dy), element(op.indices)
+    return _narrowed(_scatter(op.dy, op.indices, integer(op.axis), tensor_of(op.result)), op.result)
+
+
+def lower_scatter(op: ScatterOp) -> SSAValue:
+    """
+    scatter(data, updates, indices)  ->  tile.scatter updates to [d0, place(indices[d1]), d2]
+
+    It starts as data, in the type in which elements are combined.
+    """
+    source, reduction = element(op.data), op.reduction.data
+    inner = source if reduction == "none" else computing(source)
+    initial, combine = op.data, None
+    if inner != source:
+        initial = each(initial, inner, lambda x: entered(x, source))
+    if reduction != "add":
+        combine = body([inner, inner], _combination(reduction, source))
+    total = _scatter(
+        op.updates, op.indices, integer(op.axis), tensor_of(op.result), inner, initial, combine
+    )
+    return _narrowed(total, op.result)
+
+
+def _combination(reduction: str, source: Attribute) -> Callable[..., Operand]:
+    """What becomes of what is at a place and what comes there."""
+    return TABLES[kind_of(source)].get(reduction, lambda old, value: value)
+
+
+def _scatter(
+    updates: SSAValue,
+    indices: SSAValue,
+    axis: int,
+    result: Tensor,
+    inner: Attribute | None = None,
+    initial: SSAValue | None = None,
+    combine: Region | None = None,
+) -> SSAValue:
+    """Slices of updates to computed places of a tensor of the `inner` type of elements."""
+    domain, count = shape_of(updates), len(shape_of(indices))
+    source, index_source, shape = element(updates), element(indices), result.get_shape()
+    kind = computing(source) if inner is None else inner
 
     def write(index: SSAValue, value: SSAValue) -> list[Operand]:
-        place = place_of(index, index_source, integer(op.size))
+        place = place_of(index, index_source, shape[axis])
         after = indices_at(range(axis + count, len(domain)))
-        return [*indices_at(range(axis)), place, *after, entered(value, source)]
+        entering = value if kind == source else entered(value, source)
+        return [*indices_at(range(axis)), place, *after, entering]
 
-    total = tile.ScatterOp(
-        [op.indices, op.dy],
+    return tile.ScatterOp(
+        [indices, updates],
         [index_map(axis, count, len(domain)), AffineMap.identity(len(domain))],
         domain,
         axis,
         body([index_source, source], write),
-        tensor_type(computing(source), shape_of(op.result)),
+        tensor_type(kind, shape),
+        initial,
+        combine,
     ).output
-    return total if element(total) == source else each(total, source, lambda x: left(x, source))
+
+
+def _narrowed(total: SSAValue, result: SSAValue) -> SSAValue:
+    """Totals, which are computed in a wider type, as elements of the result."""
+    target = element(result)
+    return total if element(total) == target else each(total, target, lambda x: left(x, target))
 
 
 def lower_iota(op: IotaOp) -> SSAValue:

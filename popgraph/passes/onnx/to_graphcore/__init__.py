@@ -8,6 +8,8 @@ from popgraph.passes.onnx.to_graphcore import (
     contractions,
     control,
     deform_conv,
+    determinant,
+    einsum,
     folding,
     grid_sample,
     indexing,
@@ -21,6 +23,8 @@ from popgraph.passes.onnx.to_graphcore import (
     resize,
     roi_align,
     scan,
+    scatter_reduce,
+    scattering,
     signals,
     windows,
 )
@@ -35,6 +39,8 @@ THEMES = (
     control,
     deform_conv,
     folding,
+    determinant,
+    einsum,
     grid_sample,
     indexing,
     losses,
@@ -48,6 +54,8 @@ THEMES = (
     roi_align,
     scan,
     signals,
+    scatter_reduce,
+    scattering,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""

@@ -59,7 +59,7 @@ def max_unpool(node: Node) -> Lowered:
     windows = (node.integers(name) for name in ("kernel_shape", "strides", "pads"))
     inner = (*node.shape[:2], *shapes.unpooled(node.shape[2:], *windows))
     count = prod(node.shape)
-    places = from_start(node, node[1], prod(inner), is_checked=False)
+    places = from_start(node, 1, prod(inner))
     indices = SSAValue.get(reshaped(SSAValue.get(places), (count,)))
     order = cast(gc.ArgTopKOp(indices, axis=0, count=count, largest=False), dtypes.BY_NAME["u64"])
     sorted_, values = (

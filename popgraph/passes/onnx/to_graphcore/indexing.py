@@ -1,4 +1,4 @@
-"""Lowers GatherElements, GatherND, TopK and cumulative sums to gathers, pads and slices."""
+"""Lowers GatherElements, GatherND, ReverseSequence, TopK, cumulative sums to gathers and pads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,17 @@ def _whole(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
-def from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
+def from_start(node: Node, index: int, size: int) -> Operand:
+    """The indices of an input, counted from the start of an axis."""
+    return _from_start(node, node[index], size, _is_checked(node[index]))
+
+
+def within(node: Node, places: Operand, size: int) -> Operand:
+    """Computed places, counted from the start of an axis and kept inside."""
+    return _from_start(node, SSAValue.get(places), size, is_checked=False)
+
+
+def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
     """
     Indices as i64, negative ones counted from the end, those outside the nearest inside.
 
@@ -43,7 +53,7 @@ def from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Op
     return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
 
 
-def _from_start_on(place: Operand) -> SSAValue:
+def never_negative(place: Operand) -> SSAValue:
     """Places that are never negative, as numbers of which a gather knows that."""
     return cast(place, dtypes.BY_NAME["u64"])
 
@@ -73,19 +83,24 @@ def check_indices(node: Node) -> Lowered:
 def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
     axis = node.axis(node.integer("axis"))
-    along = from_start(node, node[1], node.shape[axis], _is_checked(node[1]))
-    return _along(node, axis, along)
+    return _along(node, axis, from_start(node, 1, node.shape[axis]))
 
 
 def _along(node: Node, axis: int, along: Operand) -> Operand:
     """The elements of the first input at these places along an axis."""
-    data, indices = node.shape, shape_of(along)
+    places = places_along(node, node.shape, axis, along)
+    return gc.GatherOp(reshaped(node[0], (prod(node.shape),)), places, axis=0)
+
+
+def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue:
+    """Places in flat data: along one axis these, along the others their own."""
+    indices = shape_of(along)
     place: Operand = gc.MulOp(along, _whole(node, _stride(data, axis)))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
             place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
-    return gc.GatherOp(reshaped(node[0], (prod(data),)), _from_start_on(place), axis=0)
+    return never_negative(place)
 
 
 @lowers("TopK", structural=[1])
@@ -101,9 +116,21 @@ def top_k(node: Node) -> Lowered:
 @lowers("GatherND")
 def gather_nd(node: Node) -> Lowered:
     """A lookup in data whose leading axes are one: a row of indices is a place along it."""
+    lead, rest = leading(node)
+    return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places_of_rows(node), axis=0)
+
+
+def leading(node: Node) -> tuple[Shape, Shape]:
+    """The sizes of the axes that rows of indices lead into, and those of the others."""
+    end = node.integer("batch_dims") + shape_of(node[1])[-1]
+    return node.shape[:end], node.shape[end:]
+
+
+def places_of_rows(node: Node) -> SSAValue:
+    """Where rows of indices lead, in data whose leading axes are one."""
     data, indices = node.shape, shape_of(node[1])
     batch, depth = node.integer("batch_dims"), indices[-1]
-    lead, rest = data[: batch + depth], data[batch + depth :]
+    lead, _ = leading(node)
     last = len(indices) - 1
     is_checked = _is_checked(node[1])
     terms: list[Operand] = []
@@ -112,10 +139,27 @@ def gather_nd(node: Node) -> Lowered:
         terms.append(gc.MulOp(counted, _whole(node, _stride(lead, axis))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
-        start = from_start(node, index.result, data[batch + column], is_checked)
+        start = _from_start(node, index.result, data[batch + column], is_checked)
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
-    place = _from_start_on(reduce(gc.AddOp, terms))
-    return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), place, axis=0)
+    nowhere = gc.BroadcastOp(_whole(node, 0), shape=indices[:-1])
+    return never_negative(reduce(gc.AddOp, terms) if terms else nowhere)
+
+
+@lowers("ReverseSequence")
+def reverse_sequence(node: Node) -> Lowered:
+    """Of both leading axes as one: the place in time from the end of the own sequence."""
+    lead, rest = node.shape[:2], node.shape[2:]
+    time = node.integer("time_axis", 0)
+    steps, column = lead[time], (lead[0], 1) if time else (1, lead[1])
+    given = cast(node[1], dtypes.BY_NAME["i64"])
+    longest, zero = _whole(node, steps), _whole(node, 0)
+    lengths = gc.ReshapeOp(gc.MinOp(gc.MaxOp(given, zero), longest), shape=column)
+    own = gc.IotaOp(shape=lead, axis=time, dtype=I64)
+    mirrored = gc.SubOp(gc.SubOp(lengths, _whole(node, 1)), own)
+    is_inside = gc.CompareOp(own, lengths, predicate="lt")
+    places = places_along(node, lead, time, gc.WhereOp(is_inside, mirrored, own))
+    taken = gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places, axis=0)
+    return reshaped(taken.result, node.shape)
 
 
 def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:

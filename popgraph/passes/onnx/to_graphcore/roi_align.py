@@ -77,7 +77,7 @@ class _Regions:
     @cached_property
     def images(self) -> SSAValue:
         """The number of the image of each region."""
-        batch = from_start(self.node, self.node[2], self.node.shape[0], is_checked=False)
+        batch = from_start(self.node, 2, self.node.shape[0])
         return SSAValue.get(batch)
 
     def part(self, axis: int) -> _Part:

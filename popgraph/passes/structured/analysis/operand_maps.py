@@ -268,8 +268,19 @@ def with_operands(
             every, body = [*op.tables, *tables], _region(inputs.body)
             new = tile.MapOp(inputs.values, inputs.maps, op.sizes, body, kinds, every)
         case tile.ScatterOp():
+            # Regions are found by their number: taking the last one first leaves the other its own.
+            combine = None if op.combine is None else _region(op.combine.block)
             sizes, rank, body = op.sizes, op.parallel_rank, _region(inputs.body)
-            new = tile.ScatterOp(inputs.values, inputs.maps, sizes, rank, body, tensor(op.output))
+            new = tile.ScatterOp(
+                inputs.values,
+                inputs.maps,
+                sizes,
+                rank,
+                body,
+                tensor(op.output),
+                op.initial,
+                combine,
+            )
         case tile.ReduceOp() | tile.ContractOp():
             epilogue = mapped_epilogue_inputs(op) if epilogue_inputs is None else epilogue_inputs
             new = _with_epilogue(op, inputs, epilogue, kinds)

@@ -273,9 +273,9 @@ def _can_be_made_with_halo(value: SSAValue) -> bool:
 
 
 def _reads_layouts(op: Operation, number: int) -> bool:
-    if isinstance(op, tile.MapOp):
+    if isinstance(op, tile.MapOp | tile.ScatterOp):
         return number < len(op.inputs)
-    return isinstance(op, tile.ReduceOp | tile.ContractOp | tile.ScatterOp | tile.AssembleOp)
+    return isinstance(op, tile.ReduceOp | tile.ContractOp | tile.AssembleOp)
 
 
 def give_halo(value: SSAValue, low: Sequence[int], high: Sequence[int]) -> bool:

@@ -394,8 +394,13 @@ def _same(order: AxisOrder, other: AxisOrder, shape: Sequence[int]) -> bool:
 
 
 def _operands(op: tile.Structured) -> tuple[range, range, range]:
-    """The numbers of the operands that are inputs, epilogue_inputs and tables."""
+    """
+    The numbers of the operands that are inputs, epilogue_inputs and tables.
+
+    What a scatter starts with is read in the order of its result, which is the natural one.
+    """
     count = len(op.input_maps)
     tables = len(op.tables) if isinstance(op, tile.MapOp) else 0
+    tables = len(op.operands) - count if isinstance(op, tile.ScatterOp) else tables
     end = len(op.operands) - tables
     return range(count), range(count, end), range(end, len(op.operands))

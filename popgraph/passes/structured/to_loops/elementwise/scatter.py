@@ -1,4 +1,4 @@
-"""Loops of `tile.scatter`: clears the result, then accumulates."""
+"""Loops of `tile.scatter`: starts the result, then combines what comes to its places."""
 
 from __future__ import annotations
 
@@ -29,17 +29,26 @@ from popgraph.support.shapes import prod
 
 
 def scatter_kernel(op: tile.ScatterOp, target: Target) -> tile.KernelOp:
-    """Zero, then add; each chunk in its own part of the result."""
+    """Zero or what it starts with, then combine; each chunk in its own part of the result."""
     groups = [Group((dim,), size) for dim, size in enumerate(op.sizes)]
     cut = cut_of(op)
-    kernel = tile.KernelOp(op.inputs, [tensor(op.output)], chunks_of(cut))
+    kernel = tile.KernelOp(op.operands, [tensor(op.output)], chunks_of(cut), _in_place(op))
     writer = Writer(kernel.body.block, target)
     chunk, *sources, result = kernel.body.block.args
     parts = spans(writer, groups, cut, chunk)
-    _clear(writer, op, result, parts[0] if cut else None)
+    initial = sources.pop() if op.initial is not None else None
+    _start(writer, op, initial, result, parts[0] if cut else None)
     if 0 not in op.sizes:
-        _add(writer, op, [Run(*pair) for pair in zip(groups, parts, strict=True)], sources, result)
+        runs = [Run(*pair) for pair in zip(groups, parts, strict=True)]
+        _combine(writer, op, runs, sources, result)
     return kernel
+
+
+def _in_place(op: tile.ScatterOp) -> list[tuple[int, int]]:
+    """What the result starts with may be where the result is."""
+    if op.initial is None or op.operands.count(op.initial) > 1:
+        return []
+    return [(len(op.inputs), 0)]
 
 
 def scatter_parallel_loops(op: tile.ScatterOp) -> ParallelLoops | None:
@@ -50,9 +59,16 @@ def scatter_parallel_loops(op: tile.ScatterOp) -> ParallelLoops | None:
     return ParallelLoops((Loop(op.sizes[0]),), prod(op.sizes))
 
 
-def _clear(writer: Writer, op: tile.ScatterOp, target: SSAValue, part: Span | None) -> None:
+def _start(
+    writer: Writer,
+    op: tile.ScatterOp,
+    initial: SSAValue | None,
+    target: SSAValue,
+    part: Span | None,
+) -> None:
     shape = physical_shape(tensor(op.output))
-    nothing = writer.number(0, tensor(op.output).element_type)
+    kind = tensor(op.output).element_type
+    nothing = writer.number(0, kind) if initial is None else None
     if part is None:
         slices, inside = Span(0, 1, Index()), prod(shape)
     else:
@@ -60,10 +76,13 @@ def _clear(writer: Writer, op: tile.ScatterOp, target: SSAValue, part: Span | No
     with writer.loop(slices.lower, slices.upper) as outer:
         start = (slices.base + Index.of(outer.counter)).scaled(inside)
         with writer.loop(0, inside) as inner:
-            writer.store(nothing, target, start + Index.of(inner.counter))
+            place = start + Index.of(inner.counter)
+            value = nothing if initial is None else writer.load(initial, place)
+            assert value is not None
+            writer.store(value, target, place)
 
 
-def _add(
+def _combine(
     writer: Writer,
     op: tile.ScatterOp,
     runs: list[Run],
@@ -73,14 +92,19 @@ def _add(
     point = IterationPoint(writer, op.sizes)
     values = accesses(sources, op.inputs, op.input_maps, op.sizes)
     kind = tensor(op.output).element_type
-    combine = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
+    sum_ = arith.AddfOp if isinstance(kind, AnyFloat) else arith.AddiOp
+
+    def combined(old: SSAValue, value: SSAValue) -> SSAValue:
+        if op.combine is None:
+            return writer.add(sum_(old, value))
+        return inline(point, op.combine.block, [old, value])[0]
 
     def add(_: int, carried: list[SSAValue]) -> list[SSAValue]:
         loaded = [writer.load_input(*point.of(access)) for access in values]
         *indices, value = inline(point, op.body.block, loaded)
         index = element_index(writer, tensor(op.output), indices)
         old = writer.load(target, index)
-        writer.store(writer.add(combine(old, value)), target, index)
+        writer.store(combined(old, value), target, index)
         return carried
 
     run(point, runs, add)

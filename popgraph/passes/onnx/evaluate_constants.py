@@ -1,0 +1,148 @@
+"""Evaluation of nodes of which all inputs are constants and for which there are no kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+from xdsl.traits import Pure
+
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx.containers import Model, model_of
+from popgraph.dialects.onnx.evaluation import evaluate_node
+from popgraph.dialects.onnx.initializer import Initializer
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.tensorproto import from_value
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.passes.onnx.partition import host_node
+from popgraph.passes.onnx.to_graphcore import supported_operators
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
+
+MOST_ELEMENTS = 1 << 20
+"""Of every tensor on the way, since a reference computes it and the text of the model holds it."""
+
+
+def evaluate_constants(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+    """
+    `y = NonZero(Constant {a})`  ->  `y = Constant {nonzero(a)}`
+
+    Only of nodes that have no kernel and draw no random numbers; others are folded further down,
+    where that pays. If weights are `trained`, initializers are no constants but for whole numbers.
+    """
+    model = model_of(module)
+    constants, lowered = Constants(model, store, trained), supported_operators()
+    for op in list(model.graph.nodes):
+        if isinstance(op, SchemaOp) and not op.regions:
+            has_body = bool(op.SCHEMA.all_function_opset_versions)
+            is_lowered = has_body or (op.domain, op.op_type) in lowered
+            if host_node(op) or not is_lowered:
+                _replace(op, constants)
+
+
+def _replace(op: OnnxOp, constants: Constants) -> None:
+    """Constants in place of all results of a node, if they are known and tensors of numbers."""
+    found = [constants.of(result) for result in op.results]
+    if not found or any(array is None or array.dtype.kind in "OUS" for array in found):
+        return
+    versions, store = constants.model.opset_versions, constants.store
+    for (result, name), array in zip(_named(op), found, strict=True):
+        held = from_value(array, store)
+        made = op_class("Constant", versions.get("", 1)).make(
+            [], {"value": held}, {}, [name], [held.type], {}
+        )
+        insert_made_for(op, made)
+        made.results[0].name_hint = result.name_hint
+        result.replace_all_uses_with(made.results[0])
+    op.detach()
+    op.erase()
+
+
+def _named(op: OnnxOp) -> list[tuple[SSAValue, str]]:
+    """The results that a node has, with their names."""
+    pairs = zip(op.output_values(), op.output_names, strict=False)
+    return [(value, name) for value, name in pairs if value is not None]
+
+
+class Constants:
+    """The values of a graph that are made of constants alone, computed when they are asked for."""
+
+    def __init__(self, model: Model, store: WeightStore, trained: bool) -> None:
+        self.model, self.store, self.trained = model, store, trained
+        self._known: dict[SSAValue, Array | None] = {}
+
+    def of(self, value: SSAValue) -> Array | None:
+        """The elements; None if they are not known, or too many."""
+        if value not in self._known:
+            self._visit(value)
+        return self._known[value]
+
+    def _visit(self, value: SSAValue) -> None:
+        """From the first constants on, as far as they lead: chains may be long."""
+        pending = [value]
+        while pending:
+            owner = pending[-1].owner
+            waiting = [one for one in _operands(owner) if one not in self._known]
+            if waiting:
+                pending += waiting
+                continue
+            self._note(pending.pop())
+
+    def _note(self, value: SSAValue) -> None:
+        if value in self._known:
+            return
+        owner, self._known[value] = value.owner, None
+        if isinstance(owner, Initializer):
+            self._known[value] = self._of_initializer(owner)
+        elif isinstance(owner, SchemaOp) and _may_be_evaluated(owner):
+            given = {one: self._known[one] for one in owner.operands}
+            found: Sequence[Any] = [None] * len(owner.results)
+            if all(array is not None for array in given.values()):
+                found = self._evaluated(owner, given)
+            self._known.update(zip(owner.results, found, strict=True))
+
+    def _of_initializer(self, op: Initializer) -> Array | None:
+        is_fixed = op.input is None and not (self.trained and _is_float(op.result))
+        return op.array(self.store) if is_fixed and not _is_large(op.result) else None
+
+    def _evaluated(self, op: SchemaOp, given: dict[SSAValue, Any]) -> list[Array | None]:
+        """What a node makes of constants; nothing if the reference refuses, in its many ways."""
+        try:
+            found = evaluate_node(op, given, self.store, self.model.opset_versions)
+        except Exception:
+            return [None] * len(op.results)
+        there = zip(op.output_values(), found, strict=False)
+        arrays = [array for value, array in there if value is not None]
+        return [
+            array if isinstance(array, np.ndarray) and array.size <= MOST_ELEMENTS else None
+            for array in arrays
+        ]
+
+
+def _operands(owner: object) -> Sequence[SSAValue]:
+    """What must be known first; nothing of what is not evaluated anyway."""
+    if isinstance(owner, SchemaOp) and _may_be_evaluated(owner):
+        return owner.operands
+    return ()
+
+
+def _may_be_evaluated(op: SchemaOp) -> bool:
+    """Nodes that always give the same, and small tensors as far as their sizes are known."""
+    return op.has_trait(Pure) and not op.regions and not any(map(_is_large, op.results))
+
+
+def _is_large(value: SSAValue) -> bool:
+    shape = static_shape(value.type)
+    return shape is not None and prod(shape) > MOST_ELEMENTS
+
+
+def _is_float(value: SSAValue) -> bool:
+    element = getattr(value.type, "element_type", None)
+    return element is not None and element_types.from_ir(element).is_float

@@ -1,0 +1,111 @@
+"""Equations of Einstein sums: what they say of the axes of operands, and of the result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from popgraph.support.shapes import Shape
+
+ELLIPSIS = "..."
+LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+Term: TypeAlias = tuple[str, ...]
+"""The label of each axis: a letter; for those of an ellipsis, their number from the right."""
+
+
+class EquationError(ValueError):
+    """What is wrong with an equation, and what would be right."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.what, self.hint = what, hint
+
+
+@dataclass(frozen=True)
+class Equation:
+    """The labels of the axes of every operand, and of the result."""
+
+    terms: tuple[Term, ...]
+    result: Term
+
+    def sizes(self, shapes: Sequence[Shape]) -> dict[str, int]:
+        """The size of every label; an axis of size 1 fits every other one."""
+        found: dict[str, int] = {}
+        for term, shape in zip(self.terms, shapes, strict=True):
+            for label, size in zip(term, shape, strict=True):
+                known = found.setdefault(label, size)
+                found[label] = size if known == 1 else known
+                if size not in (1, found[label]):
+                    raise EquationError(
+                        f"axis {label!r} has {known} elements, and {size} in another place",
+                        "axes of one letter have the same size, or 1",
+                    )
+        return found
+
+
+def parse(text: str, ranks: Sequence[int]) -> Equation:
+    """An equation about operands of these ranks."""
+    left, arrow, right = text.replace(" ", "").partition("->")
+    written = left.split(",")
+    if len(written) != len(ranks):
+        raise EquationError(
+            f"{len(written)} terms stand before the arrow for {len(ranks)} operands",
+            "one term for each operand, with commas between",
+        )
+    terms = tuple(_term(one, rank) for one, rank in zip(written, ranks, strict=True))
+    result = _result(right, terms) if arrow else _implied(terms)
+    known = {label for term in terms for label in term}
+    for label in result:
+        if label not in known or result.count(label) > 1:
+            raise EquationError(
+                f"{label!r} of the result stands in no operand, or twice in the result",
+                "the result has letters of the operands, each of them once",
+            )
+    return Equation(terms, result)
+
+
+def _term(text: str, rank: int) -> Term:
+    """The labels of an operand's axes."""
+    before, ellipsis_, behind = text.partition(ELLIPSIS)
+    _check_letters(text, before + behind)
+    more = rank - len(before + behind)
+    if more < 0 or (more and not ellipsis_):
+        raise EquationError(
+            f"the term {text!r} is for an operand of another rank than {rank}",
+            "one letter for each axis; an ellipsis stands for any number of them",
+        )
+    return (*before, *_numbered(more), *behind)
+
+
+def _numbered(count: int) -> Term:
+    """Labels of so many axes of an ellipsis: those of several operands meet from the right."""
+    return tuple(str(number) for number in reversed(range(count)))
+
+
+def _check_letters(text: str, letters: str) -> None:
+    if not LETTERS.issuperset(letters):
+        raise EquationError(
+            f"the term {text!r} is not made of letters and one ellipsis at most",
+            "such as 'bij,bjk->bik' or '...ij->...ji'",
+        )
+
+
+def _result(text: str, terms: Sequence[Term]) -> Term:
+    before, ellipsis_, behind = text.partition(ELLIPSIS)
+    _check_letters(text, before + behind)
+    return (*before, *(_longest(terms) if ellipsis_ else ()), *behind)
+
+
+def _implied(terms: Sequence[Term]) -> Term:
+    """The axes of the ellipsis, then the letters that stand once."""
+    counted: Mapping[str, int] = Counter(label for term in terms for label in term)
+    once = sorted(label for label, count in counted.items() if count == 1 and label in LETTERS)
+    return (*_longest(terms), *once)
+
+
+def _longest(terms: Sequence[Term]) -> Term:
+    count = max((sum(label not in LETTERS for label in term) for term in terms), default=0)
+    return _numbered(count)

@@ -1,0 +1,152 @@
+"""Nodes of constants are constants, whatever they are: no Python runs when the model does."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from xdsl.dialects.builtin import ModuleOp
+
+import popgraph
+from popgraph.compiler import load, lower, settle_constants
+from popgraph.dialects import tile
+from popgraph.dialects.onnx import model_of
+from popgraph.passes.onnx.evaluate_constants import MOST_ELEMENTS
+from popgraph.passes.options import Options
+from popgraph.support.arrays import Array
+
+MASK = np.array([[True, False, True], [False, True, True]])
+
+
+def model(nodes: list[onnx.NodeProto], *weights: tuple[str, Array]) -> onnx.ModelProto:
+    tensors = [numpy_helper.from_array(array, name) for name, array in weights]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [6])
+    y = helper.make_empty_tensor_value_info("y")
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def chosen() -> onnx.ModelProto:
+    """What exporters write for x[mask]: places that a constant mask says."""
+    return model(
+        [
+            helper.make_node("Not", ["mask"], ["other"]),
+            helper.make_node("NonZero", ["other"], ["places"]),
+            helper.make_node("Transpose", ["places"], ["rows"], perm=[1, 0]),
+            helper.make_node("Reshape", ["x", "shape"], ["matrix"]),
+            helper.make_node("GatherND", ["matrix", "rows"], ["y"]),
+        ],
+        ("mask", MASK),
+        ("shape", np.array([2, 3])),
+    )
+
+
+def operators(made: onnx.ModelProto, options: Options | None = None) -> list[str]:
+    module, compilation = load(made)
+    settle_constants(module, compilation.weights, options or Options())
+    return named(module)
+
+
+def named(module: ModuleOp) -> list[str]:
+    return [op.op_type for op in model_of(module).graph.nodes]
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_places_of_a_constant_mask_are_a_constant(backend: str) -> None:
+    assert operators(chosen()) == ["Not", "Constant", "Transpose", "Reshape", "GatherND"]
+    run = popgraph.compile(chosen(), backend=backend)
+    assert run.static, "there is one program, and no step of the host"
+    x = np.arange(6, dtype=np.float32)
+    np.testing.assert_array_equal(run(x=x)["y"], x.reshape(2, 3)[~MASK])
+
+
+def test_strings_on_the_way() -> None:
+    made = model(
+        [
+            helper.make_node("Unique", ["words"], ["", "", "", "counts"]),
+            helper.make_node("Cast", ["counts"], ["numbers"], to=TensorProto.FLOAT),
+            helper.make_node("ReduceSum", ["numbers"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["y"]),
+        ],
+        ("words", np.array(["b", "a", "b"], object)),
+    )
+    run = popgraph.compile(made)
+    np.testing.assert_array_equal(run(x=np.zeros(6, np.float32))["y"], np.full(6, 3))
+
+
+def test_an_operator_without_kernels_is_evaluated() -> None:
+    made = model(
+        [
+            helper.make_node("MelWeightMatrix", ["bins", "length", "rate", "low", "high"], ["m"]),
+            helper.make_node("ReduceSum", ["m"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["y"]),
+        ],
+        ("bins", np.array(8, np.int64)),
+        ("length", np.array(16, np.int64)),
+        ("rate", np.array(8192, np.int64)),
+        ("low", np.array(0.0, np.float32)),
+        ("high", np.array(4096.0, np.float32)),
+    )
+    assert operators(made)[-2:] == ["ReduceSum", "Add"]
+    run = popgraph.compile(made)
+    assert run(x=np.zeros(6, np.float32))["y"].shape == (6,)
+
+
+def test_weights_that_are_trained_are_no_constants() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["w"], ["places"]),
+        helper.make_node("GatherND", ["x", "rows"], ["y"]),
+    ]
+    nodes.insert(1, helper.make_node("Transpose", ["places"], ["rows"], perm=[1, 0]))
+    floats = model(nodes, ("w", np.array([0, 1, 0, 1], np.float32)))
+    whole = model(nodes, ("w", np.array([0, 1, 0, 1])))
+    assert "NonZero" not in operators(floats)
+    assert "NonZero" in operators(floats, Options(variables=True))
+    assert "NonZero" not in operators(whole, Options(variables=True))
+
+
+def test_what_callers_may_replace_is_no_constant() -> None:
+    made = chosen()
+    made.graph.input.append(helper.make_tensor_value_info("mask", TensorProto.BOOL, [2, 3]))
+    assert "NonZero" in operators(made)
+    x = np.arange(6, dtype=np.float32)
+    assert popgraph.compile(made)(x=x, mask=~MASK)["y"].shape == (4,)
+
+
+def test_large_tensors_stay() -> None:
+    size = MOST_ELEMENTS + 1
+    nodes = [
+        helper.make_node("NonZero", ["w"], ["places"]),
+        helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert "NonZero" in operators(model(nodes, ("w", np.zeros(size, np.int8))))
+    assert "NonZero" not in operators(model(nodes, ("w", np.zeros(64, np.int8))))
+
+
+def test_random_numbers_are_drawn_when_the_model_runs() -> None:
+    nodes = [
+        helper.make_node("RandomUniform", [], ["r"], shape=[6], low=-1.0, high=1.0),
+        helper.make_node("NonZero", ["r"], ["places"]),
+        helper.make_node("Cast", ["places"], ["y"], to=TensorProto.FLOAT),
+    ]
+    assert "NonZero" in operators(model(nodes))
+
+
+def test_a_scatter_of_constants_is_folded() -> None:
+    """As exporters write masks of shifted windows."""
+    data, places = np.zeros((40, 40), np.float32), np.argwhere(np.ones((30, 30)))
+    made = model(
+        [
+            helper.make_node("ScatterND", ["data", "places", "updates"], ["mask"]),
+            helper.make_node("ReduceSum", ["mask"], ["sum"], keepdims=0),
+            helper.make_node("Add", ["x", "sum"], ["y"]),
+        ],
+        ("data", data),
+        ("places", places),
+        ("updates", np.full(900, 2, np.float32)),
+    )
+    lowered = lower(*load(made), Options(), level="structured")
+    assert not any(isinstance(op, tile.ScatterOp) for op in lowered.walk())
+    found = popgraph.compile(made)(x=np.zeros(6, np.float32))["y"]
+    np.testing.assert_array_equal(found, np.full(6, 1800))
