@@ -409,6 +409,18 @@ NODES: dict[str, tuple[Broken, ...]] = {
             row("f32[2, 0]", axis=1),
         )
     ),
+    "BitShift": (
+        row("u8[2] u8[2]"),
+        row("u8[2] u8[2]", direction="UP"),
+        row("u8[2] u16[2]", direction="LEFT"),
+        row("u8[2] u8[3]", direction="LEFT"),
+    ),
+    "BitCast": (
+        row("f32[2]", opset=26),
+        row("f32[2]", opset=26, to=7),
+        row("f32[2]", opset=26, to=99),
+        row("str[2]", opset=26, to=7),
+    ),
     "TopK": (
         row("f32[2, 3] i64{4}", outputs=2),
         row("f32[2, 3] i64{-1}", outputs=2),

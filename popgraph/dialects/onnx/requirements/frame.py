@@ -62,6 +62,7 @@ _DEPTH = ("DCR", "CRD")
 _DIRECTION = ("forward", "reverse", "bidirectional")
 CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("AveragePool", "auto_pad"): _PADDING,
+    ("BitShift", "direction"): ("LEFT", "RIGHT"),
     ("Cast", "round_mode"): ("up", "down", "nearest"),
     ("CastLike", "round_mode"): ("up", "down", "nearest"),
     ("CausalConvWithState", "activation"): ("none", "silu", "swish"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from popgraph.passes.onnx.to_graphcore import (
     arithmetic,
+    bits,
     constants,
     contractions,
     control,
@@ -30,6 +31,7 @@ from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 
 THEMES = (
     arithmetic,
+    bits,
     constants,
     contractions,
     control,
