@@ -18,7 +18,7 @@ from popgraph.backends.reference import evaluate
 from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
-from popgraph.support.errors import TypeMismatchError
+from popgraph.support.errors import DifferentiationError, TypeMismatchError
 from tests.passes.test_onnx_gradients import forward
 from tests.peer import answers
 from tests.quantizing import (
@@ -116,6 +116,62 @@ def test_gradients_of_scales_are_slopes(case: Quantizing) -> None:
     here, there = (evaluate(module, one, compilation.weights)[0]["loss"] for one in (fed, without))
     slope = np.sum(found[f"{PREFIX}n0s"] * fed["n0s"])
     np.testing.assert_allclose(slope, here - there, rtol=1e-3, atol=1e-3 * abs(here))
+
+
+def fake_quantized(narrow: str) -> tuple[Any, dict[str, Array]]:
+    """Numbers that are quantized and read back, and a weighted sum of them."""
+    generator = np.random.default_rng(3)
+    fed: dict[str, Array] = {
+        "x": generator.normal(size=(3, 40)).astype(np.float32) * 8,
+        "s": np.array(0.07, np.float32),
+        "z": np.array(5, dtypes.BY_NAME[narrow].numpy),
+        "w": generator.normal(size=(3, 40)).astype(np.float32),
+    }
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]),
+        helper.make_node("Mul", ["y", "w"], ["weighted"]),
+        helper.make_node("ReduceSum", ["weighted"], ["loss"], keepdims=0),
+    ]
+    return model(nodes, fed, {}, 21), fed
+
+
+def gradients(made: Any, fed: dict[str, Array], *, through: bool) -> Mapping[str, Array]:
+    module, compilation = forward(made, ["x", "s"], straight_through=through)
+    Autodiff("loss", wrt=("x", "s")).run(compilation, module)
+    return evaluate(module, fed, compilation.weights)[0]
+
+
+@pytest.mark.parametrize("narrow", ["i8", "u8"])
+def test_gradients_go_straight_through_as_in_pytorch(narrow: str) -> None:
+    torch = pytest.importorskip("torch", reason="the oracle of gradients")
+    made, fed = fake_quantized(narrow)
+    found = gradients(made, fed, through=True)
+    x, scale = (
+        torch.tensor(fed[name].reshape(shape), requires_grad=True)
+        for name, shape in (("x", (3, 40)), ("s", (1,)))
+    )
+    ends = np.iinfo(fed["z"].dtype)
+    y = torch._fake_quantize_learnable_per_tensor_affine(
+        x, scale, torch.tensor([5.0]), int(ends.min), int(ends.max), 1.0
+    )
+    loss = (y * torch.tensor(fed["w"])).sum()
+    loss.backward()
+    np.testing.assert_allclose(found["loss"], loss.detach().numpy(), rtol=1e-5)
+    np.testing.assert_allclose(found[f"{PREFIX}x"], x.grad.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[f"{PREFIX}s"], scale.grad.numpy()[0], rtol=1e-3)
+    assert 0 < np.count_nonzero(found[f"{PREFIX}x"]) < fed["x"].size
+
+
+def test_without_that_choice_no_gradient_reaches_what_is_quantized() -> None:
+    made, fed = fake_quantized("i8")
+    found = gradients(made, fed, through=False)
+    assert f"{PREFIX}x" not in found
+    straight = gradients(made, fed, through=True)
+    assert found["loss"] == straight["loss"], "the choice changes gradients alone"
+    module, compilation = forward(made, ["x"])
+    with pytest.raises(DifferentiationError, match="has no gradient with respect to 'x'"):
+        Autodiff("loss", wrt=("s",), gradients=("x",)).run(compilation, module)
 
 
 # Products

@@ -31,7 +31,24 @@ def quantize_linear(node: Node) -> Lowered:
     ratio = gc.DivOp(cast(node[0], precision), scale)
     saturates = bool(node.integer("saturate", 1))
     added = None if zero is None else _spread(node, zero)
-    return quantized(node, ratio, added, _target(node, zero), saturates)
+    target = _target(node, zero)
+    result = quantized(node, ratio, added, target, saturates)
+    if node.lowering.straight_through:
+        node.lowering.passages[result] = _passage(node, ratio, added, target)
+    return result
+
+
+def _passage(node: Node, ratio: Operand, zero: Operand | None, target: DType) -> SSAValue:
+    """Zeros with the gradients of what is quantized, where it is not beyond the bounds."""
+    ends = (ml_dtypes.finfo if target.is_float else ml_dtypes.iinfo)(target.numpy)
+    near = cast(ratio if target.is_float else gc.RoundOp(ratio), F32)
+    real = cast(ratio, F32)
+    if zero is not None:
+        near, real = (gc.AddOp(one, cast(zero, F32)).result for one in (near, real))
+    above = gc.CompareOp(near, node.scalar(float(ends.min), F32), predicate="ge")
+    below = gc.CompareOp(near, node.scalar(float(ends.max), F32), predicate="le")
+    nothing = gc.SubOp(real, gc.DetachOp(real))
+    return gc.WhereOp(gc.AndOp(above, below), nothing, node.scalar(0, F32)).result
 
 
 def _target(node: Node, zero: SSAValue | None) -> DType:
@@ -93,6 +110,8 @@ def _moved(node: Node, ratio: Operand, zero: Operand | None, target: DType) -> O
 def dequantize_linear(node: Node) -> Lowered:
     """y = (x - zero point) * scale, in single precision, rounded once to the result's type."""
     value: Operand = cast(node[0], F32)
+    if (passage := node.lowering.passages.get(node[0])) is not None:
+        value = gc.AddOp(value, passage)
     if (zero := node.optional(2)) is not None:
         value = gc.SubOp(value, cast(_spread(node, zero), F32))
     product = gc.MulOp(value, cast(_spread(node, node[1]), F32))
