@@ -26,6 +26,8 @@ ABOUT = {
     Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
     "too, where ONNX defines them by a function of these. Python computes operators whose results "
     "are as large as the data say, and those on sequences, optionals, maps and strings.",
+    Level.ONNX: "Operators of ONNX, PopART and onnxruntime that compile, and in which versions. Others work, "
+    "too, where ONNX defines them by a function of these.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
@@ -89,6 +91,14 @@ def _onnx() -> list[tuple[str, ...]]:
         for (domain, name), versions in supported_operators().items()
     ]
     return [*rows, *((name, "in Python") for name in sorted(DATA_DECIDE_SIZES | LOOKED_UP))]
+    from popgraph.dialects.onnx.contributed import DOMAIN, contributed_operators
+    from popgraph.passes.onnx.to_graphcore import supported_operators
+
+    own = [
+        (f"{domain}.{name}" if domain else name, ", ".join(map(str, versions)))
+        for (domain, name), versions in supported_operators().items()
+    ]
+    return [*own, *((f"{DOMAIN}.{name}", "1") for name in contributed_operators())]
 
 
 def _own(level: Level) -> list[tuple[str, ...]]:
