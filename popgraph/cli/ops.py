@@ -28,6 +28,8 @@ ABOUT = {
     "are as large as the data say, and those on sequences, optionals, maps and strings.",
     Level.ONNX: "Operators of ONNX, PopART and onnxruntime that compile, and in which versions. Others work, "
     "too, where ONNX defines them by a function of these.",
+    Level.ONNX: "Operators of ONNX, PopART and onnxruntime that compile, and in which versions. "
+    "Others work, too, where ONNX defines them by a function of these.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
