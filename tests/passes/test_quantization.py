@@ -319,7 +319,7 @@ def test_a_vector_times_a_matrix_of_scales() -> None:
     }
     made = model([helper.make_node("QLinearMatMul", list(fed), ["y"])], fed, {}, 21)
     sums = (a.astype(np.int32) - fed["az"][:, None]) @ (b.astype(np.int32) - 9)
-    wanted = rescaled(sums, fed["as"] / np.float32(1000), fed["yz"])
+    wanted = rescaled(sums, np.divide(fed["as"], np.float32(1000)), fed["yz"])
     found = popgraph.compile(made, backend="reference")(fed)["y"]
     np.testing.assert_array_equal(found, wanted)
 

@@ -38,7 +38,9 @@ from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 
 SHAPES = ("Shape", "Size")
 """Operators that look at no elements."""
+
 Contributed: TypeAlias = Callable[[Custom, WeightStore], Function | None]
+"""Finds the body that stands for an operator of another domain."""
 
 
 class Inference:
