@@ -23,9 +23,10 @@ class Dialect(StrEnum):
 
 
 ABOUT = {
-    Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
-    "too, where ONNX defines them by a function of these. Python computes operators whose results "
-    "are as large as the data say, and those on sequences, optionals, maps and strings.",
+    Level.ONNX: "Operators of ONNX, PopART and onnxruntime that compile, and in which versions. "
+    "Others work, too, where ONNX defines them by a function of these. Python computes operators "
+    "whose results are as large as the data say, and those on sequences, optionals, maps and "
+    "strings.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
@@ -81,6 +82,7 @@ def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
 
 
 def _onnx() -> list[tuple[str, ...]]:
+    from popgraph.dialects.onnx.contributed import DOMAIN, contributed_operators
     from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP
     from popgraph.passes.onnx.to_graphcore import supported_operators
 
@@ -88,6 +90,7 @@ def _onnx() -> list[tuple[str, ...]]:
         (f"{domain}.{name}" if domain else name, ", ".join(map(str, versions)))
         for (domain, name), versions in supported_operators().items()
     ]
+    rows += [(f"{DOMAIN}.{name}", "1") for name in contributed_operators()]
     return [*rows, *((name, "in Python") for name in sorted(DATA_DECIDE_SIZES | LOOKED_UP))]
 
 

@@ -50,6 +50,13 @@ def command(
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     value: Values = None,
     indices: IndicesChoice = None,
+    straight_through: Annotated[
+        bool,
+        typer.Option(
+            "--straight-through",
+            help="Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded.",
+        ),
+    ] = False,
     threads: Threads = 1,
     folders: Folders = None,
 ) -> None:
@@ -83,7 +90,9 @@ def command(
     chosen = None if indices is None else indices.value
     shapes = {name: (batches.size, *array.shape[1:]) for name, array in arrays.items()}
     values = _values(value or (), task, arrays)
-    executable = task.request(shapes, backend.value, threads, chosen, values).executable()
+    executable = task.request(
+        shapes, backend.value, threads, chosen, values, straight_through
+    ).executable()
     arrays = {
         name: models.fitted(name, array, executable.inputs[name][0])
         for name, array in arrays.items()

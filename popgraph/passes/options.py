@@ -54,6 +54,9 @@ class Options:
     indices: str | None = None
     """What an index that data brings, and that is out of range, means: "nearest" or "error" (the
     run ends with an `IndicesError`); None: an error in training."""
+    straight_through: bool = False
+    """In training, gradients pass QuantizeLinear and the DequantizeLinear behind it as if nothing
+    were rounded; otherwise none reaches what is quantized."""
     first_stream: int = 0
     """Where the streams of random numbers begin: parts of one model must not draw the same."""
     search: tuple[str, ...] = ()

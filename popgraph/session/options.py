@@ -176,6 +176,8 @@ class SessionOptions:
     indices: str | None = None
     """What an index out of range means that data brings: "error" or "nearest"; None: an error in
     training and on the reference backend."""
+    enableStraightThrough: bool = False
+    """Gradients pass QuantizeLinear and DequantizeLinear as if nothing were rounded."""
 
     def __post_init__(self) -> None:
         directory = os.environ.get("POPART_CACHE_DIR") or os.environ.get("POPXL_CACHE_DIR")
@@ -245,6 +247,7 @@ class SessionOptions:
             schedules=read(Path(self.scheduleFile)) if self.scheduleFile else (),
             measured=None if self.useTunedSchedules else (),
             indices=self.indices,
+            straight_through=self.enableStraightThrough,
         )
 
     def check_engine_options(self) -> None:

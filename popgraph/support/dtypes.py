@@ -28,6 +28,14 @@ class DType:
     def is_integer(self) -> bool:
         return self.name.startswith(("i", "u"))
 
+    @property
+    def bits(self) -> int:
+        """How many bits of an element count; a byte holds one that has fewer."""
+        return _NARROW.get(self.name, self.numpy.itemsize * 8)
+
+
+_NARROW = {"u2": 2, "i2": 2, "u4": 4, "i4": 4, "f4e2m1": 4, "f6e2m3": 6, "f6e3m2": 6}
+
 
 def _row(name: str, numpy: object, onnx: int, popart: str) -> DType:
     return DType(name, np.dtype(numpy), onnx, popart)  # type: ignore[call-overload]

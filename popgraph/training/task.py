@@ -40,10 +40,15 @@ class Task:
         threads: int = 1,
         indices: str | None = None,
         values: Mapping[str, Array] | None = None,
+        straight_through: bool = False,
     ) -> BuildRequest:
         """What is to be built for steps on inputs of these shapes; some always have `values`."""
         assert self.rule is not None, "a program that trains has an update rule"
-        options = Options(training=Training(self.loss, self.rule), indices=indices)
+        options = Options(
+            training=Training(self.loss, self.rule),
+            indices=indices,
+            straight_through=straight_through,
+        )
         compilation = Compilation(self.weights)
         request = BuildRequest(self.module, compilation, options, backend, threads)
         held = values or {}

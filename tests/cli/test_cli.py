@@ -371,6 +371,16 @@ def test_train_an_onnx_model_for_a_loss_given_as_an_option(folder: Path) -> None
     assert accuracy(folder, target) > 0.98
 
 
+def test_quantized_weights_are_trained_if_gradients_go_straight_through(folder: Path) -> None:
+    options = ["--loss", "nll(y, labels)", "--optimizer", "Adam(0.01)", "--epochs", 3]
+    arguments = ["train", EXAMPLES / "quantized.pgraph", *data(folder), *options]
+    still, trained = (
+        losses(call(*arguments, *more).stdout) for more in ([], ["--straight-through"])
+    )
+    assert still[-1] > 1.5
+    assert trained[-1] < 0.1
+
+
 def test_options_go_before_the_section(folder: Path) -> None:
     still = call("train", MLP, *data(folder), "--epochs", 2, "--optimizer", "SGD(0.0)")
     first, second = losses(still.stdout)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from xdsl.dialects.builtin import bf16, f16, f32, f64, i1, i32, i64
 
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore import GRAPHCORE
-from popgraph.dialects.graphcore.base import Array, GraphcoreOp, shape_of
+from popgraph.dialects.graphcore.base import INTEGERS, Array, GraphcoreOp, shape_of
+from popgraph.support import dtypes
 from tests.dialects.graphcore_run import Operands, Sample, build, has_floats
 
 _random = np.random.default_rng(20)
@@ -287,6 +290,36 @@ def cast() -> Iterator[Sample]:
             yield Sample(gc.CastOp, [SPECIAL], {"to": to}, smooth=False)
 
 
+def shifts() -> Iterator[Sample]:
+    for direction in ("left", "right"):
+        for name in sorted(INTEGERS.names):
+            dtype = dtypes.BY_NAME[name].numpy
+            ends = ml_dtypes.iinfo(dtype)
+            x = np.array([ends.min, ends.max, 5, ends.min // 3], dtype)
+            places = np.array([0, 1, 3, ends.bits - 1, ends.bits, ends.bits + 1], dtype)
+            yield Sample(gc.ShiftOp, [x, places[:, None]], {"direction": direction})
+        back = np.array([-1, -9, -128], np.int8)[:, None]
+        yield Sample(gc.ShiftOp, [whole(3, dtype=np.int8), back], {"direction": direction})
+
+
+def bitcast() -> Iterator[Sample]:
+    for names in (
+        ("f64", "i64", "u64"),
+        ("f32", "i32", "u32"),
+        ("f16", "bf16", "i16", "u16"),
+        ("i8", "u8", "f8e4m3fn", "f8e5m2", "f8e8m0"),
+        ("i4", "u4", "f4e2m1"),
+        ("i2", "u2"),
+    ):
+        for source, target in product(names, repeat=2):
+            bits = dtypes.BY_NAME[source].bits
+            count = min(bits, 8)
+            pattern = np.arange(2**count, dtype=np.uint64) << np.uint64(bits - count)
+            held = pattern.astype(f"u{dtypes.BY_NAME[source].numpy.itemsize}")
+            array = held.view(dtypes.BY_NAME[source].numpy)
+            yield Sample(gc.BitcastOp, [array], {"to": element_types.BY_NAME[target]}, smooth=False)
+
+
 def concat() -> Iterator[Sample]:
     yield Sample(gc.ConcatOp, [[normal(2, 3), normal(2, 1), normal(2, 0)]], {"axis": 1})
     yield Sample(gc.ConcatOp, [[normal(2, 3), normal(1, 3)]], {"axis": 0})
@@ -525,6 +558,8 @@ def table() -> Iterator[Sample]:
     yield from compare()
     yield from where()
     yield from cast()
+    yield from shifts()
+    yield from bitcast()
     for array in (apart(2, 3), apart(), normal(0, 3), whole(2, 3), whole(4, dtype=np.int8)):
         yield Sample(gc.DetachOp, [array])
     yield Sample(gc.DetachOp, [SPECIAL], smooth=False)
@@ -596,7 +631,7 @@ def each_float_type(samples: Sequence[Sample]) -> list[Sample]:
     wider = [
         sample.with_floats(name)
         for sample in samples
-        if has_floats(sample)
+        if has_floats(sample) and sample.op is not gc.BitcastOp
         for name in ("f64", "f16", "bf16")
     ]
     return [*samples, *wider]

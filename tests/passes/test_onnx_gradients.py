@@ -90,10 +90,13 @@ def with_loss(model: onnx.ModelProto, results: Sequence[Any]) -> onnx.ModelProto
     return model
 
 
-def forward(model: onnx.ModelProto, names: Sequence[str]) -> tuple[ModuleOp, Compilation]:
+def forward(
+    model: onnx.ModelProto, names: Sequence[str], *, straight_through: bool = False
+) -> tuple[ModuleOp, Compilation]:
     compilation = Compilation()
     module = import_model(model, compilation.weights)
-    for step in (InferShapes(), Normalize(), OnnxToGraphcore(extra_outputs=tuple(names))):
+    lower = OnnxToGraphcore(extra_outputs=tuple(names), straight_through=straight_through)
+    for step in (InferShapes(), Normalize(), lower):
         step.run(compilation, module)
     return module, compilation
 

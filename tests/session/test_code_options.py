@@ -60,3 +60,10 @@ def test_a_file_that_is_not_there_is_an_error() -> None:
     options.scheduleFile = "nowhere.json"
     with pytest.raises(PopgraphError, match=r"nowhere\.json"):
         convolved(options)
+
+
+def test_gradients_may_go_straight_through_what_is_quantized() -> None:
+    options = popgraph.SessionOptions()
+    assert not options.compilation().straight_through
+    options.enableStraightThrough = True
+    assert options.compilation().straight_through

@@ -330,6 +330,37 @@ class CastOp(Elementwise):
         return (CastOp(dy, to=tensor_of(self.x).element_type) if is_float(self.x) else None,)
 
 
+WITH_BITS = Elements("real", REAL.names - {"bool", "f6e2m3", "f6e3m2"})
+"""The types whose bits have a meaning in another one: a bool is a number for that, cast it."""
+
+
+@operation
+class BitcastOp(Elementwise):
+    """The element of another type, of as many bits, that has the same ones. ONNX BitCast."""
+
+    name = "graphcore.bitcast"
+    SCALAR: ClassVar[str] = "bitcast"
+    x = operand_def(TensorType)
+    to = prop_def(Attribute)
+
+    def __init__(self, x: Operand, *, to: Attribute) -> None:
+        super().__init__([x], {"to": to})
+
+    def result_element(self) -> Attribute:
+        self.common_element(WITH_BITS, self.x)
+        element = self.made_element(WITH_BITS, self.to)
+        source, target = dtype_of(self.x), element_types.from_ir(element)
+        if source.bits != target.bits:
+            raise self.fail(
+                f"cannot make {target.bits} bits of {source.bits}: {target.name} of {source.name}",
+                "cast it first, to a type of as many bits",
+            )
+        return element
+
+    def evaluate(self, x: Array) -> tuple[Array, ...]:
+        return (x.view(element_types.from_ir(self.to).numpy),)
+
+
 def in_single(x: SSAValue, function: Callable[[SSAValue], Operand]) -> Operand:
     """`function` of x, computed in f32 and rounded once where x has fewer bits."""
     if dtype_of(x).numpy.itemsize >= f32.size:

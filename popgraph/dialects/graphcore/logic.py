@@ -1,4 +1,4 @@
-"""Comparisons, boolean and bitwise operations, none of them differentiable."""
+"""Comparisons, boolean and bitwise operations, shifts, none of them differentiable."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from xdsl.irdl import operand_def, prop_def
 from popgraph.dialects.graphcore.base import (
     BITS,
     FLOATS,
+    INTEGERS,
     ORDERED,
     Array,
     Binary,
@@ -109,6 +110,40 @@ class NotOp(Unary):
 
     def evaluate(self, x: Array) -> tuple[Array, ...]:
         return (np.asarray(np.bitwise_not(x)),)
+
+
+SHIFTS: dict[str, Callable[[Array, Array], Any]] = {
+    "left": np.left_shift,
+    "right": np.right_shift,
+}
+
+
+@operation
+class ShiftOp(Elementwise):
+    """
+    The bits of lhs moved rhs places to the left or to the right. ONNX BitShift.
+
+    From the right come zeros; from the left copies of the sign, or zeros where there is none. By a
+    negative number, or one of as many places as there are bits, all bits go.
+    """
+
+    name = "graphcore.shift"
+    SCALAR: ClassVar[str] = "shift"
+    ELEMENTS: ClassVar[Elements] = INTEGERS
+    lhs = operand_def(TensorType)
+    rhs = operand_def(TensorType)
+    direction = prop_def(StringAttr)
+
+    def __init__(self, lhs: Operand, rhs: Operand, *, direction: str) -> None:
+        super().__init__([lhs, rhs], {"direction": direction})
+
+    def result_element(self) -> Attribute:
+        if self.direction.data not in SHIFTS:
+            raise self.fail(f"knows no direction {self.direction.data!r}", "left or right")
+        return super().result_element()
+
+    def evaluate(self, lhs: Array, rhs: Array) -> tuple[Array, ...]:
+        return (np.asarray(SHIFTS[self.direction.data](lhs, rhs)),)
 
 
 @operation

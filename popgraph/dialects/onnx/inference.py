@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -38,6 +39,9 @@ from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 SHAPES = ("Shape", "Size")
 """Operators that look at no elements."""
 
+Contributed: TypeAlias = Callable[[Custom, WeightStore], Function | None]
+"""Finds the body that stands for an operator of another domain."""
+
 
 class Inference:
     """
@@ -56,6 +60,8 @@ class Inference:
         self.opsets = dict(opsets)
         self.store = store
         self.functions = functions if functions is not None else {}
+        self.contributed: Contributed = lambda op, store: None
+        """The body that stands for an operator which is no part of ONNX, nor a function here."""
         self.lenient = False
         """Whether a node may fail to fit its inputs (in branches: one may never be taken)."""
         self.into_graphs = False
@@ -104,13 +110,14 @@ class Inference:
             self.visit(op)
 
     def _visit_custom(self, op: Custom) -> None:
-        function = self.functions.get(op.key)
+        function = self.functions.get(op.key) or self.contributed(op, self.store)
         if function is None:
             if op.is_call:
                 self._visit_call(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
         inner.weights_change = self.weights_change
+        inner.contributed = self.contributed
         body = body_of_call(function, op)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             if value is None:

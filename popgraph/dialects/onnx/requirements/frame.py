@@ -63,10 +63,12 @@ _SCATTERING = ("none", "add", "mul", "max", "min")
 _DIRECTION = ("forward", "reverse", "bidirectional")
 CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("AveragePool", "auto_pad"): _PADDING,
+    ("BitShift", "direction"): ("LEFT", "RIGHT"),
     ("Cast", "round_mode"): ("up", "down", "nearest"),
     ("CastLike", "round_mode"): ("up", "down", "nearest"),
     ("CausalConvWithState", "activation"): ("none", "silu", "swish"),
     ("Conv", "auto_pad"): _PADDING,
+    ("ConvInteger", "auto_pad"): _PADDING,
     ("ConvTranspose", "auto_pad"): _PADDING,
     ("DepthToSpace", "mode"): _DEPTH,
     ("GRU", "direction"): (*_DIRECTION, "foward"),  # which is the default of version 1
@@ -78,6 +80,7 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("MaxPool", "auto_pad"): _PADDING,
     ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
+    ("QLinearConv", "auto_pad"): _PADDING,
     ("RNN", "direction"): _DIRECTION,
     ("Resize", "coordinate_transformation_mode"): (
         "half_pixel",

@@ -9,11 +9,12 @@ from xdsl.dialects import arith, math
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, f32, f64, i1
 from xdsl.ir import Attribute, SSAValue
 
-from popgraph.dialects.graphcore import CastOp, CompareOp, Elementwise
+from popgraph.dialects.graphcore import BitcastOp, CastOp, CompareOp, Elementwise, ShiftOp
 from popgraph.dialects.graphcore.base import tensor_of
 from popgraph.dialects.tile.scalars import Kind, named
 from popgraph.passes.graphcore.to_structured.elements import (
     Operand,
+    bits_as,
     computing,
     entered,
     extended,
@@ -200,6 +201,8 @@ def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
     result = tensor_of(op.result).element_type
     if isinstance(op, CastOp):
         return cast(values[0], elements[0], result)
+    if isinstance(op, BitcastOp):
+        return bits_as(left(values[0], elements[0]), result)
     if op.SCALAR == "where":
         condition, lhs, rhs = values
         return arith.SelectOp(condition, left(lhs, result), left(rhs, result))
@@ -207,4 +210,7 @@ def scalar(op: Elementwise, values: Sequence[SSAValue]) -> Operand:
     kind = kind_of(elements[0])
     if isinstance(op, CompareOp):
         return compare(kind, op.predicate.data, *inner)
+    if isinstance(op, ShiftOp):
+        name = "shl" if op.direction.data == "left" else "shr"
+        return left(TABLES[kind][name](*inner), result)
     return left(TABLES[kind][op.SCALAR](*inner), result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from popgraph.passes.onnx.to_graphcore import (
     arithmetic,
+    bits,
     constants,
     contractions,
     control,
@@ -17,6 +18,7 @@ from popgraph.passes.onnx.to_graphcore import (
     movement,
     normalization,
     popart_lstm,
+    quantization,
     randomness,
     recurrent,
     reductions,
@@ -34,6 +36,7 @@ from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 
 THEMES = (
     arithmetic,
+    bits,
     constants,
     contractions,
     control,
@@ -47,6 +50,7 @@ THEMES = (
     movement,
     normalization,
     popart_lstm,
+    quantization,
     randomness,
     recurrent,
     reductions,

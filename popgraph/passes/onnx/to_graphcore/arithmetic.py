@@ -292,14 +292,20 @@ def _narrowed(node: Node, target: dtypes.DType) -> Operand:
         # Of numbers below 0 ONNX says nothing; its evaluator looks at their size alone.
         size = gc.AbsOp(cast(value, dtypes.BY_NAME["f64"]))
         return cast(_power_of_two(node, size), target)
-    if target.name.startswith("f8") and node.integer("saturate", 1):
+    return narrowed_to(node, value, target, bool(node.integer("saturate", 1)))
+
+
+def narrowed_to(node: Node, value: Operand, target: DType, saturates: bool) -> SSAValue:
+    """The value cast; if it saturates, the largest 8-bit float stands for what is larger."""
+    if target.name.startswith("f8") and saturates:
         largest = float(ml_dtypes.finfo(target.numpy).max)
         value = value if is_float(value) else cast(value, dtypes.BY_NAME["f32"])
-        value = _limited(node, value, -largest, largest)
+        value = limited(node, value, -largest, largest)
     return cast(value, target)
 
 
-def _limited(node: Node, value: Operand, low: float, high: float) -> Operand:
+def limited(node: Node, value: Operand, low: float, high: float) -> Operand:
+    """The value where it is between two bounds, else the nearer bound; NaN stays NaN."""
     dtype = dtype_of(value)
     return gc.MinOp(gc.MaxOp(value, node.scalar(low, dtype)), node.scalar(high, dtype))
 
@@ -313,7 +319,7 @@ def _power_of_two(node: Node, value: Operand) -> Operand:
     f64, f8e8m0 = dtypes.BY_NAME["f64"], dtypes.BY_NAME["f8e8m0"]
     saturates = node.integer("saturate", 1)
     if saturates:
-        value = _limited(node, value, LEAST, LARGEST)
+        value = limited(node, value, LEAST, LARGEST)
     near = cast(cast(value, f8e8m0), f64)
     result: Operand = near
     if (mode := node.text("round_mode", "up")) != "nearest":

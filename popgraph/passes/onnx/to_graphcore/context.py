@@ -46,6 +46,10 @@ class LoweringContext(ABC):
     """How often what is being lowered is written out, because loops around it are unrolled."""
     moved: list[Moved] = field(default_factory=list)
     """For each body around what is being lowered, the variables that it updates."""
+    straight_through: bool = False
+    """Whether gradients pass what is quantized and read back."""
+    passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
+    """Of quantized values, zeros that have the gradients of what they were before."""
     _seed: SSAValue | None = None
 
     # Graphs inside nodes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
@@ -16,12 +18,26 @@ from popgraph.support.shapes import Shape
 
 @lowers("MatMul")
 def matmul(node: Node) -> Lowered:
-    lhs, rhs = shape_of(node[0]), shape_of(node[1])
+    return product_of(node, node[0], node[1])
+
+
+def _unchanged(product: Operand) -> Operand:
+    return product
+
+
+def product_of(
+    node: Node,
+    left: Operand,
+    right: Operand,
+    finished: Callable[[Operand], Operand] = _unchanged,
+) -> Operand:
+    """NumPy's matmul, and what becomes of it while vectors are still matrices."""
+    lhs, rhs = shape_of(left), shape_of(right)
     if not lhs or not rhs:
-        raise TypeMismatchError("MatMul takes no scalars", hint="use Mul")
-    left: Operand = node[0] if len(lhs) > 1 else gc.ReshapeOp(node[0], shape=(1, *lhs))
-    right: Operand = node[1] if len(rhs) > 1 else gc.ReshapeOp(node[1], shape=(*rhs, 1))
-    product = gc.MatMulOp(left, right)
+        raise TypeMismatchError(f"{node.op.op_type} takes no scalars", hint="use Mul")
+    left = left if len(lhs) > 1 else gc.ReshapeOp(left, shape=(1, *lhs))
+    right = right if len(rhs) > 1 else gc.ReshapeOp(right, shape=(*rhs, 1))
+    product = finished(gc.MatMulOp(left, right))
     shape = list(shape_of(product))
     if len(rhs) == 1:
         del shape[-1]
@@ -51,21 +67,24 @@ def _scaled(node: Node, value: Operand, factor: float) -> Operand:
 
 @lowers("Conv")
 def conv(node: Node) -> Lowered:
-    kernel = shape_of(node[1])[2:]
-    windows = Windows.of(node, kernel)
-    result: Operand = gc.ConvOp(
-        node[0],
-        node[1],
+    return with_bias(convolved(node, node[0], node[1]), node.optional(2))
+
+
+def convolved(node: Node, x: Operand, w: Operand) -> Operand:
+    """A convolution as the attributes of the node say."""
+    windows = Windows.of(node, shape_of(w)[2:])
+    return gc.ConvOp(
+        x,
+        w,
         strides=windows.strides,
         dilations=windows.dilations,
         pads=windows.pads,
         groups=node.integer("group", 1),
     )
-    return _with_bias(node, result)
 
 
-def _with_bias(node: Node, result: Operand) -> Operand:
-    bias = node.optional(2)
+def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
+    """A number for each channel added, if there is one."""
     if bias is None:
         return result
     spatial = len(shape_of(result)) - 2
@@ -94,7 +113,8 @@ def conv_transpose(node: Node) -> Lowered:
         pads=(0,) * (2 * len(kernel)),
         groups=groups,
     )
-    return _with_bias(node, cast(_window_of(node, result, low, sizes), node.dtype))
+    found = cast(_window_of(node, result, low, sizes), node.dtype)
+    return with_bias(found, node.optional(2))
 
 
 def _transposed_place(

@@ -26,8 +26,8 @@ class OnnxToGraphcore(Pass):
 
     `weights`: initializers are constants, or (those of floats) variables. `training`: operators
     that have no mode of their own behave as in training. `extra_outputs`: ONNX tensors that are
-    to be outputs as well. `first_stream`: where the streams of random numbers begin. Shapes must
-    be known.
+    to be outputs as well. `straight_through`: gradients pass what is rounded to integers and read
+    back. `first_stream`: where the streams of random numbers begin. Shapes must be known.
     """
 
     name = "onnx-to-graphcore"
@@ -36,6 +36,7 @@ class OnnxToGraphcore(Pass):
     weights: str = CONSTANT
     training: bool = False
     extra_outputs: tuple[str, ...] = ()
+    straight_through: bool = False
     first_stream: int = 0
     tuning: Tuning = Tuning()
 
@@ -45,6 +46,7 @@ class OnnxToGraphcore(Pass):
             weights=options.weights,
             training=options.training is not None,
             extra_outputs=options.extra_outputs,
+            straight_through=options.straight_through and options.training is not None,
             first_stream=options.first_stream,
             tuning=options.tuning,
         )
@@ -63,6 +65,7 @@ class OnnxToGraphcore(Pass):
             variables=self.weights == VARIABLE,
             opsets=model.opset_versions,
             tuning=self.tuning,
+            straight_through=self.straight_through,
             streams=count(self.first_stream),
         )
         graph = lowering.graph(model.graph, self.extra_outputs)
