@@ -13,7 +13,7 @@ from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
-from popgraph.dialects.onnx.functions import body_of_call
+from popgraph.dialects.onnx.functions import body_of_call, function_of
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import infer_types
@@ -104,7 +104,7 @@ class Inference:
             self.visit(op)
 
     def _visit_custom(self, op: Custom) -> None:
-        function = self.functions.get(op.key)
+        function = function_of(op, self.functions)
         if function is None:
             if op.is_call:
                 self._visit_call(op)
