@@ -15,6 +15,7 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.support.errors import UnsupportedError
 
 Definition: TypeAlias = Callable[[Custom], Function | None]
 """What a node of an operator stands for; None as long as too little is known of its inputs."""
@@ -26,10 +27,34 @@ DEFINITIONS: dict[tuple[str, str], Definition] = {}
 def function_of(
     call: Custom, functions: Mapping[tuple[str, str, str], Function]
 ) -> Function | None:
-    """What a node calls: a function of its model, else what is known of its operator."""
+    """
+    What a node calls: a function of its model, else what is known of its operator.
+
+    None also for a form of an operator that its definition refuses: `refusal` says why.
+    """
     found = functions.get(call.key)
     define = DEFINITIONS.get(call.key[:2])
-    return found if found is not None or define is None else define(call)
+    if found is not None or define is None:
+        return found
+    try:
+        return define(call)
+    except UnsupportedError:
+        return None
+
+
+def refusal(call: Custom) -> UnsupportedError | None:
+    """Why the definition of an operator that is no part of ONNX says nothing about a node."""
+    define = DEFINITIONS.get(call.key[:2])
+    if define is None:
+        return None
+    try:
+        define(call)
+    except UnsupportedError as error:
+        return error
+    return UnsupportedError(
+        f"too little is known of the inputs of {call.op_type}",
+        hint="export the model with the shapes of its values, or give those of its inputs",
+    )
 
 
 def body_of_call(function: Function, call: OnnxOp) -> Function:

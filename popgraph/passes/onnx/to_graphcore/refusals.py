@@ -10,6 +10,8 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import OnnxOp
+from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import refusal
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.errors import (
@@ -27,6 +29,10 @@ class Refusals:
     errors: list[PopgraphError] = field(default_factory=list)
     tainted: set[SSAValue] = field(default_factory=set)
     """The values of nodes that were refused, and all that is computed from them."""
+    thorough: bool = False
+    """Whether to go on behind nodes that Python must compute."""
+    hosted: list[NeedsHostError] = field(default_factory=list)
+    """What was said of these, if so."""
 
     def note(self, op: OnnxOp, error: PopgraphError, known: Container[SSAValue]) -> None:
         """
@@ -36,18 +42,24 @@ class Refusals:
         is no refusal; its error is raised if it is the first, so that the model becomes steps.
         """
         if isinstance(error, NeedsHostError):
-            if not self.errors:
+            if not (self.errors or self.thorough):
                 raise error
+            if not self._read_of_refused(op):
+                self.hosted.append(error)
         elif self._is_own(op, error, known):
             self.errors.append(error)
             self.errors += [one for one in unknown_inside(op) if one.where != error.where]
         self.tainted.update(op.results)
 
     def _is_own(self, op: OnnxOp, error: PopgraphError, known: Container[SSAValue]) -> bool:
-        read = {value for inner in op.walk() for value in inner.operands} & self.tainted
+        read = self._read_of_refused(op)
         if not read or is_unknown(op):
             return True
         return isinstance(error, UnsupportedError) and all(value in known for value in read)
+
+    def _read_of_refused(self, op: OnnxOp) -> set[SSAValue]:
+        """What a node, or a graph inside it, reads of what is not computed."""
+        return {value for inner in op.walk() for value in inner.operands} & self.tainted
 
     def check(self) -> None:
         """Raises what there is."""
@@ -71,6 +83,10 @@ def is_unknown(op: OnnxOp) -> bool:
 
 
 def unknown_operator(op: OnnxOp) -> UnsupportedError:
+    """Why there is no lowering for a node, without its place."""
+    why = refusal(op) if isinstance(op, Custom) else None
+    if why is not None:
+        return UnsupportedError(why.what, hint=why.hint)
     return UnsupportedError(
         f"the operator {operator(op)} is not supported",
         hint="`popgraph ops` lists what is; express it with those, or remove the node",
