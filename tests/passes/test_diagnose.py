@@ -110,7 +110,7 @@ def test_models_with_host_steps_are_told_when_they_are_compiled(size: object) ->
 def test_a_diagnosis_counts_all_nodes(size: object) -> None:
     found = diagnosis(STEPS.format(n=size, more=MORE))
     assert (found.nodes, found.compiled, len(found.hosted), len(found.refused)) == (4, 1, 1, 2)
-    reason = "the data decide how large its results are"
+    reason = "the data decide the size of its result"
     assert found.hosted == [("NonZero-13", "node 'y' (NonZero-13)", reason)]
     assert found.is_open == (size == "N")
 

@@ -85,16 +85,6 @@ def host_node(op: OnnxOp) -> bool:
     )
 
 
-def why_hosted(op: OnnxOp) -> str:
-    """Why a node is for Python, in words."""
-    names = {inner.op_type for inner in op.walk() if isinstance(inner, OnnxOp)}
-    if names & DATA_DECIDE_SIZES:
-        return "the data decide how large its results are"
-    if names & LOOKED_UP:
-        return "it looks up what it finds in a table"
-    return "it is about sequences, optionals, maps or strings"
-
-
 def _is_of_python(op: Operation) -> bool:
     found = op.op_type if isinstance(op, OnnxOp) and op.domain == "" else ""
     return found in DATA_DECIDE_SIZES | LOOKED_UP
