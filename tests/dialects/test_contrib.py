@@ -153,7 +153,7 @@ def convolutions() -> list[Sample]:
 def normalizations() -> list[Sample]:
     x, skip, gamma, beta = draw(2, 3, 8), draw(2, 3, 8), draw(8), draw(8)
     ids, kinds, words = draw_ints(10, 2, 4), draw_ints(2, 2, 4), draw(10, 8)
-    mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    mask = np.array([[1, 2, 1, 0], [1, 1, 0, 0]], np.int32)  # What is not 1 counts for nothing.
     places, segments = draw(6, 8), draw(2, 8)
     embedded = [ids, kinds, words, places, segments, gamma, beta]
     skipped, simplified = "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"

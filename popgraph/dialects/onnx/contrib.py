@@ -474,11 +474,12 @@ def embed_layer_normalization(call: Call) -> str:
     text += _sum("total", parts) + "embedding_sum = Identity (total)\n"
     text += _normalized(call, call.real("epsilon", 1e-12))
     counted = "mask" if call.has("mask") else "nothing"
-    if not call.has("mask"):
-        text += "nothing = Sub (input_ids, input_ids)\n"
+    text += "nothing = Sub (input_ids, input_ids)\n"
     return text + (
-        f"mask_axes = Constant <value_ints = [1]> ()\n narrow = Cast <to = 6> ({counted})\n"
-        "mask_index = ReduceSum <keepdims = 0> (narrow, mask_axes)\n"
+        f"mask_axes = Constant <value_ints = [1]> ()\nnarrow = Cast <to = 6> ({counted})\n"
+        "valid = Constant <value = int32 {1}> ()\nis_valid = Equal (narrow, valid)\n"
+        "ones = Cast <to = 6> (is_valid)\n"
+        "mask_index = ReduceSum <keepdims = 0> (ones, mask_axes)\n"
     )
 
 
