@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types fuzz sanitize conformance targets bless bench docs accuracy sizes clean
+.PHONY: help demo test test-all check lint types fuzz sanitize conformance targets bless bench docs accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -64,12 +64,15 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 	$(BIN)/python benchmarks --threads 1 2 --accuracy
 
 docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md and docs/tile.md
-	$(BIN)/python -m popgraph ops --markdown > docs/ops.md
+	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
 
 accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md
 	$(BIN)/python -m tests.accuracy
+
+operators: $(READY)  ## measure what of ONNX's tests passes, operator by operator, for docs/ops.md
+	$(BIN)/python -m tests.operators reference
 
 sizes:  ## the largest files and functions
 	@$(PYTHON) tests/sizes.py

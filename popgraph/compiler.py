@@ -51,6 +51,7 @@ from popgraph.hosted.part import Maker
 from popgraph.open_model import Call, Interface, OpenModel, Undecided, recalled
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.diagnose import unknown_operators
 from popgraph.passes.onnx.evaluate_constants import evaluate_constants
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
 from popgraph.passes.onnx.overridable import demand, overridable
@@ -70,6 +71,7 @@ from popgraph.support.errors import (
     PopgraphError,
     UnsupportedError,
     fitting_memory,
+    together,
 )
 from popgraph.support.files import State, changed, is_unchanged
 from popgraph.support.garbage import without_collection
@@ -386,6 +388,9 @@ class BuildRequest:
             )
         verify(self.module)
         weights = self.compilation.weights
+        refused = unknown_operators(self.module, weights) if self.role.whole else []
+        if refused:
+            raise together(refused)
         weights.own()
         maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
         return HostedModel(self.module, weights, maker, reason)

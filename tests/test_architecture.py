@@ -95,6 +95,8 @@ ROOMS: dict[str, dict[str, str]] = {
         "evaluate_constants": "partition to_graphcore",
         "structural_inputs": "to_graphcore",
         "normalize": "index_bounds infer_shapes to_graphcore",
+        "operator_ways": "partition to_graphcore",
+        "diagnose": "infer_shapes partition to_graphcore structural_inputs normalize",
     },
     "passes/structured": {
         "analysis": "",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +16,7 @@ from popgraph.support.errors import ErrorGroup, PopgraphError
 
 if TYPE_CHECKING:
     from popgraph.builder.pgraph import Document
+    from popgraph.builder.pgraph.syntax.tree import Span
     from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
 
 
@@ -36,7 +38,8 @@ def command(
     popgraph check net.pgraph
     popgraph check *.pgraph --format json
 
-    All mistakes are shown, and warnings: names that nothing uses. Ends with 1 when there is a
+    All mistakes are shown, and warnings: names that nothing uses, and nodes that cannot be
+    compiled although they are ONNX (`popgraph doctor` tells more). Ends with 1 when there is a
     mistake. JSON is a list of objects with file, line, column, end_line, end_column, severity,
     message and hint; lines and columns count from 1, ends are exclusive.
     """
@@ -55,6 +58,7 @@ def command(
         found += result.diagnostics
         if result.document is not None:
             found += _optimizers(str(path), result.document)
+            found += _refused(str(path), text, result.document)
     if format is Format.json:
         print(json.dumps([one.as_json() for one in found], indent=2))
     else:
@@ -83,6 +87,35 @@ def _optimizers(filename: str, document: Document) -> Iterator[Diagnostic]:
         except PopgraphError as error:
             shown = str(PopgraphError(error.what, error.where or call.where, error.hint))
             yield Diagnostic(filename, call.span, "error", error.what, error.hint, shown)
+
+
+def _refused(filename: str, text: str, document: Document) -> Iterator[Diagnostic]:
+    """Nodes that are as ONNX says and cannot be compiled: a warning for each cause."""
+    from popgraph.builder.pgraph.tools.diagnostics import Diagnostic
+    from popgraph.passes.onnx.diagnose import diagnose
+    from popgraph.support.errors import together
+
+    for module in document.graphs.values():
+        refused = diagnose(module, document.weights).refused
+        if not refused:
+            continue
+        error = together(refused)
+        for one in error.errors if isinstance(error, ErrorGroup) else (error,):
+            span = _place(text, one.where)
+            shown = str(PopgraphError(one.what, f"{filename}:{span.line}, {one.where}", one.hint))
+            yield Diagnostic(filename, span, "warning", one.what, one.hint, shown)
+
+
+def _place(text: str, where: str) -> Span:
+    """Where the name of a node gets its value; the beginning, if its name is not in the text."""
+    from popgraph.builder.pgraph.syntax.tree import Span
+
+    name = re.search(r"node '(\w+)'", where)
+    for number, line in enumerate(text.splitlines(), 1):
+        found = re.search(rf"\b{name[1]}\b(?=[^=]*=)", line) if name else None
+        if found:
+            return Span(number, found.start() + 1, number, found.end() + 1)
+    return Span(1, 1, 1, 1)
 
 
 def _counted(found: list[Diagnostic]) -> str:

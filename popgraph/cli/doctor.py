@@ -1,24 +1,95 @@
-"""`popgraph doctor`: reports compilers, vector width, cache and package versions."""
+"""`popgraph doctor`: reports what a machine has, or what becomes of the nodes of a model."""
 
 from __future__ import annotations
 
 import platform
 from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from popgraph.cli.options import Folders, Values
 from popgraph.support.machine import Machine, unit_of
+
+if TYPE_CHECKING:
+    from popgraph.passes.onnx.diagnose import Diagnosis
 
 PACKAGES = ("popgraph", "onnx", "numpy", "xdsl", "lark", "ml_dtypes")
 
 
-def command() -> None:
+def command(
+    model: Annotated[
+        Path | None, typer.Argument(help="An .onnx or .pgraph file; without one, the machine.")
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+    ] = None,
+    value: Values = None,
+    folders: Folders = None,
+) -> None:
     """
-    Show what PopGraph finds on this machine: compilers, vectors, cache, versions.
+    Show what PopGraph finds on this machine, or what it can do with a model.
 
-    Ends with exit code 1 when no C compiler works; the reference backend still does then.
+    \b
+    popgraph doctor                     compilers, vectors, cache, versions
+    popgraph doctor model.onnx          which nodes compile, and why others do not
+    popgraph doctor model.onnx --dim N=4
+
+    A model is not compiled for that. Nodes that Python computes are told with the reason; a node
+    that cannot be computed is an error, and all of them are told. Ends with exit code 1 then, and
+    when no C compiler works; the reference backend still does.
     """
+    if model is not None:
+        _of_model(model, dim, value)
+        return
+    _of_machine()
+
+
+def _of_model(path: Path, dim: list[str] | None, value: list[str] | None) -> None:
+    from popgraph.cli import models
+    from popgraph.passes.onnx.diagnose import diagnose
+    from popgraph.support.errors import together
+
+    module, compilation, _ = models.opened(path, dim, value, static=False)
+    found = diagnose(module, compilation.weights)
+    typer.echo(_told(found))
+    if found.refused:
+        raise together(found.refused)
+
+
+def _told(found: Diagnosis) -> str:
+    """Counts, and a row for each reason why Python computes something."""
+    from popgraph.passes.onnx.diagnose import kinds
+    from popgraph.support.tables import table
+
+    refused = len({one.where for one in found.refused})
+    rows = [
+        ("nodes", str(found.nodes)),
+        ("compile", str(found.compiled)),
+        ("computed by Python", str(len(found.hosted))),
+        ("cannot be compiled", str(refused)),
+    ]
+    parts = [table(rows)]
+    if found.hosted:
+        parts.append(
+            table(
+                [
+                    (f"{len(places)} x {name}", places[0], reason)
+                    for (name, reason), places in kinds(found.hosted).items()
+                ]
+            )
+        )
+    if found.is_open:
+        parts.append(
+            "Shapes or structures are not known: of some nodes only the operators were looked at.\n"
+            "--dim N=4 and --value shape=2,3 tell them."
+        )
+    return "\n\n".join(parts)
+
+
+def _of_machine() -> None:
     from popgraph.backends.c.build.host import host_machine
     from popgraph.backends.c.build.target import host_target
     from popgraph.backends.c.build.toolchain import candidates, no_compiler, probe

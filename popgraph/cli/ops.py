@@ -1,9 +1,12 @@
-"""`popgraph ops`: lists ONNX operators that can be compiled, or operations of a level."""
+"""`popgraph ops`: lists ONNX operators and how they are computed, or operations of a level."""
 
 from __future__ import annotations
 
 import inspect
+import json
+from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,6 +15,7 @@ from popgraph.cli.options import LEVELS, Level
 from popgraph.cli.options import level as ir_level
 from popgraph.support.errors import UnsupportedError
 from popgraph.support.names import closest
+from popgraph.support.texts import read_text
 
 
 class Dialect(StrEnum):
@@ -23,15 +27,22 @@ class Dialect(StrEnum):
 
 
 ABOUT = {
-    Level.ONNX: "Operators of ONNX, PopART and onnxruntime that compile, and in which versions. "
-    "Others work, too, where ONNX defines them by a function of these. Python computes operators "
-    "whose results are as large as the data say, and those on sequences, optionals, maps and "
-    "strings.",
+    Level.ONNX: "Every operator of ONNX in all its versions, those of PopART (`ai.graphcore`) and "
+    "those of onnxruntime that PopGraph knows (`com.microsoft`), and how each is computed: by a "
+    "lowering of its own, by the function by which ONNX defines it, by a definition made of ONNX's "
+    "operators, or by Python (a host step). The element types are those of the first input; older "
+    "versions take those of the latest one, too. Tests are those of ONNX's suite that are about "
+    "one node of the operator, in whatever version, and count what passes as the reference backend "
+    "runs it (`make operators` measures it); a gradient is one of some input of floats.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
     Level.PROGRAM: "How it is computed: calls on buffers.",
 }
+
+
+MEASURED = ("gradient", "tests")
+COLUMNS = ("operator", "versions", "how", "in C", "element types")
 
 
 def command(
@@ -43,9 +54,13 @@ def command(
         Dialect | None, typer.Option(help="The reference of a whole dialect, in Markdown.")
     ] = None,
     markdown: Annotated[bool, typer.Option(help="As the page docs/ops.md.")] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What tests of operators gave, for that page."),
+    ] = None,
 ) -> None:
     """
-    List operators: those of ONNX that can be compiled, or those of an IR level.
+    List operators: those of ONNX, and how each is computed, or those of an IR level.
 
     \b
     popgraph ops conv
@@ -61,12 +76,14 @@ def command(
     from popgraph.cli.report import markdown_page
     from popgraph.support.tables import table
 
-    rows = _onnx() if level == Level.ONNX else _own(level)
+    rows = _onnx(_measured(record)) if level == Level.ONNX else _own(level)
     found = [row for row in rows if pattern.lower() in row[0].lower()]
     if not found:
         raise _none(pattern, rows)
     if markdown:
-        columns = ("operator", "versions" if level == Level.ONNX else "meaning")
+        columns = ("operation", "meaning")
+        if level == Level.ONNX:
+            columns = (*COLUMNS, *(MEASURED if record else ()))
         typer.echo(markdown_page("Operators", ABOUT[level], columns, found))
     else:
         typer.echo(table(found))
@@ -81,17 +98,63 @@ def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
     )
 
 
-def _onnx() -> list[tuple[str, ...]]:
-    from popgraph.dialects.onnx.contributed import DOMAIN, contributed_operators
-    from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP
-    from popgraph.passes.onnx.to_graphcore import supported_operators
+def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
+    """By operator, whether gradients flow and how many of ONNX's tests pass, as was recorded."""
+    if record is None:
+        return {}
+    operators = json.loads(read_text(record))["operators"]
+    return {
+        name: ({True: "yes", False: "no", None: ""}[gradient], f"{passed} of {total}")
+        for name, (passed, total, gradient) in operators.items()
+    }
 
-    rows = [
-        (f"{domain}.{name}" if domain else name, ", ".join(map(str, versions)))
-        for (domain, name), versions in supported_operators().items()
+
+def _onnx(measured: Mapping[str, tuple[str, str]]) -> list[tuple[str, ...]]:
+    """What is known of operators; what tests gave stands in the last of the rows of each."""
+    from popgraph.passes.onnx.operator_ways import rows
+
+    found = rows()
+    last = {row.title: row for row in found}
+    return [
+        (
+            row.title,
+            _ranges(row.versions),
+            row.way,
+            "yes" if row.way.is_compiled else "no",
+            _families(row.types),
+            *(measured.get(row.title, ("", "")) if last[row.title] is row else ("", ""))[
+                : 2 * bool(measured)
+            ],
+        )
+        for row in found
     ]
-    rows += [(f"{DOMAIN}.{name}", "1") for name in contributed_operators()]
-    return [*rows, *((name, "in Python") for name in sorted(DATA_DECIDE_SIZES | LOOKED_UP))]
+
+
+def _ranges(versions: tuple[int, ...]) -> str:
+    """`1, 6, 13`; of many, the first and the last."""
+    if len(versions) > MANY_VERSIONS:
+        return f"{versions[0]} to {versions[-1]}"
+    return ", ".join(map(str, versions))
+
+
+MANY_VERSIONS = 3
+FAMILIES = {
+    "floats": "bf16 f16 f32 f64",
+    "ints": "i8 i16 i32 i64",
+    "unsigned": "u8 u16 u32 u64",
+    "f8": "f8e4m3fn f8e4m3fnuz f8e5m2 f8e5m2fnuz",
+    "small ints": "i2 i4 u2 u4",
+}
+"""Element types that mostly come together, for short."""
+
+
+def _families(types: tuple[str, ...]) -> str:
+    found, rest = [], set(types)
+    for name, members in FAMILIES.items():
+        if rest >= set(members.split()):
+            found.append(name)
+            rest -= set(members.split())
+    return ", ".join([*found, *sorted(rest)])
 
 
 def _own(level: Level) -> list[tuple[str, ...]]:

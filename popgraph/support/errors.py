@@ -93,6 +93,28 @@ class ErrorGroup(PopgraphError):
         self.errors = tuple(errors)
 
 
+class UnsupportedGroup(ErrorGroup, UnsupportedError):
+    """All that a model asks for and PopGraph cannot do."""
+
+
+def together(refusals: Sequence[PopgraphError]) -> PopgraphError:
+    """Refusals, in the order of a model's nodes, as one error: a sentence for each kind."""
+    kinds: dict[tuple[str, str], list[PopgraphError]] = {}
+    for one in refusals:
+        kinds.setdefault((one.what, one.hint), []).append(one)
+    errors = [_first_of(same) for same in kinds.values()]
+    return errors[0] if len(errors) == 1 else UnsupportedGroup(errors)
+
+
+def _first_of(same: Sequence[PopgraphError]) -> PopgraphError:
+    """The first of several errors that differ in their places only; it tells how many follow."""
+    first, more = same[0], len(same) - 1
+    if not more:
+        return first
+    where = f"{first.where}, and {more} more node{'s' * (more > 1)}"
+    return type(first)(first.what, where, first.hint)
+
+
 @contextmanager
 def fitting_memory() -> Iterator[None]:
     """Says which model it was that asked for more memory than there is."""

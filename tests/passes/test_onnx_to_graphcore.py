@@ -29,7 +29,7 @@ from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import SEED, OnnxToGraphcore, supported_operators
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
 from popgraph.support.arrays import Array
-from popgraph.support.errors import PassError, TypeMismatchError, UnsupportedError
+from popgraph.support.errors import ErrorGroup, PassError, TypeMismatchError, UnsupportedError
 
 GC = "ai.graphcore"
 
@@ -73,7 +73,8 @@ def test_node_cases_of_onnx() -> None:
                 actual = run_case(case.model, inputs)
             except UnsupportedError as error:
                 outcomes["unsupported"] += 1
-                assert error.where, f"{case.name}: {error}"
+                each = error.errors if isinstance(error, ErrorGroup) else (error,)
+                assert all(one.where for one in each), f"{case.name}: {error}"
                 continue
             difference = compare(case, actual, outputs)
             outcomes["wrong" if difference else "right"] += 1

@@ -16,7 +16,7 @@ from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
 from popgraph.dialects.onnx.expansion import schema_function
-from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
+from popgraph.dialects.onnx.functions import DEFINITIONS, body_of_call, function_of, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp
 from popgraph.dialects.onnx.protos import write_function
@@ -47,7 +47,7 @@ def knows(module: ModuleOp) -> bool:
 def is_known(op: Operation, functions: Container[tuple[str, str, str]]) -> bool:
     """Whether Python can compute a node."""
     if isinstance(op, Custom):
-        return op.key in functions or op.is_check or op.is_call
+        return op.key in functions or op.key[:2] in DEFINITIONS or op.is_check or op.is_call
     return True
 
 
@@ -112,8 +112,9 @@ class Interpreter:
 
     def node(self, op: OnnxOp, values: Values) -> None:
         """Computes the results of one node."""
-        if isinstance(op, Custom) and op.key in self.functions:
-            found = self.call(op, self.functions[op.key], values)
+        called = function_of(op, self.functions) if isinstance(op, Custom) else None
+        if isinstance(op, Custom) and called is not None:
+            found = self.call(op, called, values)
         elif isinstance(op, Custom) and op.is_call:
             (callee,) = op.graphs()["callee"]
             found = self.body(callee, [values[value] for value in op.operands], values)

@@ -1,8 +1,9 @@
-"""Instantiates model functions: copies the body with the call's attributes."""
+"""Functions that nodes call: the model's own, and those that are known of other domains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute, SSAValue
@@ -14,6 +15,46 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.syntax import VARIADIC
 from popgraph.dialects.onnx.types import NamesAttr
+from popgraph.support.errors import UnsupportedError
+
+Definition: TypeAlias = Callable[[Custom], Function | None]
+"""What a node of an operator stands for; None as long as too little is known of its inputs."""
+
+DEFINITIONS: dict[tuple[str, str], Definition] = {}
+"""Of operators that are no part of ONNX, by domain and name."""
+
+
+def function_of(
+    call: Custom, functions: Mapping[tuple[str, str, str], Function]
+) -> Function | None:
+    """
+    What a node calls: a function of its model, else what is known of its operator.
+
+    None also for a form of an operator that its definition refuses: `refusal` says why.
+    """
+    found = functions.get(call.key)
+    define = DEFINITIONS.get(call.key[:2])
+    if found is not None or define is None:
+        return found
+    try:
+        return define(call)
+    except UnsupportedError:
+        return None
+
+
+def refusal(call: Custom) -> UnsupportedError | None:
+    """Why the definition of an operator that is no part of ONNX says nothing about a node."""
+    define = DEFINITIONS.get(call.key[:2])
+    if define is None:
+        return None
+    try:
+        define(call)
+    except UnsupportedError as error:
+        return error
+    return UnsupportedError(
+        f"too little is known of the inputs of {call.op_type}",
+        hint="export the model with the shapes of its values, or give those of its inputs",
+    )
 
 
 def body_of_call(function: Function, call: OnnxOp) -> Function:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from xdsl.dialects.builtin import AnyFloat, TensorType
@@ -14,7 +13,7 @@ from popgraph.dialects.onnx.attributes import TensorAttr, array_of
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.evaluation import evaluate_node
-from popgraph.dialects.onnx.functions import body_of_call
+from popgraph.dialects.onnx.functions import body_of_call, function_of
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, Value
 from popgraph.dialects.onnx.schema_inference import infer_types
@@ -39,7 +38,6 @@ from popgraph.support.shapes import KNOWN_ELEMENTS, prod
 SHAPES = ("Shape", "Size")
 """Operators that look at no elements."""
 
-Contributed: TypeAlias = Callable[[Custom, WeightStore], Function | None]
 """Finds the body that stands for an operator of another domain."""
 
 
@@ -60,8 +58,6 @@ class Inference:
         self.opsets = dict(opsets)
         self.store = store
         self.functions = functions if functions is not None else {}
-        self.contributed: Contributed = lambda op, store: None
-        """The body that stands for an operator which is no part of ONNX, nor a function here."""
         self.lenient = False
         """Whether a node may fail to fit its inputs (in branches: one may never be taken)."""
         self.into_graphs = False
@@ -110,14 +106,13 @@ class Inference:
             self.visit(op)
 
     def _visit_custom(self, op: Custom) -> None:
-        function = self.functions.get(op.key) or self.contributed(op, self.store)
+        function = function_of(op, self.functions)
         if function is None:
             if op.is_call:
                 self._visit_call(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
         inner.weights_change = self.weights_change
-        inner.contributed = self.contributed
         body = body_of_call(function, op)
         for argument, value in zip(body.block.args, op.input_values(), strict=False):
             if value is None:

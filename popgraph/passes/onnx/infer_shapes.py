@@ -10,7 +10,6 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import model_of
-from popgraph.dialects.onnx.contributed import known_function
 from popgraph.dialects.onnx.inference import Inference, set_type
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.schemas import op_class
@@ -64,7 +63,6 @@ def infer_shapes(
     store = store if store is not None else WeightStore()
     inference = Inference(model.opset_versions, store, model.functions)
     inference.weights_change = weights == VARIABLE
-    inference.contributed = known_function
     inference.into_graphs = True
     inference.visit_graph(model.graph)
     _declare(model.graph)

@@ -11,9 +11,9 @@ from xdsl.ir import Block, Operation
 
 from popgraph.dialects.onnx.attributes import SparseTensorAttr, TensorAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of
-from popgraph.dialects.onnx.contributed import known_function
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline, inline_branch, schema_function
+from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.inference import Inference, taken_branch
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
@@ -136,7 +136,7 @@ class _Expansion:
     def meaning(self, op: OnnxOp) -> Function | None:
         """The body that stands for a node; None for what stays."""
         if isinstance(op, Custom):
-            return self.model.functions.get(op.key) or known_function(op, self.store)
+            return function_of(op, self.model.functions)
         if self.keep(op):
             return None
         assert isinstance(op, SchemaOp)

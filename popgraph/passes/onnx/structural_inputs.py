@@ -14,7 +14,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, model_of
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import schema_function
-from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
+from popgraph.dialects.onnx.functions import body_of_call, function_of, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Body, OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -161,7 +161,7 @@ class _Walk:
 
     def _function(self, op: OnnxOp) -> Function | None:
         if isinstance(op, Custom):
-            return self.functions.get(op.key)
+            return function_of(op, self.functions)
         assert isinstance(op, SchemaOp)
         return schema_function(op, self.opsets, self.store)
 

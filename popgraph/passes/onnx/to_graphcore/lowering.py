@@ -30,6 +30,12 @@ from popgraph.passes.graphcore.fold_constants import fold_small
 from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext, Moved
 from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.refusals import (
+    Refusals,
+    place_of,
+    stand_in_type,
+    unknown_operator,
+)
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
 from popgraph.support.errors import (
     NeedsHostError,
@@ -64,6 +70,9 @@ class Lowering(LoweringContext):
     weight_names: set[str] = field(default_factory=set)
     unfolded: set[SSAValue] = field(default_factory=set)
     """Wanted constants and what is made of them: gradients need what lies between."""
+    refusals: Refusals = field(default_factory=Refusals)
+    depth: int = 0
+    """How many nodes there are around the graph that is being lowered."""
 
     def graph(self, source: Graph, extra_outputs: Sequence[str]) -> GraphOp:
         """The whole graph."""
@@ -77,6 +86,7 @@ class Lowering(LoweringContext):
             self._know(old, new, name)
         self.home = self.block = graph.block
         self._walk(source)
+        self.refusals.check()
         with self.at_home():
             self._end(source, extra_outputs)
         drop_unused(graph.block)
@@ -86,8 +96,26 @@ class Lowering(LoweringContext):
         for op in source.block.ops:
             if isinstance(op, Initializer):
                 self._initializer(op)
-            elif isinstance(op, OnnxOp):
+            elif isinstance(op, OnnxOp) and self.depth:
                 self._node(op)
+            elif isinstance(op, OnnxOp):
+                self._collecting(op)
+
+    def _collecting(self, op: OnnxOp) -> None:
+        """
+        Lowers a node of the main graph; if it is refused, those behind it are looked at, too.
+
+        What it would give is stood in for, as far as inference knows its type.
+        """
+        try:
+            self._node(op)
+        except PopgraphError as error:
+            self.refusals.note(op, error, self.values)
+            for value in op.results:
+                type_ = stand_in_type(value)
+                if type_ is not None:
+                    arguments = self.home.args
+                    self.values[value] = self.home.insert_arg(type_, len(arguments))
 
     # Graphs inside nodes
 
@@ -103,10 +131,12 @@ class Lowering(LoweringContext):
         for new, old in zip(arguments, graph.block.args, strict=True):
             show_as(new, old)
         outside, self.naming = self.naming, self.naming and named
+        self.depth += 1
         try:
             self._walk(graph)
         finally:
             self.naming = outside
+            self.depth -= 1
         return [self.values.get(value) for value in graph.yielded]
 
     def check_types(self, graph: Graph) -> None:
@@ -245,10 +275,7 @@ class Lowering(LoweringContext):
         key = (op.domain, op.op_type)
         function = REGISTRY.get(key)
         if function is None:
-            raise UnsupportedError(
-                f"the operator {operator(op)} is not supported",
-                hint="`popgraph ops` lists what is; express it with those, or remove the node",
-            )
+            raise unknown_operator(op)
         inputs = [None if value is None else self._input(value) for value in op.input_values()]
         return as_values(function(Node(op, inputs, self, structural_operands(op))))
 
@@ -321,18 +348,11 @@ def in_declared_shape(value: SSAValue, declared: SSAValue) -> SSAValue:
     return ReshapeOp(value, shape=shape).result
 
 
-def operator(op: OnnxOp) -> str:
-    """`Conv-11`, `ai.graphcore.Nll-1`."""
-    prefix = f"{op.domain}." if op.domain else ""
-    return f"{prefix}{op.op_type}-{op.since_version or 1}"
-
-
 def located(error: PopgraphError, op: OnnxOp) -> PopgraphError:
     """The error with the node as its place, unless it has one."""
     if error.where:
         return error
-    label = op.node_name or next(iter(filter(None, op.output_names)), "")
-    return type(error)(error.what, f"node {label!r} ({operator(op)})", error.hint)
+    return type(error)(error.what, place_of(op), error.hint)
 
 
 def _after(before: Operation | None, block: Block) -> list[Operation]:

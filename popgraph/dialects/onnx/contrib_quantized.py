@@ -1,4 +1,4 @@
-"""The meaning of operators of com.microsoft: a table of functions over ONNX's own operators."""
+"""The operators that quantizers of onnxruntime write: a table of functions over ONNX's own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from onnx import FunctionProto, parser
 from xdsl.dialects.builtin import IntegerAttr
 
 from popgraph.dialects.onnx.containers import Function
+from popgraph.dialects.onnx.contrib import MICROSOFT
 from popgraph.dialects.onnx.custom import Custom
+from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.program import WeightStore
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
 
-DOMAIN = "com.microsoft"
 OPSET = 21
 """The version of ONNX's operators of which the bodies are made."""
 
@@ -139,15 +141,13 @@ TABLE: Mapping[str, Row] = {
 """By operator; QLinearConcat takes any number of inputs and is made by `_concatenation`."""
 
 
-def contributed_operators() -> list[str]:
+def quantized_operators() -> list[str]:
     """The operators that have a meaning here."""
     return sorted({name.split()[0] for name in TABLE} | {"QLinearConcat"})
 
 
-def known_function(op: Custom, store: WeightStore) -> Function | None:
+def _define(op: Custom) -> Function:
     """The body that stands for a node of an operator of this table."""
-    if op.domain != DOMAIN:
-        return None
     numbers = {
         name: held.value.data
         for name, held in op.onnx_attributes().items()
@@ -160,10 +160,21 @@ def known_function(op: Custom, store: WeightStore) -> Function | None:
         name = op.op_type
         if name == "QGemm" and (len(present) < 8 or not present[7]):
             name, present = "QGemm without a scale of the result", present[:7]
-        if name not in TABLE or not TABLE[name].admits(numbers):
-            return None
+        if not TABLE[name].admits(numbers):
+            given = ", ".join(f"{key}={number}" for key, number in sorted(numbers.items()))
+            raise UnsupportedError(
+                f"{op.op_type} with {given} is not supported",
+                op.where(),
+                "`popgraph ops --dialect onnx` lists the operators that compile",
+            )
         proto = _parsed(name, present, tuple(sorted(numbers.items())))
-    return None if proto is None else read_function(proto, store)
+    if proto is None:
+        raise TypeMismatchError(
+            f"{op.op_type} does not take {sum(present)} inputs as they stand here",
+            op.where(),
+            "compare with the operator's definition in onnxruntime",
+        )
+    return read_function(proto, WeightStore())
 
 
 @lru_cache(256)
@@ -203,6 +214,9 @@ def _function(
     given = f"<{attributes}>" if attributes else ""
     body = "\n".join(line.strip() for line in lines if line.strip())
     return parser.parse_function(
-        f'<domain: "{DOMAIN}", opset_import: ["" : {OPSET}]>\n'
+        f'<domain: "{MICROSOFT}", opset_import: ["" : {OPSET}]>\n'
         f"{name} {given} ({', '.join(arguments)}) => (Y) {{\n{body}\n}}"
     )
+
+
+DEFINITIONS.update({(MICROSOFT, name): _define for name in quantized_operators()})

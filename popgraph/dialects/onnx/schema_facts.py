@@ -1,0 +1,97 @@
+"""What schemas say of operators without a node: their bodies and their element types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
+from onnx.defs import OpSchema
+
+from popgraph.dialects.element_types import from_ir, is_number
+from popgraph.dialects.onnx.typeproto import from_text
+
+Schema: TypeAlias = OpSchema
+
+NOT_COMPILED = frozenset({"string", "c64", "c128", "seq", "optional", "map", "sparse_tensor"})
+"""Types with which the host computes, whatever the operator."""
+
+
+def latest(schema: Schema) -> Schema:
+    """The last version of the same operator."""
+    return defs.get_schema(schema.name, schema.domain)
+
+
+def bodies(schema: Schema) -> Iterator[list[Schema]]:
+    """The operators of which ONNX makes one: with all that is optional, and with nothing of it."""
+    for whole in (True, False):
+        body = _body(schema, whole)
+        if body is not None:
+            versions = {one.domain: one.version for one in body.opset_import}
+            yield [_schema(node, versions) for node in body.node]
+
+
+def _schema(node: NodeProto, versions: Mapping[str, int]) -> Schema:
+    """That of a node; bodies of previews do not import what they use."""
+    if node.domain not in versions:
+        return defs.get_schema(node.op_type, node.domain)
+    return defs.get_schema(node.op_type, versions[node.domain], node.domain)
+
+
+def _body(schema: Schema, whole: bool) -> FunctionProto | None:
+    if schema.has_function:
+        data = schema.get_function_with_opset_version(schema.function_opset_versions[-1])
+    elif schema.has_context_dependent_function:
+        inputs = [one for one in schema.inputs if whole or _is_needed(one)]
+        outputs = [one for one in schema.outputs if whole or _is_needed(one)]
+        names = [[one.name for one in formals] for formals in (inputs, outputs)]
+        node = helper.make_node(schema.name, *names, domain=schema.domain)
+        node.attribute.extend(
+            one.default_value for one in schema.attributes.values() if one.default_value.name
+        )
+        node.attribute.extend(
+            helper.make_attribute(name, 1)
+            for name, one in schema.attributes.items()
+            if one.required and one.type == OpSchema.AttrType.INT
+        )
+        data = schema.get_context_dependent_function_with_opset_version(
+            schema.context_dependent_function_opset_versions[-1],
+            node.SerializeToString(),
+            [_example(one.types).SerializeToString() for one in inputs],
+        )
+    else:
+        return None
+    return FunctionProto.FromString(data) if data else None
+
+
+def _is_needed(formal: OpSchema.FormalParameter) -> bool:
+    return bool(formal.option == OpSchema.FormalParameterOption.Single)
+
+
+def _example(types: set[str]) -> TypeProto:
+    """A type of three dimensions that an input takes."""
+    chosen = "tensor(float)" if "tensor(float)" in types else min(types)
+    element = chosen.removeprefix("tensor(").removesuffix(")").upper()
+    return helper.make_tensor_type_proto(getattr(helper.TensorProto, element, 1), [2, 2, 2])
+
+
+def is_of_containers(schema: Schema) -> bool:
+    """Whether it cannot be had without a sequence, an optional, a map or strings."""
+    formals = [*schema.inputs, *schema.outputs]
+    return any(NOT_COMPILED.issuperset(map(_name, formal.types)) for formal in formals)
+
+
+def types_of(schema: Schema) -> tuple[str, ...]:
+    """The element types of an operator's first input, or of its first output without one."""
+    formal = next(iter([*schema.inputs, *schema.outputs]), None)
+    return () if formal is None else tuple(sorted({_name(text) for text in formal.types}))
+
+
+def _name(text: str) -> str:
+    """`f32` for `tensor(float)`, `seq` for `seq(tensor(float))`."""
+    if not text.startswith("tensor("):
+        return text.partition("(")[0]
+    element = getattr(from_text(text), "element_type", None)
+    if element is None or not is_number(element):
+        return "string"
+    return str(from_ir(element).name)

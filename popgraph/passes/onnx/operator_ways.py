@@ -1,0 +1,105 @@
+"""The way in which each operator of ONNX, PopART and onnxruntime is computed, by versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx.custom import CHECK_INDICES
+from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.dialects.onnx.schema_facts import (
+    NOT_COMPILED,
+    Schema,
+    bodies,
+    is_of_containers,
+    latest,
+    types_of,
+)
+from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP
+from popgraph.passes.onnx.to_graphcore.registry import REGISTRY
+
+
+class Way(StrEnum):
+    """How an operator is computed."""
+
+    LOWERING = "own lowering"
+    FUNCTION = "ONNX's function"
+    DEFINITION = "defined by ONNX's operators"
+    HOST = "host step"
+    REMOVED = "removed by ONNX"
+    NONE = "not yet"
+
+    @property
+    def is_compiled(self) -> bool:
+        return self in (Way.LOWERING, Way.FUNCTION, Way.DEFINITION)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Versions of an operator, one after the other, that are the same to us."""
+
+    domain: str
+    name: str
+    versions: tuple[int, ...]
+    way: Way
+    types: tuple[str, ...]
+    """
+    The element types of its first input, or of what it makes of nothing; () without a schema.
+
+    They are those of its latest version, which older ones take as well.
+    """
+
+    @property
+    def title(self) -> str:
+        return f"{self.domain}.{self.name}" if self.domain else self.name
+
+
+def rows() -> list[Row]:
+    """All operators that there are, by domain and name."""
+    found: list[Row] = []
+    for schema in SCHEMAS:
+        way, types = way_of(schema), types_of(latest(schema))
+        if way.is_compiled:
+            types = tuple(one for one in types if one not in NOT_COMPILED)
+        one = Row(schema.domain, schema.name, (schema.since_version,), way, types)
+        last = found[-1] if found else None
+        if last and _without_versions(last) == _without_versions(one):
+            found[-1] = Row(one.domain, one.name, last.versions + one.versions, one.way, one.types)
+        else:
+            found.append(one)
+    standard = {(schema.domain, schema.name) for schema in SCHEMAS}
+    others = {key: Way.LOWERING for key in REGISTRY if key not in {*standard, CHECK_INDICES}}
+    others |= dict.fromkeys(DEFINITIONS, Way.DEFINITION)
+    found += [Row(*key, (1,), way, ()) for key, way in others.items()]
+    return sorted(found, key=lambda row: (row.domain, row.name, row.versions))
+
+
+def _without_versions(row: Row) -> tuple[object, ...]:
+    return row.domain, row.name, row.way, row.types
+
+
+@cache
+def way_of(schema: Schema) -> Way:
+    """How one version of an operator of ONNX is computed."""
+    key = (schema.domain, schema.name)
+    if schema.deprecated:
+        return Way.REMOVED
+    if key in REGISTRY:
+        return Way.LOWERING
+    if schema.domain == "" and schema.name in DATA_DECIDE_SIZES | LOOKED_UP:
+        return Way.HOST
+    if is_of_containers(schema):
+        return Way.HOST
+    return Way.FUNCTION if _has_body(schema) else Way.NONE
+
+
+def _has_body(schema: Schema) -> bool:
+    """Whether ONNX says what it is made of, and that can be computed, in some form at least."""
+    return any(all(map(_is_computed, body)) for body in bodies(schema))
+
+
+def _is_computed(schema: Schema) -> bool:
+    is_constant = schema.domain == "" and schema.name == "Constant"
+    return is_constant or way_of(schema) in (Way.LOWERING, Way.FUNCTION)

@@ -1,0 +1,409 @@
+"""Tests operators of onnxruntime: values against onnxruntime itself, types, gradients, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import popgraph
+from popgraph.dialects.onnx.contrib import MICROSOFT
+from popgraph.dialects.onnx.contrib_quantized import quantized_operators
+from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError, UnsupportedError
+from tests.passes.test_onnx_gradients import check
+
+ORT = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
+ONLY_ON_GPUS = {"BiasSoftmax", "BiasDropout", "NhwcConv", "NhwcFusedConv"}
+"""Operators that onnxruntime has for other processors only."""
+RANDOM = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def draw_ints(limit: int, *shape: int, dtype: Any = np.int32) -> Array:
+    return RANDOM.integers(0, limit, shape).astype(dtype)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int32)
+
+
+@dataclass
+class Sample:
+    """A node: its inputs (None for what is absent), outputs and attributes."""
+
+    op: str
+    inputs: Sequence[Array | None]
+    outputs: Sequence[str] = ("y",)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    slots: int | None = None
+    """How many rows of a state are used; nobody says what is in the others."""
+
+    @property
+    def domain(self) -> str:
+        return "" if (MICROSOFT, self.op) not in DEFINITIONS else MICROSOFT
+
+    @property
+    def names(self) -> list[str]:
+        return ["" if one is None else f"i{at}" for at, one in enumerate(self.inputs)]
+
+    @property
+    def given(self) -> dict[str, Array]:
+        pairs = zip(self.names, self.inputs, strict=True)
+        return {name: array for name, array in pairs if array is not None}
+
+    def model(self, results: Sequence[Array] = ()) -> onnx.ModelProto:
+        """`results` tell the types of the outputs, which onnxruntime need not be told."""
+        node = helper.make_node(
+            self.op, self.names, self.outputs, domain=self.domain, **self.attributes
+        )
+        infos = [info(name, array) for name, array in self.given.items()]
+        wanted = [name for name in self.outputs if name]
+        outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
+        if results:
+            outputs = [info(name, array) for name, array in zip(wanted, results, strict=True)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+        graph = helper.make_graph([node], "one", infos, outputs)
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    def computed(self, backend: str = "c") -> list[Array]:
+        found = popgraph.compile(self.model(), backend=backend)(self.given)
+        return [found[name] for name in self.outputs if name]
+
+
+def info(name: str, array: Array) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+    )
+
+
+def peer(sample: Sample) -> list[Array]:
+    options = ORT.SessionOptions()
+    options.log_severity_level = 4
+    session = ORT.InferenceSession(sample.model().SerializeToString(), options)
+    found: list[Array] = session.run(None, sample.given)
+    return found
+
+
+def activations() -> list[Sample]:
+    x = draw(2, 3, 8)
+    return [
+        Sample("Gelu", [x]),
+        Sample("BiasGelu", [x, draw(8)]),
+        Sample("FastGelu", [x]),
+        Sample("FastGelu", [x, draw(8)]),
+        Sample("QuickGelu", [x]),
+        Sample("QuickGelu", [x], attributes={"alpha": 0.5}),
+    ]
+
+
+def products() -> list[Sample]:
+    def product(a: Array, b: Array, **attributes: Any) -> Sample:
+        return Sample("FusedMatMul", [a, b], attributes=attributes)
+
+    names = ["Relu", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "Elu", "Softsign", "Softplus"]
+    numbers = {"activation_alpha": 0.3, "activation_beta": 0.4}
+    gemm = {"transB": 1, "alpha": 0.5, "beta": 2.0, **numbers}
+    return [
+        product(draw(2, 3, 4), draw(2, 4, 5), alpha=0.5),
+        product(draw(2, 4, 3), draw(2, 5, 4), transA=1, transB=1),
+        product(draw(3, 2, 4), draw(2, 4, 5), transBatchA=1),
+        product(draw(4, 2, 3), draw(4, 2, 5), transBatchA=1, transA=1, transBatchB=1),
+        product(draw(3, 2, 6, 4), draw(2, 6, 4, 5), transBatchA=1),
+        product(draw(4), draw(4, 5), transA=1),
+        *(
+            Sample(
+                "FusedGemm", [draw(3, 4), draw(5, 4), draw(5)], ["y"], gemm | {"activation": one}
+            )
+            for one in [*names, "ThresholdedRelu"]
+        ),
+        Sample("FusedGemm", [draw(3, 4), draw(4, 5)], attributes={"activation": "Relu"}),
+    ]
+
+
+def convolutions() -> list[Sample]:
+    window = {"pads": [1, 1, 1, 1], "kernel_shape": [3, 3]}
+    rows = [
+        ("Relu", []),
+        ("LeakyRelu", [0.1]),
+        ("Clip", [-0.2, 0.3]),
+        ("HardSigmoid", [0.3, 0.4]),
+        ("Tanh", []),
+        ("Sigmoid", []),
+    ]
+    found = []
+    for name, numbers in rows:
+        attributes: dict[str, Any] = {"activation": name, "group": 2, **window}
+        if numbers:
+            attributes["activation_params"] = numbers
+        inputs = [draw(1, 4, 5, 5), draw(6, 2, 3, 3), draw(6)]
+        found.append(Sample("FusedConv", inputs, attributes=attributes))
+    added = [draw(1, 4, 5, 5), draw(6, 4, 3, 3), None, draw(1, 6, 5, 5)]
+    return [*found, Sample("FusedConv", added, attributes={"activation": "Relu", **window})]
+
+
+def normalizations() -> list[Sample]:
+    x, skip, gamma, beta = draw(2, 3, 8), draw(2, 3, 8), draw(8), draw(8)
+    ids, kinds, words = draw_ints(10, 2, 4), draw_ints(2, 2, 4), draw(10, 8)
+    mask = np.array([[1, 2, 1, 0], [1, 1, 0, 0]], np.int32)  # What is not 1 counts for nothing.
+    places, segments = draw(6, 8), draw(2, 8)
+    embedded = [ids, kinds, words, places, segments, gamma, beta]
+    skipped, simplified = "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"
+    return [
+        Sample(skipped, [x, skip, gamma, beta, draw(8)], ["y", "", "", "s"]),
+        Sample(skipped, [x, draw(1, 3, 8), gamma], ["y"], {"epsilon": 0.1}),
+        Sample(skipped, [x, draw(3, 8), gamma, beta]),
+        Sample(simplified, [x, skip, gamma, draw(8)], ["y", "", "", "s"]),
+        Sample("SimplifiedLayerNormalization", [x, gamma], ["y"], {"epsilon": 0.1}),
+        Sample("SimplifiedLayerNormalization", [x, gamma], ["y", "i"], {"axis": -1}),
+        Sample("EmbedLayerNormalization", [*embedded, mask], ["y", "m", "e"]),
+        Sample("EmbedLayerNormalization", [*embedded, None, ids % 6], ["y", "m"]),
+        Sample(
+            "EmbedLayerNormalization", [ids, None, words, places, None, gamma, beta], ["y", "m"]
+        ),
+    ]
+
+
+def few_bits() -> list[Sample]:
+    found, rows = [], 5
+    for bits, block, columns in [(4, 16, 32), (4, 32, 40), (8, 16, 32), (2, 16, 32)]:
+        blocks = -(-columns // block)
+        codes = draw_ints(256, rows, blocks, block * bits // 8, dtype=np.uint8)
+        zeros = draw_ints(256, rows, -(-blocks * bits // 8), dtype=np.uint8)
+        x, steps = draw(2, columns), draw(rows, blocks) / 8
+        attributes = {"K": columns, "N": rows, "bits": bits, "block_size": block}
+        for more in ([], [zeros, None, draw(rows)]):
+            found.append(Sample("MatMulNBits", [x, codes, steps, *more], ["y"], attributes))
+    return found
+
+
+def attentions() -> list[Sample]:
+    batch, length, heads, size = 2, 3, 2, 4
+    width = heads * size
+    first = [draw(batch, length, 6), draw(6, 3 * width), draw(3 * width)]
+    past, bias = draw(2, batch, heads, 2, size), draw(batch, heads, length, length)
+    causal = {"unidirectional": 1}
+
+    def attention(*more: Array | None, both: bool = False, **attributes: Any) -> Sample:
+        outputs = ["y", "p"] if both else ["y"]
+        return Sample("Attention", [*first, *more], outputs, {"num_heads": heads, **attributes})
+
+    uneven = [first[0], draw(6, 2 * width + 6), draw(2 * width + 6)]
+    sizes = {"num_heads": heads, "qkv_hidden_sizes": [width, width, 6]}
+    pairs = draw_ints(2, batch, length, length + 2)
+    return [
+        attention(),
+        attention(both=True, **causal),
+        attention(None, past, both=True, **causal),
+        attention(ints(2, 3)),
+        attention(ints(2, 3, 1, 0), **causal),
+        attention(np.array([[1, 1, 0], [0, 1, 1]], np.int32), mask_filter_value=-100.0),
+        attention(pairs, past, both=True),
+        attention(None, None, bias, scale=0.3),
+        Sample("Attention", uneven, attributes=sizes),
+    ]
+
+
+def heads_of_several() -> list[Sample]:
+    batch, length, other, heads, size = 2, 3, 5, 2, 4
+    width = heads * size
+    q, k, v = draw(batch, length, width), draw(batch, other, width), draw(batch, other, width)
+    split = [draw(batch, heads, other, size), draw(batch, heads, other, size)]
+    own = [draw(batch, length, width), draw(batch, length, width), draw(3 * width)]
+    past = [draw(batch, heads, 2, size), draw(batch, heads, 2, size)]
+    mask = draw_ints(2, batch, other)
+
+    def attention(*inputs: Array | None, **attributes: Any) -> Sample:
+        outputs = ["y", "k", "v"] if len(inputs) > 6 else ["y"]
+        return Sample("MultiHeadAttention", inputs, outputs, {"num_heads": heads, **attributes})
+
+    return [
+        attention(q, k, v),
+        attention(q, k, v, draw(3 * width)),
+        attention(q, k, draw(batch, other, 6), draw(2 * width + 6)),
+        attention(q, *split),
+        attention(q, k, v, None, ints(3, 5)),
+        attention(q, k, v, None, mask, draw(1, heads, length, other), scale=0.4),
+        attention(q, *own, None, None, *past, unidirectional=1),
+    ]
+
+
+def rotations() -> list[Sample]:
+    places = np.array([[0, 2, 3], [1, 4, 5]], np.int64)
+    angles, partial = [draw(8, 2), draw(8, 2)], {"num_heads": 2, "rotary_embedding_dim": 4}
+    return [
+        Sample("RotaryEmbedding", [x, at, *angles], ["y"], {"interleaved": way, **attributes})
+        for way in (0, 1)
+        for x, at, attributes in [
+            (draw(2, 3, 8), places, {}),
+            (draw(2, 3, 8), np.array([2], np.int64), {}),
+            (draw(2, 2, 3, 4), places, {}),
+            (draw(2, 3, 16), places, partial),
+        ]
+    ]
+
+
+def groups() -> list[Sample]:
+    batch, length, heads, kept, size, before = 2, 3, 4, 2, 16, 5
+    first = [draw(batch, length, heads * size)]
+    first += [draw(batch, length, kept * size) for _ in "kv"]
+    next_one = [array[:, :1] for array in first]
+    past = [draw(batch, kept, before, size) for _ in "kv"]
+    none, angles = [None, None], [draw(32, size // 2), draw(32, size // 2)]
+    prompt = [ints(length - 1, length - 1), ints(length)]
+    together = [draw(batch, length, (heads + 2 * kept) * size), None, None]
+    bias = draw(batch, 1, length, length)
+
+    def attention(*inputs: Array | None, slots: int | None = None, **attributes: Any) -> Sample:
+        held = {"num_heads": heads, "kv_num_heads": kept, **attributes}
+        return Sample("GroupQueryAttention", inputs, ["y", "k", "v"], held, slots)
+
+    following = [ints(before, before), ints(before + 1)]
+    uneven = [ints(before, before - 2), ints(before + 1)]
+    shared = [ints(before - 2, before - 2), ints(before - 1)]
+    return [
+        attention(*first, *none, *prompt),
+        attention(*first, *none, *prompt, *angles, do_rotary=1),
+        attention(*together, *none, *prompt, *angles, do_rotary=1, rotary_interleaved=1),
+        attention(*first, *none, *prompt, softcap=2.0, scale=0.2),
+        attention(*first, *none, *prompt, local_window_size=1),
+        attention(*first, *none, *prompt, smooth_softmax=1),
+        attention(*first, *none, *prompt, *none, None, None, draw(heads)),
+        attention(*first, *none, *prompt, *none, None, bias),
+        attention(*next_one, *past, *following, *angles, do_rotary=1),
+        attention(*next_one, *past, *uneven, *angles, slots=before - 1, local_window_size=2),
+        attention(*next_one, *past, *shared, slots=before - 1),
+    ]
+
+
+SAMPLES = [
+    *activations(),
+    *products(),
+    *convolutions(),
+    *normalizations(),
+    *few_bits(),
+    *attentions(),
+    *heads_of_several(),
+    *rotations(),
+    *groups(),
+]
+
+
+@pytest.mark.parametrize("at", range(len(SAMPLES)), ids=lambda at: f"{SAMPLES[at].op}-{at}")
+def test_values_are_those_of_onnxruntime(at: int) -> None:
+    sample = SAMPLES[at]
+    wanted = peer(sample)
+    for backend in ("c", "reference"):
+        for one, other in zip(wanted, sample.computed(backend), strict=True):
+            if sample.slots is not None and one.ndim == 4:
+                one, other = one[:, :, : sample.slots], other[:, :, : sample.slots]
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(other, one, 1e-4, 1e-4)
+
+
+def test_every_operator_has_a_sample() -> None:
+    defined = {name for _, name in DEFINITIONS}
+    tested = {sample.op for sample in SAMPLES} | ONLY_ON_GPUS
+    assert defined == tested | set(quantized_operators())
+
+
+SMOOTH = [
+    at
+    for at, sample in enumerate(SAMPLES)
+    if sample.op != "RotaryEmbedding" and not sample.attributes.get("do_rotary")
+]
+"""ONNX has no RotaryEmbedding of doubles, which differences need."""
+
+
+@pytest.mark.share(3)
+@pytest.mark.parametrize("at", SMOOTH, ids=lambda at: f"{SAMPLES[at].op}-{at}")
+def test_gradients_are_slopes(at: int) -> None:
+    sample = SAMPLES[at]
+    results = sample.computed("reference")
+    model = sample.model(results)
+    floats = {name: array for name, array in sample.given.items() if array.dtype.kind == "f"}
+    for name in sample.given.keys() - floats.keys():
+        model.graph.initializer.append(numpy_helper.from_array(sample.given[name], name))
+    inputs = [one for one in model.graph.input if one.name in floats]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    assert check(model, list(floats.values()), results)
+
+
+def test_packed_heads_are_the_same_as_others() -> None:
+    """onnxruntime has them for other processors only."""
+    packed = draw(2, 3, 2, 3, 4)
+    bias, attributes = draw(24), {"num_heads": 2}
+    parts = [packed[:, :, :, at].reshape(2, 3, 8) for at in range(3)]
+    (wanted,) = peer(Sample("MultiHeadAttention", [*parts, bias], ["y"], attributes))
+    together = Sample("MultiHeadAttention", [packed, None, None, bias], ["y"], attributes)
+    pairs = Sample(
+        "MultiHeadAttention",
+        [parts[0], np.ascontiguousarray(packed[:, :, :, 1:]), None, bias],
+        ["y"],
+        attributes,
+    )
+    for sample in (together, pairs):
+        np.testing.assert_allclose(sample.computed()[0], wanted, 1e-4, 1e-5)
+
+
+def test_operators_of_other_processors() -> None:
+    """By their definitions in onnxruntime's documentation."""
+    data, bias = draw(2, 3, 4, 5), draw(1, 3, 1, 5)
+    scores = np.exp((data + bias).reshape(2, 3, 20))
+    wanted = (scores / scores.sum(-1, keepdims=True)).reshape(data.shape)
+    found = Sample("BiasSoftmax", [data, bias], ["y"], {"axis": 2, "is_inner_broadcast": 0})
+    np.testing.assert_allclose(found.computed()[0], wanted, 1e-5)
+    kept = Sample("BiasDropout", [data, draw(5), data], ["y", "m"])
+    value, mask = kept.computed()
+    assert kept.inputs[1] is not None
+    np.testing.assert_allclose(value, data + kept.inputs[1] + data, 1e-6)
+    assert mask.all()
+    image, filters, more = draw(1, 5, 5, 4), draw(6, 4, 3, 3), draw(6)
+    planes = np.ascontiguousarray(image.transpose(0, 3, 1, 2))
+    (convolved,) = peer(Sample("FusedConv", [planes, filters, more], ["y"], {"activation": "Relu"}))
+    last = Sample("NhwcFusedConv", [image, filters, more], ["y"], {"activation": "Relu"})
+    np.testing.assert_allclose(last.computed()[0], convolved.transpose(0, 2, 3, 1), 1e-4, 1e-4)
+    plain = Sample("NhwcConv", [image, filters, more]).computed()[0]
+    np.testing.assert_allclose(np.maximum(plain, 0), last.computed()[0])
+
+
+def test_a_definition_keeps_the_model_as_it_is() -> None:
+    model = SAMPLES[1].model()
+    node = popgraph.compiler.load(model)[0]
+    assert "BiasGelu" in str(node) and "tensor<2x3x8xf32>" in str(node)
+
+
+def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
+    sample = Sample("FusedGemm", [draw(2, 2), draw(2, 2)], attributes={"activation": "Swish"})
+    with pytest.raises(UnsupportedError) as caught:
+        sample.computed()
+    assert caught.value.what == "the activation 'Swish' of FusedGemm is not supported"
+    assert "node 'y'" in caught.value.where and caught.value.hint
+    with pytest.raises(TypeMismatchError, match="needs the attribute 'num_heads'"):
+        Sample("MultiHeadAttention", [draw(1, 2, 4)] * 3).computed()
+    with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, and gets 2"):
+        Sample("Gelu", [draw(1), draw(1)]).computed()
+
+
+def test_shapes_may_be_open() -> None:
+    sample = heads_of_several()[0]
+    model = sample.model()
+    model.graph.input[1].type.tensor_type.shape.dim[1].dim_param = "L"
+    model.graph.input[2].type.tensor_type.shape.dim[1].dim_param = "L"
+    found = popgraph.compile(model)(sample.given)["y"]
+    np.testing.assert_allclose(found, peer(sample)[0], 1e-4, 1e-5)
+    constant = numpy_helper.from_array(draw(8), "i1")
+    small = SAMPLES[1].model()
+    small.graph.initializer.append(constant)
+    del small.graph.input[1]
+    assert popgraph.compile(small)({"i0": draw(2, 3, 8)})["y"].shape == (2, 3, 8)
