@@ -7,8 +7,10 @@ from popgraph.passes.onnx.to_graphcore import (
     constants,
     contractions,
     control,
+    features,
     grid_sample,
     indexing,
+    linear_models,
     losses,
     movement,
     normalization,
@@ -17,6 +19,8 @@ from popgraph.passes.onnx.to_graphcore import (
     recurrent,
     reductions,
     resize,
+    support_vectors,
+    tree_ensembles,
     windows,
 )
 from popgraph.passes.onnx.to_graphcore.context import SEED
@@ -28,8 +32,10 @@ THEMES = (
     constants,
     contractions,
     control,
+    features,
     grid_sample,
     indexing,
+    linear_models,
     losses,
     movement,
     normalization,
@@ -38,6 +44,8 @@ THEMES = (
     recurrent,
     reductions,
     resize,
+    support_vectors,
+    tree_ensembles,
     windows,
 )
 """The modules whose functions are registered when this package is imported."""
