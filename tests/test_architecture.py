@@ -89,6 +89,7 @@ ROOMS: dict[str, dict[str, str]] = {
     "passes/onnx": {
         "index_bounds": "",
         "infer_shapes": "",
+        "number_labels": "",
         "overridable": "",
         "partition": "infer_shapes",
         "to_graphcore": "",

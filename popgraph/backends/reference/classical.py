@@ -32,7 +32,7 @@ class Given:
 
     def many(self, name: str) -> list[Any]:
         """A list, empty if the node gives none; of a tensor its elements."""
-        found = _plain(self._values.get(name, []))
+        found: Any = _plain(self._values.get(name, []))
         return list(found.reshape(-1)) if isinstance(found, np.ndarray) else list(found)
 
     def first(self, *names: str) -> tuple[str, list[Any]]:

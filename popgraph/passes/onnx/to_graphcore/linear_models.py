@@ -13,6 +13,7 @@ from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.scores import (
     F32,
     ML,
+    NAMES,
     as_transform,
     best,
     constant,
@@ -35,7 +36,7 @@ def linear_regressor(node: Node) -> Lowered:
 @lowers("LinearClassifier", domain=ML)
 def linear_classifier(node: Node) -> Lowered:
     """The class of the largest score; of a single one, its sign decides between two."""
-    labels = node.integers("classlabels_ints")
+    labels = node.integers("classlabels_ints") or tuple(range(len(node.texts(NAMES))))
     rows = cast(rows_of(node), F32)
     count = max(1, len(node.reals("coefficients")) // max(1, shape_of(rows)[1]))
     scores = _products(node, rows, count)

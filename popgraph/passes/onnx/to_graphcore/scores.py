@@ -17,6 +17,7 @@ from popgraph.support.dtypes import DType
 from popgraph.support.errors import TypeMismatchError
 
 ML = "ai.onnx.ml"
+NAMES = "classlabels_strings"
 F32 = dtypes.BY_NAME["f32"]
 F64 = dtypes.BY_NAME["f64"]
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

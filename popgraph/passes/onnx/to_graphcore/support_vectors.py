@@ -20,6 +20,7 @@ from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.scores import (
     F32,
     ML,
+    NAMES,
     as_transform,
     best,
     constant,
@@ -124,7 +125,8 @@ def svm_regressor(node: Node) -> Lowered:
 def svm_classifier(node: Node) -> Lowered:
     rows = cast(rows_of(node), F32)
     counts = node.integers("vectors_per_class")
-    classes = len(node.integers("classlabels_ints")) or max(1, len(counts))
+    labels = node.integers("classlabels_ints") or node.texts(NAMES)
+    classes = len(labels) or max(1, len(counts))
     if counts:
         return _by_votes(node, rows, classes)
     return _by_products(node, rows, classes)

@@ -27,6 +27,7 @@ from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.scores import (
     F32,
     ML,
+    NAMES,
     TRANSFORMS,
     as_transform,
     best,
@@ -400,7 +401,7 @@ def tree_ensemble(node: Node) -> Lowered:
 def tree_ensemble_classifier(node: Node) -> Lowered:
     """The class of the largest sum; where the leaves are of one class of two, its sum decides."""
     rows = rows_of(node)
-    count = len(node.integers("classlabels_int64s"))
+    count = len(node.integers("classlabels_int64s") or node.texts(NAMES))
     count = count or 1 + max(node.integers("class_ids"), default=0)
     ensemble = _of_lists(node, "class", "class_ids", count)
     base = _numbers(node, "base_values")
