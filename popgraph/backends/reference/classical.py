@@ -138,7 +138,7 @@ def one_hot_encoder(given: Given, x: Array) -> Array:
     unknown = whole[made.sum(axis=-1) == 0]
     if unknown.size and not given["zeros"]:
         raise given.fail(
-            f"OneHotEncoder knows no category {unknown.reshape(-1)[0]!r}",
+            f"OneHotEncoder knows no category {unknown.tolist()[0]!r}",
             "set `zeros` to 1 if unknown categories may be rows of zeros",
         )
     return made

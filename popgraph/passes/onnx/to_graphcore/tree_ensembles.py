@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,7 @@ from popgraph.support.errors import TypeMismatchError
 
 U64 = dtypes.BY_NAME["u64"]
 U64_TYPE = element_types.BY_NAME["u64"]
+TRACKS = "nodes_missing_value_tracks_true"
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
 """In the order in which TreeEnsemble numbers them."""
 
@@ -85,11 +86,11 @@ def _of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
             hint="a tree number and a node number name one node",
         )
     modes = node.texts("nodes_modes")
-    _same_lengths(node, len(keys), "nodes_modes", "nodes_featureids", "nodes_truenodeids")
+    _check_lengths(node, len(keys))
     inner = [place for place, mode in enumerate(modes) if mode != LEAF]
     values = _numbers(node, "nodes_values")
     yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
-    missing = node.integers("nodes_missing_value_tracks_true") or (0,) * len(keys)
+    missing = node.integers(TRACKS) or (0,) * len(keys)
     features = node.integers("nodes_featureids")
 
     def child(place: int, name: int) -> int:
@@ -115,7 +116,13 @@ def _of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
     leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
     leaves = {place: at for at, place in enumerate(leaf_places)}
     forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
-    found = [number.get(key, -1) for key in _pairs(node, f"{prefix}_treeids", f"{prefix}_nodeids")]
+    entries = _pairs(node, f"{prefix}_treeids", f"{prefix}_nodeids")
+    if strangers := [key for key in entries if key not in number]:
+        raise TypeMismatchError(
+            f"tree {strangers[0][0]} of {node.op.op_type} has no node {strangers[0][1]}",
+            hint="weights are of leaves of the trees",
+        )
+    found = [number[key] for key in entries]
     kept = [at for at, place in enumerate(found) if place in leaves]
     targets = np.array(node.integers(ids), np.int64)
     weights = _numbers(node, f"{prefix}_weights")
@@ -145,36 +152,51 @@ def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
     return list(zip(firsts, seconds, strict=True))
 
 
-def _same_lengths(node: Node, count: int, *names: str) -> None:
-    for name in (*names, "nodes_falsenodeids"):
-        length = len(node.texts(name) if name == "nodes_modes" else node.integers(name))
-        if length != count:
+def _check_lengths(node: Node, count: int) -> None:
+    """Every list of nodes has an entry for each; what may be absent may be empty."""
+    lists: dict[str, Sized] = {"nodes_modes": node.texts("nodes_modes")}
+    lists["nodes_values"] = _numbers(node, "nodes_values")
+    for name in ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS):
+        lists[name] = node.integers(name)
+    for name, given in lists.items():
+        if len(given) != count and (len(given) or name != TRACKS):
             raise TypeMismatchError(
-                f"`{name}` of {node.op.op_type} has {length} entries for {count} nodes",
-                hint="lists whose names begin with `nodes_` have one entry for each node",
-            )
-    for name in ("nodes_values",):
-        if len(_numbers(node, name)) != count:
-            raise TypeMismatchError(
-                f"`{name}` of {node.op.op_type} has {len(_numbers(node, name))} entries "
-                f"for {count} nodes",
-                hint="leaves have one, too",
+                f"`{name}` of {node.op.op_type} has {len(given)} entries for {count} nodes",
+                hint="lists whose names begin with `nodes_` have one for each, leaves as well",
             )
 
 
 def _roots(keys: Sequence[tuple[int, int]], branches: dict[int, Branch]) -> list[int]:
-    """For each tree, in their order, the first node to which no branch leads."""
+    """For each tree, in their order, the node to which no branch leads."""
     inner = {place for one in branches.values() for place in (one.yes, one.no)}
-    roots: dict[int, int] = {}
+    roots: dict[int, list[int]] = {tree: [] for tree, _ in keys}
     for place, (tree, _) in enumerate(keys):
         if place not in inner:
-            roots.setdefault(tree, place)
-    if len(roots) < len({tree for tree, _ in keys}):
+            roots[tree].append(place)
+    for tree, found in roots.items():
+        if len(found) != 1:
+            raise TypeMismatchError(
+                f"tree {tree} has {len(found)} nodes to which no branch leads",
+                hint="that is the root, and there is one in each tree",
+            )
+    starts = [place for (place,) in roots.values()]
+    if len(_reached(starts, branches)) < len(keys):
         raise TypeMismatchError(
-            "a tree has no root: every node follows another one",
+            "a tree has a branch that leads back to itself",
             hint="no branch of a tree is among those that follow it",
         )
-    return list(roots.values())
+    return starts
+
+
+def _reached(starts: Sequence[int], branches: dict[int, Branch]) -> set[int]:
+    """The nodes to which branches lead from these, and these."""
+    pending, seen = list(starts), set(starts)
+    while pending:
+        branch = branches.get(pending.pop())
+        ends = set() if branch is None else {branch.yes, branch.no} - seen
+        seen |= ends
+        pending += ends
+    return seen
 
 
 def _check_targets(node: Node, targets: Array, count: int) -> None:
@@ -196,7 +218,17 @@ def _of_tensors(node: Node) -> Ensemble:
         for side in ("true", "false")
     }
     features, members = node.integers("nodes_featureids"), _members(node, modes)
-    missing = node.integers("nodes_missing_value_tracks_true") or (0,) * count
+    missing = node.integers(TRACKS) or (0,) * count
+    for name, given in (
+        ("nodes_featureids", features),
+        ("nodes_splits", splits),
+        (TRACKS, missing),
+    ):
+        if len(given) != count:
+            raise TypeMismatchError(
+                f"`{name}` of TreeEnsemble has {len(given)} entries for {count} nodes",
+                hint="lists whose names begin with `nodes_` have one for each node",
+            )
     branches = {
         place: Branch(
             features[place],
@@ -218,6 +250,11 @@ def _of_tensors(node: Node) -> Ensemble:
     # A tree of one leaf is written as a branch that leads to it either way.
     forest = Planting(branches, leaves, computed_in(node).numpy).forest(node.integers("tree_roots"))
     targets = np.array(node.integers("leaf_targetids"), np.int64)
+    if len(targets) != len(weights):
+        raise TypeMismatchError(
+            f"TreeEnsemble has {len(targets)} targets for {len(weights)} leaves",
+            hint="`leaf_targetids` has one for each of `leaf_weights`",
+        )
     n_targets = node.integer("n_targets", 1)
     _check_targets(node, targets, n_targets)
     return Ensemble(forest, np.arange(len(weights)), targets, weights, n_targets)
@@ -246,6 +283,8 @@ def _members(node: Node, modes: Array) -> dict[int, list[float]]:
             sets.append([])
         else:
             sets[-1].append(value)
+    if not sets[-1]:
+        sets.pop()
     if len(sets) < len(places):
         raise TypeMismatchError(
             f"TreeEnsemble has {len(sets)} sets for {len(places)} branches that ask for members",
@@ -371,9 +410,6 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
     rows = rows_of(node)
     ensemble = _of_lists(node, "target", "target_ids", node.integer("n_targets", 1))
     aggregate = node.text("aggregate_function", "SUM")
-    if aggregate not in AGGREGATES:
-        listed = ", ".join(AGGREGATES)
-        raise node.unsupported(f"the aggregate function {aggregate!r}", f"one of {listed}")
     reached = _leaves_reached(node, rows, ensemble.forest)
     scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
     base = _numbers(node, "base_values")
@@ -387,13 +423,22 @@ def tree_ensemble_regressor(node: Node) -> Lowered:
     return cast(transformed(node, scores, as_transform(node)), F32)
 
 
+def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
+    """The word that a number stands for."""
+    number = node.integer(name, default)
+    if not 0 <= number < len(words):
+        numbered = ", ".join(f"{place} ({word})" for place, word in enumerate(words))
+        raise TypeMismatchError(f"`{name}` is {number}", hint=f"`{name}` is one of {numbered}")
+    return words[number]
+
+
 @lowers("TreeEnsemble", domain=ML)
 def tree_ensemble(node: Node) -> Lowered:
-    aggregate = AGGREGATES[node.integer("aggregate_function", 1)]
+    aggregate = _chosen(node, "aggregate_function", 1, AGGREGATES)
     ensemble, rows = _of_tensors(node), rows_of(node)
     reached = _leaves_reached(node, rows, ensemble.forest)
     scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
-    transform = TRANSFORMS[node.integer("post_transform")]
+    transform = _chosen(node, "post_transform", 0, TRANSFORMS)
     return cast(transformed(node, scores, transform), node.dtype)
 
 
