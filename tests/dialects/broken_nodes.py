@@ -207,7 +207,13 @@ def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
         "n_targets": 1,
     }
     rows: dict[str, list[Broken]] = {
-        "ArrayFeatureExtractor": [row(f"{x} f32[1]"), row(x), row("bool[5, 3] i64[1]")],
+        "ArrayFeatureExtractor": [
+            row(f"{x} f32[1]"),
+            row(x),
+            row("bool[5, 3] i64[1]"),
+            row(f"{x} i64{{3}}"),
+            row(f"{x} i64{{-1}}"),
+        ],
         "Binarizer": [row("bool[2]"), row("str[2]")],
         "FeatureVectorizer": [
             row(x, inputdimensions=[3, 4]),

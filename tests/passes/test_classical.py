@@ -18,7 +18,7 @@ from popgraph.backends.reference import evaluate
 from popgraph.compiler import load
 from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
 from popgraph.passes.onnx.partition import host_nodes
-from popgraph.support.errors import RunError, UnsupportedError
+from popgraph.support.errors import IndicesError, RunError, UnsupportedError
 from tests.passes.test_onnx_gradients import forward
 
 ML = "ai.onnx.ml"
@@ -117,7 +117,7 @@ def test_scaler_keeps_the_digits_of_doubles() -> None:
     assert found[0, 0] == 1.0
 
 
-@pytest.mark.parametrize("element", ["float32", "float64", "int64", "int32"])
+@pytest.mark.parametrize("element", ELEMENTS)
 def test_binarizer(element: str) -> None:
     x = np.array([[-1, 0, 1, 2, 3]]).astype(element)
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
@@ -145,7 +145,7 @@ def test_features_side_by_side() -> None:
         assert_same(model, parts)
 
 
-@pytest.mark.parametrize("element", ["float32", "float64", "int64", "int32"])
+@pytest.mark.parametrize("element", ELEMENTS)
 def test_chosen_and_one_hot_features(element: str) -> None:
     x, places = X.astype(element), np.array([[2, 0, 1, 1]])
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
@@ -159,6 +159,15 @@ def test_chosen_and_one_hot_features(element: str) -> None:
     assert (found == (whole == np.array([0, 1, -1, 3]))).all()
     if element != "int32":
         assert_same(model, [x])
+
+
+@pytest.mark.parametrize("place", [-1, 3])
+def test_places_of_no_column_are_found_where_indices_are_checked(place: int) -> None:
+    places = np.array([0, place])
+    model = a_model("ArrayFeatureExtractor", [X, places], [F32])
+    run = popgraph.compile(model, backend="reference", indices="error")
+    with pytest.raises(IndicesError, match=f"index {place} is out of range: 0 to 2 are legal"):
+        run(x0=X, x1=places)
 
 
 # Labels, strings and dictionaries

@@ -24,6 +24,13 @@ from popgraph.support.shapes import prod
 def array_feature_extractor(node: Node) -> Lowered:
     """Some columns, by their places along the last axis."""
     data = node[0] if node.rank > 1 else reshaped(node[0], (1, *node.shape))
+    known, width = node.lowering.array(node[1]), shape_of(data)[-1]
+    if known is not None and known.size and not 0 <= known.min() <= known.max() < width:
+        raise TypeMismatchError(
+            f"ArrayFeatureExtractor has places {int(known.min())} to {int(known.max())} "
+            f"of {width} columns",
+            hint="columns are counted from 0",
+        )
     places = reshaped(node[1], (prod(shape_of(node[1])),))
     return gc.GatherOp(data, places, axis=len(shape_of(data)) - 1)
 
