@@ -41,7 +41,7 @@ lint: $(READY)  ## ruff, both checks and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(READY)  ## mypy --strict
+types: $(READY)  ## mypy: --strict for the package, names and arguments for the tests
 	$(BIN)/mypy
 
 fuzz: $(READY)  ## the property tests, long

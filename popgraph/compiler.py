@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -16,10 +16,16 @@ from xdsl.utils.exceptions import VerifyException
 from popgraph.backends.base import Executable, check_dtype
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.build_program import build as build_c
-from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.program_key import program_key, sources
 from popgraph.backends.c.cache.schedule_file import measured
 from popgraph.backends.c.run.executable import build_again, check_threads
-from popgraph.backends.c.run.warm_start import KnownModel, remember, remember_open
+from popgraph.backends.c.run.warm_start import (
+    KnownCall,
+    KnownModel,
+    note_call,
+    remember,
+    remember_open,
+)
 from popgraph.backends.reference import ReferenceExecutable, can_evaluate, signature
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder import pgraph
@@ -53,6 +59,7 @@ from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
 from popgraph.runner import Overriding, Runner
+from popgraph.support.arrays import Array
 from popgraph.support.errors import (
     ErrorGroup,
     ModelError,
@@ -63,7 +70,7 @@ from popgraph.support.errors import (
     UnsupportedError,
     fitting_memory,
 )
-from popgraph.support.files import changed, is_unchanged
+from popgraph.support.files import State, changed, is_unchanged
 from popgraph.support.garbage import without_collection
 from popgraph.support.index_checks import ERROR
 from popgraph.support.locks import Lock
@@ -231,7 +238,8 @@ def check_static_form(module: ModuleOp) -> None:
         raise UnsupportedError(
             f"{op.op_type} is computed by Python and has no form below the onnx level",
             op.where(),
-            "`popgraph run` and popgraph.compile run such models",
+            "`popgraph run` and popgraph.compile run such models, `popgraph print` and "
+            "`popgraph profile` show their steps",
         )
 
 
@@ -344,8 +352,12 @@ class BuildRequest:
         except NeedsHostError as error:
             if not self.splits:
                 raise
-            assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
-            return replace(self, module=error.model).steps(error)
+            return self.whole(error).steps(error)
+
+    def whole(self, error: NeedsHostError) -> BuildRequest:
+        """The same of the module as it was before lowering found that it needs the host."""
+        assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
+        return replace(self, module=error.model)
 
     @property
     def splits(self) -> bool:
@@ -369,16 +381,30 @@ class BuildRequest:
         return HostedModel(self.module, weights, maker, reason)
 
     def _start(self, module: ModuleOp, role: Role) -> Runner:
-        return self._piece(module, role).runner()
+        return self.piece(module, role).runner()
 
     def _steps_of(self, module: ModuleOp, role: Role, reason: NeedsHostError | None) -> Runner:
-        return Runner(self._piece(module.clone(), role).steps(reason))
+        return Runner(self.piece(module.clone(), role).steps(reason))
 
-    def _piece(self, module: ModuleOp, role: Role) -> BuildRequest:
+    def piece(self, module: ModuleOp, role: Role) -> BuildRequest:
         """A part of the model; each draws random numbers of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
         return replace(self, module=module, compilation=compilation, options=options, role=role)
+
+    def copied(self) -> BuildRequest:
+        """The same of a copy of the module: what lowers that leaves this one as it is."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        return replace(self, module=self.module.clone(), compilation=compilation)
+
+    def for_call(self, inputs: Mapping[str, Array]) -> tuple[BuildRequest, Mapping[str, Array]]:
+        """The same for the shapes and the structural values of a call, and its other inputs."""
+        interface = interface_of(self.module, self.compilation.weights, self.role.known)
+        if interface is None:
+            return self, inputs
+        call = interface.call(inputs)
+        rest = {name: array for name, array in inputs.items() if name not in call.values}
+        return self.specialised(call), rest
 
     def specialised(self, call: Call) -> BuildRequest:
         """The same of a copy of the module, for the shapes and the structural values of a call."""
@@ -530,7 +556,7 @@ def compile(
             asdict(interface),
             request.overridable,
         )
-        return Remembering(known, make)
+        return Remembering(model, known, files, make)
 
     request = BuildRequest(module, compilation, chosen, backend, threads)
     made = request.runner(kept if backend == "c" else unkept)
@@ -555,11 +581,20 @@ def admits(model: Model) -> bool:
     return True
 
 
+def note_program(
+    model: Model, files: Mapping[Path, State], call: Call, program: Executable, threads: int
+) -> None:
+    """Notes for `popgraph print` that the cache has a program for a call of a model's file."""
+    note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
+
+
 @dataclass(frozen=True)
 class Remembering:
     """Makes the programs of an open model, and keeps the way to them for another process."""
 
+    model: Model
     known: KnownModel
+    files: Mapping[Path, State]
     make: Make
 
     def __call__(self, call: Call) -> Executable:
@@ -573,4 +608,5 @@ class Remembering:
             self.known.note_undecided(call.signature, error.names)
             raise
         self.known.remember(call.signature, made)
+        note_program(self.model, self.files, call, made, self.known.threads)
         return made

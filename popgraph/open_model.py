@@ -115,7 +115,7 @@ class OpenModel:
         self.interface = interface
         self.make = make
         """Makes the program for a call; `Undecided` if its choices must be known for that."""
-        self._programs: OrderedDict[Signature, Executable] = OrderedDict()
+        self._programs: OrderedDict[Signature, tuple[Call, Executable]] = OrderedDict()
         self._undecided: dict[Signature, tuple[str, ...]] = {}
         """Which branching inputs are structural after all, for calls of these signatures."""
         decisive = (*interface.structural, *interface.branching)
@@ -154,7 +154,7 @@ class OpenModel:
                 program = self._known(call.signature)
                 if program is None:
                     call, program = self._made(call)
-                    self._keep(call.signature, program)
+                    self._keep(call, program)
                     self._count_values(call)
         return call, program
 
@@ -173,14 +173,21 @@ class OpenModel:
 
     def _known(self, signature: Signature) -> Executable | None:
         with self._looking:
-            if signature in self._programs:
-                self._programs.move_to_end(signature)
-            return self._programs.get(signature)
+            if signature not in self._programs:
+                return None
+            self._programs.move_to_end(signature)
+            return self._programs[signature][1]
 
-    def _keep(self, signature: Signature, program: Executable) -> None:
+    @property
+    def kept(self) -> list[Call]:
+        """The calls for which a program is kept, the most recently used last."""
+        with self._looking:
+            return [call for call, _ in self._programs.values()]
+
+    def _keep(self, call: Call, program: Executable) -> None:
         """Another one is forgotten for it: its code and memory go when nobody runs it any more."""
         with self._looking:
-            self._programs[signature] = program
+            self._programs[call.signature] = call, program
             while len(self._programs) > SPECIALISATIONS:
                 self._programs.popitem(last=False)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from popgraph.backends.base import Executable
-from popgraph.open_model import OpenModel
+from popgraph.open_model import Call, OpenModel
 from popgraph.support.arrays import Array
 from popgraph.support.errors import RunError
 
@@ -55,12 +55,18 @@ class Runner:
         """The model, where the arrays of a call say which program is to run."""
         self.overriding = overriding
         """What runs calls that bring other values for initializers, where they may."""
-        self._made = made
+        self.made = made
+        """Those, or the steps of a model of which Python computes some nodes."""
 
     @property
     def structural(self) -> tuple[str, ...]:
         """The inputs whose values decide the structure of the program."""
         return () if self.open is None else self.open.interface.structural
+
+    @property
+    def kept(self) -> list[Call]:
+        """The calls (shapes, and values of structural inputs) for which a program is kept here."""
+        return [] if self.open is None else self.open.kept
 
     def __call__(
         self, inputs: Mapping[str, Array] | None = None, /, **named: Array
@@ -72,11 +78,11 @@ class Runner:
             )
         given = named if inputs is None else {**inputs, **named}
         other = self.overriding.runner(given) if self.overriding else None
-        return self._made.run(given) if other is None else other(given)
+        return self.made.run(given) if other is None else other(given)
 
     def program(self, inputs: Mapping[str, Array]) -> Executable:
         """The executable for these inputs; those that are structural are none of its own."""
         other = self.overriding.runner(inputs) if self.overriding else None
         if other is not None:
             return other.program(inputs)
-        return self._made if isinstance(self._made, Executable) else self._made.program(inputs)
+        return self.made if isinstance(self.made, Executable) else self.made.program(inputs)

@@ -61,7 +61,7 @@ class Resizing:
 
     def structure(self) -> dict[str, Array]:
         """What decides the structure, by name."""
-        given = {
+        given: dict[str, Array] = {
             "roi": np.array(self.roi, np.float32),
             "scales": np.array(self.scales, np.float32),
             "sizes": np.array(self.sizes, np.int64),

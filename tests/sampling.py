@@ -54,7 +54,8 @@ def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     for name, cases in sweeps.items():
         marker = cases[0].get_closest_marker("share")
         assert marker is not None
-        taken = set(share(name, cases, *marker.args, named=label))
+        (parts,) = marker.args
+        taken = set(share(name, cases, parts, named=label))
         found += [item for item in cases if item not in taken]
     return found
 

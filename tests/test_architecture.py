@@ -30,9 +30,9 @@ ROOMS: dict[str, dict[str, str]] = {
         "backend": "support passes compiler runner start",
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",
-        "measure": "support dialects builder passes backends compiler",
-        "cli": "support dialects builder passes backends compiler training session testing measure "
-        "backend conformance",
+        "measure": "support dialects builder passes backends hosted compiler",
+        "cli": "support dialects builder passes backends hosted compiler training session testing "
+        "measure backend conformance",
     },
     "dialects": {
         "element_types": "",
@@ -317,13 +317,14 @@ NUMBERS = {
     "onnx/to_graphcore/context.py:TURN": "numbers of random states",
     "onnx/to_graphcore/grid_sample.py:CUBIC_A": "the operator's definition",
     "onnx/to_graphcore/randomness.py:OWN_STREAMS": "numbers of random streams",
+    "onnx/to_graphcore/roi_align.py:CANDIDATES": "follows from the operator's definition",
     "onnx/to_graphcore/scores.py:NEARLY_ZERO": "the operator's definition",
     "onnx/to_graphcore/scores.py:WINITZKI": "the operator's definition",
     "onnx/to_graphcore/support_vectors.py:LEAST_SHARE": "libsvm's algorithm",
     "onnx/to_graphcore/support_vectors.py:SWEEPS": "libsvm's algorithm",
     "onnx/to_graphcore/support_vectors.py:TOLERANCE": "libsvm's algorithm",
     "program/pack_intervals.py:PATIENCE": "ends a search, whatever the machine",
-    "program/plan_memory.py:BEFORE": "a time before the program",
+    "program/storage.py:BEFORE": "a time before the program",
     "structured/schedule/overrides.py:MOST_NAMED": "lines of an error message",
     "structured/schedule/schedule_contractions.py:SHOWN": "lines of an error message",
     "structured/schedule/schedule_text.py:ALIKE": "lines of a listing",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import OpResult, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 import popgraph
 from popgraph.compiler import load, lower
@@ -144,6 +144,7 @@ def shape_of(module: ModuleOp) -> object:
                 properties = tuple(sorted((key, str(item)) for key, item in op.properties.items()))
                 known[value] = (op.name, value.index, properties, tuple(map(of, op.operands)))
             else:
+                assert isinstance(value, BlockArgument)
                 known[value] = ("input", value.index)
         return known[value]
 

@@ -348,7 +348,7 @@ def test_after_many_values_the_host_computes_a_node() -> None:
         warnings.simplefilter("error")
         for n in range(1, 14):
             run(d=np.full(300, n % 3, F32), x=np.ones((2, 60), F32))
-        model = run.run._made
+        model = run.run.made
         assert isinstance(model, HostedModel)
         assert [type(step).__name__ for step in model.steps] == ["Segment", "Segment"]
         for n in range(1, 14):

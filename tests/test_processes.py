@@ -126,11 +126,10 @@ def test_variables_of_a_step_that_a_fork_cut_are_not_believed(path: Path) -> Non
         with pytest.raises(RunError, match="forked in the middle of a step"):
             program.read("w")
         for name in program.variables:
-            program.write(name, first if name == "w" else program.variables_before[name])
+            program.write(name, first if name == "w" else states[name])
         return np.array_equal(run(data())["loss"], wanted)
 
     states = {name: program.read(name) for name in program.variables}
-    program.variables_before = states  # type: ignore[attr-defined]
     found = []
     in_the_middle(run, lambda: found.append(child(act)))
     assert found == [True]

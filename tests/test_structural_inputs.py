@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -665,6 +666,42 @@ def test_initializers_of_a_known_model_may_be_given(file: Path, sizes: Shape) ->
     os.utime(file, (1, 1))
     with pytest.raises(RunError, match="has changed since it was compiled"):
         run(x=X, w=np.array([7], np.float32))
+
+
+NOTHING_CACHED = "// compiled programs in the cache: none for this file as it is"
+
+
+def test_print_lists_for_what_the_cache_has_programs(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("popgraph.compiler.sources", lambda: "the same")
+    monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
+    assert NOTHING_CACHED in call("print", str(file)).stdout
+    run = popgraph.compile(file)
+    for sizes in ([4, 6], [8, 3]):
+        run(x=X, shape=np.array(sizes))
+    assert [one.values["shape"].tolist() for one in run.kept] == [[4, 6], [8, 3]]
+    assert run.kept[0].shapes == {"x": X.shape, "shape": (2,)}
+    given = ("--random", "--dim", "N=2", "--value", "shape=3,4", "--threads", "2")
+    assert call("run", str(file), *given).exit_code == 0
+    assert call("print", str(file)).stdout.splitlines()[:5] == [
+        "// input 'shape' decides the structure: a program for each of its values",
+        "// compiled programs in the cache: 3",
+        "//   shape = 3,4, x: [2, 6]; 2 threads",
+        f"//   shape = 4,6, x: {[*X.shape]}; 1 thread",
+        f"//   shape = 8,3, x: {[*X.shape]}; 1 thread",
+    ]
+    file.write_bytes(reshaping(["N", 6], 1).SerializeToString())
+    assert NOTHING_CACHED in call("print", str(file)).stdout
+
+
+def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("popgraph.compiler.sources", lambda: "the same")
+    monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
+    popgraph.compile(file)(x=X, shape=np.array([4, 6]))
+    assert "// compiled programs in the cache: 1\n" in call("print", str(file)).stdout
+    shutil.rmtree(file.parent / "cache" / "programs")
+    assert NOTHING_CACHED in call("print", str(file)).stdout
 
 
 def test_a_file_that_was_written_again_is_no_known_model(file: Path) -> None:

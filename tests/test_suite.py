@@ -37,12 +37,11 @@ DECIDED = "schedules that no cost model would choose are made by the functions t
 PRIVATE = {
     "_Planner": PLANTED,
     "_apply": DECIDED,
+    "_compute_x_ori": "of onnx: where its reference reads from, to leave out what it rounds wrong",
     "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
-    "_in_place_pairs": PLANTED,
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,
-    "_may_replace": PLANTED,
     "_pack": DECIDED,
     "_splits": "small images fall into parts: a number that is no option yet",
     "_save": PLANTED,

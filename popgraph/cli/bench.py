@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from popgraph.cli.options import (
+    Dimensions,
     Folders,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -21,6 +22,7 @@ from popgraph.cli.options import (
     Winograd,
     options,
 )
+from popgraph.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from popgraph.measure.comparison import Result, Row
@@ -35,13 +37,11 @@ class Format(StrEnum):
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     against: Annotated[
         str, typer.Option(metavar="NAMES", help="onnxruntime, openvino, torch: some, with commas.")
     ] = "",
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    dim: Dimensions = None,
     value: Values = None,
     threads: Threads = 1,
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 3.0,
@@ -65,7 +65,8 @@ def command(
 
     The process is pinned to as many cores as there are threads. With one thread a time is the
     processor's, else the clock's on the wall. Rates count two operations for each product that the
-    model adds up; the peak is a loop of multiply-adds that is timed in the same rounds.
+    model adds up, in all turns that a loop can have; the peak is a loop of multiply-adds that is
+    timed in the same rounds.
     """
     from popgraph.cli import models
     from popgraph.measure.comparison import Comparison
@@ -78,6 +79,12 @@ def command(
         raise typer.BadParameter(f"{unknown[0]!r} is none of {known}", param_hint="--against")
     pin(threads)
     module, compilation, _ = models.opened(model, dim, value)
+    if accuracy and models.is_hosted(module):
+        raise UnsupportedError(
+            "the exact results of a model of which Python computes some nodes are not known",
+            str(model),
+            "leave out --accuracy",
+        )
     made = options(winograd, schedule, tuned)
     comparison = Comparison(str(model), module, compilation, threads, made)
     for name in names:

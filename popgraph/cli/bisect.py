@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
+    Dimensions,
     Folders,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -22,10 +24,8 @@ from popgraph.support.writing import write_text
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    model: ModelFile,
+    dim: Dimensions = None,
     value: Values = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where the reproducer is written.")

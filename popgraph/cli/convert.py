@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from popgraph.cli.options import Folders
+from popgraph.cli.options import Folders, ModelFile
 
 
 def command(
-    source: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    source: ModelFile,
     target: Annotated[Path, typer.Argument(help="The file to write; its ending says the format.")],
     folders: Folders = None,
 ) -> None:

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from popgraph.cli.options import (
+    Dimensions,
     Folders,
     IndicesChoice,
+    ModelFile,
     ScheduleFile,
     Switch,
     Threads,
@@ -22,11 +24,9 @@ from popgraph.support.writing import write_files
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write to.")],
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
     schedule: ScheduleFile = None,

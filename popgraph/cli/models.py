@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp, TensorType
     from xdsl.ir import Attribute
 
+    from popgraph.backends.c.run.warm_start import KnownCall
     from popgraph.passes.base import Compilation
     from popgraph.passes.options import Training
     from popgraph.support.arrays import Array
@@ -249,6 +250,49 @@ def structural(module: ModuleOp, compilation: Compilation) -> tuple[str, ...]:
 
     interface = interface_of(module, compilation.weights)
     return () if interface is None else interface.structural
+
+
+def structural_lines(path: Path, module: ModuleOp, compilation: Compilation) -> Iterator[str]:
+    """Comments: the inputs that decide structure, and for what the cache has programs."""
+    from popgraph.backends.c.cache.program_key import sources
+    from popgraph.backends.c.run.warm_start import known_calls
+    from popgraph.compiler import interface_of
+
+    interface = interface_of(module, compilation.weights)
+    if interface is None:
+        return
+    for name in interface.structural:
+        yield f"// input {name!r} decides the structure: a program for each of its values"
+    if not interface.structural or is_hosted(module):
+        return
+    known = known_calls(path, sources())
+    if not known:
+        yield "// compiled programs in the cache: none for this file as it is; calls compile them"
+        return
+    yield f"// compiled programs in the cache: {len(known)}"
+    for call in known:
+        yield f"//   {_call_text(call)}"
+
+
+def _call_text(call: KnownCall) -> str:
+    """`shape = 2,3, x: [6, 2]; 1 thread`."""
+    values = [f"{name} = {_value_text(value)}" for name, value in call.values.items()]
+    shapes = [f"{name}: {shape}" for name, shape in call.shapes.items() if name not in call.values]
+    threads = "1 thread" if call.threads == 1 else f"{call.threads} threads"
+    return f"{', '.join([*values, *shapes])}; {threads}"
+
+
+def _value_text(value: Any) -> str:
+    """As `--value` takes it."""
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def is_hosted(module: ModuleOp) -> bool:
+    """Whether Python computes some nodes of a model."""
+    from popgraph.dialects.levels import ONNX, level_of
+    from popgraph.passes.onnx.partition import host_nodes
+
+    return level_of(module) == ONNX and bool(host_nodes(module))
 
 
 def check_structure(

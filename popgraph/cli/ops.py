@@ -24,7 +24,8 @@ class Dialect(StrEnum):
 
 ABOUT = {
     Level.ONNX: "Operators of ONNX and PopART that compile, and in which versions. Others work, "
-    "too, where ONNX defines them by a function of these.",
+    "too, where ONNX defines them by a function of these. Python computes operators whose results "
+    "are as large as the data say, and those on sequences, optionals, maps and strings.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
@@ -80,12 +81,15 @@ def _none(pattern: str, rows: list[tuple[str, ...]]) -> UnsupportedError:
 
 
 def _onnx() -> list[tuple[str, ...]]:
+    from popgraph.passes.onnx.partition import DATA_DECIDE_SIZES, LOOKED_UP, OF_TEXT
     from popgraph.passes.onnx.to_graphcore import supported_operators
 
-    return [
+    rows = [
         (f"{domain}.{name}" if domain else name, ", ".join(map(str, versions)))
         for (domain, name), versions in supported_operators().items()
     ]
+    hosted = sorted(DATA_DECIDE_SIZES | LOOKED_UP | OF_TEXT)
+    return [*rows, *((name, "in Python") for name in hosted)]
 
 
 def _own(level: Level) -> list[tuple[str, ...]]:

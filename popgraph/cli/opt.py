@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
 import typer
 
-from popgraph.cli.options import Folders, ScheduleFile
-from popgraph.support.errors import ParseError
+from popgraph.cli.options import Folders, ScheduleFile, pass_name
+from popgraph.support.errors import ModelError, ParseError
 from popgraph.support.texts import read_text
 
 if TYPE_CHECKING:
@@ -46,25 +48,39 @@ def command(
     IR text below the graphcore level is code: --check runs its loops on plain memory. Run only
     what you trust.
     """
-    from dataclasses import replace
+    from popgraph import compiler
+    from popgraph.passes.base import Compilation
+    from popgraph.passes.observer import Observer
+    from popgraph.passes.reproducer import passes_in
+    from popgraph.support.debug import Settings
 
+    if file.suffix in (".onnx", ".pgraph"):
+        raise ModelError(
+            "this is a model, not IR text",
+            str(file),
+            f"popgraph print {file} | popgraph opt",
+        )
+    text = _text(file)
+    steps = _scheduled(_pipeline(passes or passes_in(text)), schedule)
+    compilation = Compilation()
+    module = compiler.parse_ir(text, compilation, str(file))
+    settings = Settings.from_environment()
+    observer = Observer(replace(settings, check=check or settings.check), (), _same_meaning)
+    for step in steps:
+        with observer.watching(step, module, compilation.weights):
+            step.run(compilation, module)
+    typer.echo(str(module))
+
+
+def _pipeline(passes: str) -> list[Pass]:
+    """The passes of a text, with their options; whoever wrote it learns what is wrong with it."""
     from xdsl.passes import PassPipeline
     from xdsl.utils.arg_spec import parse_pipeline
     from xdsl.utils.exceptions import ArgSpecParseError
 
-    from popgraph import compiler
-    from popgraph.backends.c.cache.schedule_file import read
-    from popgraph.cli.options import pass_name
-    from popgraph.passes.base import Compilation, Pass
-    from popgraph.passes.observer import Observer
+    from popgraph.passes.base import Pass
     from popgraph.passes.pipeline import factories
-    from popgraph.passes.reproducer import passes_in
-    from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
-    from popgraph.passes.structured.winograd.use_winograd import UseWinograd
-    from popgraph.support.debug import Settings
 
-    text = _text(file)
-    passes = passes or passes_in(text)
     try:
         for spec in parse_pipeline(passes):
             pass_name(spec.name, "--passes")
@@ -74,19 +90,24 @@ def command(
     except (ValueError, TypeError) as error:
         spelled = str(error).replace("_", "-")  # as the text wants it, not Python
         raise typer.BadParameter(f"{passes!r}: {spelled}", param_hint="--passes") from error
+    steps = [step for step in pipeline.passes if isinstance(step, Pass)]
+    assert len(steps) == len(pipeline.passes)
+    return steps
 
-    compilation = Compilation()
-    module = compiler.parse_ir(text, compilation, str(file))
-    settings = Settings.from_environment()
-    observer = Observer(replace(settings, check=check or settings.check), (), _same_meaning)
+
+def _scheduled(steps: Sequence[Pass], schedule: Path | None) -> list[Pass]:
+    """The same passes; those that decide schedules follow a file, too."""
+    from popgraph.backends.c.cache.schedule_file import read
+    from popgraph.passes.structured.schedule.schedule_contractions import ScheduleContractions
+    from popgraph.passes.structured.winograd.use_winograd import UseWinograd
+
     schedules = () if schedule is None else read(schedule)
-    for one in pipeline.passes:
-        assert isinstance(one, Pass)
-        if isinstance(one, UseWinograd | ScheduleContractions):
-            one = replace(one, schedules=(*one.schedules, *schedules))
-        with observer.watching(one, module, compilation.weights):
-            one.run(compilation, module)
-    typer.echo(str(module))
+    return [
+        replace(step, schedules=(*step.schedules, *schedules))
+        if isinstance(step, UseWinograd | ScheduleContractions)
+        else step
+        for step in steps
+    ]
 
 
 def _same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:

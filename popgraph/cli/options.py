@@ -90,6 +90,14 @@ Folders = Annotated[
 ]
 """Of every command that reads models; its callback does all that there is to do with it."""
 
+ModelFile = Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")]
+
+
+Dimensions = Annotated[
+    list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
+]
+
+
 Winograd = Annotated[
     Switch, typer.Option(help="Whether 3x3 convolutions may be computed by Winograd's transforms.")
 ]

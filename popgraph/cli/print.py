@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,6 +26,9 @@ from popgraph.cli.options import (
     options_here,
     pass_name,
 )
+
+if TYPE_CHECKING:
+    from popgraph.compiler import BuildRequest
 
 
 def command(
@@ -68,29 +72,64 @@ def command(
     popgraph print model.onnx --stop-after normalize    in the middle
     popgraph print model.onnx --at c --value shape=2,3  of an input that decides structure
     popgraph print net.pgraph --train --dim N=4 --stop-after autodiff
+
+    Of a model of which Python computes some nodes, lines say which and why; below the onnx level,
+    every segment between them is printed. Sizes that only data decide are those that made-up inputs
+    give. Of a model with inputs whose values decide its structure, lines say which these are, and
+    for which values and shapes the cache has compiled programs.
     """
     from popgraph import compiler
-    from popgraph.backends.c.emit import sources
-    from popgraph.cli import models
-    from popgraph.passes.observer import Observer
-    from popgraph.support.debug import Settings
+    from popgraph.cli import models, print_steps
 
-    deepest = Level.PROGRAM if at == Level.C or stop_after else at
-    lowered = deepest != Level.ONNX or bool(stop_after)
+    lowered = at != Level.ONNX or bool(stop_after)
     module, compilation, training = models.opened(model, dim, value, train=train, static=lowered)
     made = options_here(winograd, schedule, tuned, threads, indices)
     made = replace(made, training=training)
-    if lowered:
-        observer = Observer(
-            Settings.from_environment(), print_after or (), compiler.same_meaning, sys.stdout
-        )
-        compiler.lower(
-            module, compilation, made, level=deepest.value, until=stop_after, observer=observer
-        )
-    if at == Level.C and not stop_after:
-        typer.echo("\n".join(sources(module).values()))
-        return
+    request = compiler.BuildRequest(module, compilation, made, "reference", 1)
+    hosted = models.is_hosted(module)
     if not lowered:
-        for name in models.structural(module, compilation):
-            typer.echo(f"// input {name!r} decides the structure: a program for each of its values")
-    typer.echo(str(module))
+        trained = training is not None  # Such models have steps, but no training.
+        notes = print_steps.step_lines(request.copied()) if hosted and not trained else ()
+        typer.echo(
+            "\n".join([*notes, *models.structural_lines(model, module, compilation), str(module)])
+        )
+        return
+    asked = Asked(at, stop_after, print_after or ())
+    texts = print_steps.lowered_steps if hosted else print_steps.lowered_whole
+    for text in texts(request, asked.text):
+        typer.echo(text)
+
+
+@dataclass
+class Asked:
+    """What is to be printed of modules on their way down."""
+
+    at: Level
+    stop_after: str | None
+    print_after: Sequence[str]
+    seen: int = 0
+
+    def text(self, request: BuildRequest) -> str:
+        """A module, lowered in place; of C, the headers only once."""
+        from popgraph import compiler
+        from popgraph.backends.c.emit import sources
+        from popgraph.backends.c.print.unit import headers
+        from popgraph.passes.observer import Observer
+        from popgraph.support.debug import Settings
+
+        environment, shown = Settings.from_environment(), self.print_after
+        deepest = Level.PROGRAM if self.at == Level.C or self.stop_after else self.at
+        compiler.lower(
+            request.module,
+            request.compilation,
+            request.options,
+            level=deepest.value,
+            until=self.stop_after,
+            observer=Observer(environment, shown, compiler.same_meaning, sys.stdout),
+        )
+        if self.at != Level.C or self.stop_after:
+            return str(request.module)
+        left_out = headers() if self.seen else ()
+        self.seen += 1
+        files = sources(request.module).items()
+        return "\n".join(text for name, text in files if name not in left_out)

@@ -57,6 +57,12 @@ def command(
     Every call of a kernel is timed alone, in its order and on the memory that the call before it
     left. Times are the fastest of all rounds: of the thread's own clock for one thread, of the
     wall's for more.
+
+    What a loop or a branch runs stands under it: the number of calls in a step, the time of all of
+    them together, the turns of a loop, how often each branch was taken. What no kernel accounts for
+    is "the loop itself". To tell these times apart, another form of the program reads the clock
+    around each call; what that costs is measured and subtracted, and the parts add up to the time
+    that the loop takes without it.
     """
     from popgraph.cli import models
     from popgraph.measure.profile import report

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from html import escape
 
 from popgraph.measure.profile_report import (
-    COLUMNS,
     Report,
-    cells,
+    columns,
+    lines,
+    longest,
     megabytes,
     memory_summary,
     summary,
@@ -24,7 +27,8 @@ h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 svg { width: 100%; height: auto; font: 12px system-ui, sans-serif }
 table { border-collapse: collapse; width: 100%; font-size: 13px }
 td, th { padding: 2px 8px; border-bottom: 1px solid #ddd; text-align: left }
-td:nth-child(-n+5), th:nth-child(-n+5) { text-align: right; font-variant-numeric: tabular-nums }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums }
+td.kernel { white-space: pre }
 .bar { fill: #4a7ebb } .area { fill: #cfe0f3; stroke: #4a7ebb } .bound { stroke: #b33 }
 .note { fill: #555 }
 @media (prefers-color-scheme: dark) {
@@ -64,11 +68,11 @@ def svg(height: float, parts: list[str], label: str) -> str:
 
 def bars(found: Report) -> str:
     """One bar per call, with the user's name for it where there is one."""
-    shown = found.longest()[:BARS]
-    longest = max((call.microseconds for call in shown), default=0) or 1
+    shown = longest(found.leaves())[:BARS]
+    most = max((call.microseconds for call in shown), default=0) or 1
     parts = []
     for number, call in enumerate(shown):
-        top, long = number * BAR, 420 * call.microseconds / longest
+        top, long = number * BAR, 420 * call.microseconds / most
         name = call.source or call.kernel
         short = name if len(name) <= 52 else f"{name[:51]}…"
         parts.append(
@@ -112,10 +116,18 @@ def curve(found: Report) -> str:
 
 
 def table(found: Report) -> str:
-    lines = [_row("th", ("", *COLUMNS))]
-    lines += [_row("td", (str(i), *cells(call))) for i, call in enumerate(found.calls)]
-    return "\n".join(["<table>", *lines, "</table>"])
+    """Every call in the order of the program, what bodies run indented."""
+    numbers = itertools.count()
+    rows = [_row("th", ("", *columns(found)))]
+    for line in lines(found.calls, sys.maxsize, sort=False):
+        number = str(next(numbers)) if line.depth == 0 else ""
+        rows.append(_row("td", (number, *line.cells(counted=found.has_bodies))))
+    return "\n".join(["<table>", *rows, "</table>"])
 
 
 def _row(tag: str, row: tuple[str, ...]) -> str:
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) + "</tr>"
+    """The last two cells are texts, of which spaces at the beginning count."""
+    *numbers, kernel, source = (escape(cell) for cell in row)
+    cells = [f'<{tag} class="number">{number}</{tag}>' for number in numbers]
+    cells += [f'<{tag} class="kernel">{kernel}</{tag}>', f"<{tag}>{source}</{tag}>"]
+    return "<tr>" + "".join(cells) + "</tr>"

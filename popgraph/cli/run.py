@@ -86,6 +86,8 @@ def command(
     for file in keep.values():
         models.check_place(Path(file), "--output")
     module, compilation = models.load(model)
+    hosted = models.is_hosted(module)
+    interface = compiler.interface_of(module, compilation.weights)
     given = models.read_arrays(inputs or (), "--input") | models.values(value or (), module)
     if random:
         known = models.sizes_of(module, given)
@@ -105,7 +107,12 @@ def command(
     usual = Indices.NEAREST if random else Indices.ERROR
     made = options(winograd, schedule, tuned, indices or usual)
     request = compiler.BuildRequest(module, compilation, made, backend.value, threads)
-    _show(request.runner()(arrays), keep)
+    runner = request.runner()
+    results = runner(arrays)
+    if interface is not None and not hosted:
+        call, files = interface.call(arrays), compilation.weights.files
+        compiler.note_program(model, files, call, runner.program(arrays), threads)
+    _show(results, keep)
 
 
 def _made_up(module: ModuleOp, seed: int, given: Mapping[str, Array]) -> Mapping[str, Array]:

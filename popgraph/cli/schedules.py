@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from popgraph.cli.options import Folders, Switch, Train, Tuned, Values, Winograd, options_here
+from popgraph.cli.options import (
+    Dimensions,
+    Folders,
+    ModelFile,
+    Switch,
+    Train,
+    Tuned,
+    Values,
+    Winograd,
+    options_here,
+)
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -16,14 +26,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it.")
     ] = None,
     few: Annotated[int, typer.Option(min=0, help="How many other ways are shown of each.")] = 5,
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
     tuned: Tuned = Switch.ON,

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from popgraph.cli.options import Folders, Switch, Threads, Train, Values, Winograd
+from popgraph.cli.options import (
+    Dimensions,
+    Folders,
+    ModelFile,
+    Switch,
+    Threads,
+    Train,
+    Values,
+    Winograd,
+)
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
@@ -15,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="An .onnx, .pgraph or .mlir file.")],
+    model: ModelFile,
     seconds: Annotated[float, typer.Option(min=0, help="How long to measure at least.")] = 10.0,
     threads: Threads = 1,
     few: Annotated[int, typer.Option(min=2, help="How many ways are tried of each.")] = 6,
@@ -23,9 +32,7 @@ def command(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Keep them here, too."),
     ] = None,
-    dim: Annotated[
-        list[str] | None, typer.Option(metavar="N=4", help="The size of a symbolic dimension.")
-    ] = None,
+    dim: Dimensions = None,
     value: Values = None,
     winograd: Winograd = Switch.ON,
     train: Train = False,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -37,6 +37,13 @@ from popgraph.support.dtypes import DType
 from popgraph.support.errors import NeedsHostError, RunError
 from popgraph.support.locks import Lock
 from popgraph.support.shapes import Shape
+
+Watch: TypeAlias = Callable[[Step, Values], None]
+"""Sees a step that has run, and all values that are known then."""
+
+
+def unwatched(step: Step, values: Values) -> None:
+    """Sees nothing."""
 
 
 class HostedModel:
@@ -90,7 +97,7 @@ class HostedModel:
             {name: (dtypes.from_numpy(array.dtype), array.shape) for name, array in arrays.items()},
         )
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, Any], watch: Watch = unwatched) -> dict[str, Any]:
         """The outputs for these inputs: arrays, lists for sequences, None for what is absent."""
         values = self._literals | self._host.given(inputs)
         pending = deque(self.steps)
@@ -98,16 +105,27 @@ class HostedModel:
             step = pending.popleft()
             if isinstance(step, HostStep):
                 self._host.node(step.op, values)
+                watch(step, values)
                 continue
             instead = self._calmed(step)
             try:
                 values |= {} if instead else self._run(step, values)
+                if not instead:
+                    watch(step, values)
             except NeedsHostError as error:
                 instead = self._split(step, error)
             pending.extendleft(reversed(instead))
         graph = self._model.graph
         yielded = zip(graph.output_names, graph.yielded, strict=True)
         return {name: as_output(values[value]) for name, value in yielded}
+
+    def again(self, step: HostStep, values: Values) -> None:
+        """Computes a node once more."""
+        self._host.node(step.op, dict(values))
+
+    def role(self, segment: Segment) -> Role:
+        """What a segment is to the model."""
+        return self._parts[segment].role
 
     def _run(self, segment: Segment, values: Values) -> Values:
         part = self._parts[segment]

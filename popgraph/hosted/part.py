@@ -63,7 +63,7 @@ class Part:
 
     def __init__(self, piece: Piece, role: Role, maker: Maker) -> None:
         self.piece = piece
-        self._role = role
+        self.role = role
         self._maker = maker
         self._seen: set[Signature] = set()
         self.shapes: dict[str, Shape | None] = {}
@@ -72,12 +72,12 @@ class Part:
     @cached_property
     def _runner(self) -> Runner:
         # Who compiles a module changes it: another thread, or steps of it, want it as it was.
-        return self._maker.start(self.piece.module.clone(), self._role)
+        return self._maker.start(self.piece.module.clone(), self.role)
 
     def run(self, values: Values, interpret: Interpret | None) -> Values:
         """What it gives; `interpret` computes the same, if that can be done."""
-        given = {name: as_array(name, values[value]) for name, value in self.piece.inputs.items()}
-        pays = not self._role.repeated or self._pays(given)
+        given = taken(self.piece, values)
+        pays = not self.role.repeated or self._pays(given)
         if interpret is not None and not pays:
             try:
                 return interpret()
@@ -113,6 +113,11 @@ class Part:
         return tuple(values[value].tobytes() for value in inputs if value in among)
 
 
+def taken(piece: Piece, values: Values) -> dict[str, Array]:
+    """What a piece takes of these values, by the names of its inputs."""
+    return {name: as_array(name, values[value]) for name, value in piece.inputs.items()}
+
+
 class BodyPart(Part):
     """A graph inside a node: it becomes steps if there is no program of it, or no one program."""
 
@@ -126,5 +131,5 @@ class BodyPart(Part):
             return super().run(values, interpret)
 
     def _take_apart(self, reason: NeedsHostError | None) -> None:
-        self._runner = self._maker.steps(self.piece.module, self._role, reason)
+        self._runner = self._maker.steps(self.piece.module, self.role, reason)
         self._seen.clear()

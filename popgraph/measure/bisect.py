@@ -11,7 +11,7 @@ from popgraph import compiler
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.reference import can_evaluate, evaluate, signature
 from popgraph.backends.reference.meaning import assert_close, assert_same_meaning, random_inputs
-from popgraph.dialects.levels import PROGRAM, level_of
+from popgraph.dialects.levels import ONNX, PROGRAM, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.options import Options
@@ -54,6 +54,8 @@ def bisect(
     every level.
     """
     compiler.verify(module)
+    if level_of(module) == ONNX:
+        compiler.check_static_form(module)
     states = [State(None, module.clone())]
     for _, step in planned(options, level_of(module)):
         try:

@@ -10,19 +10,19 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
 from popgraph.backends.c.print.layout import find_program
-from popgraph.backends.reference import signature
 from popgraph.builder.onnx.write import export_model
-from popgraph.dialects import element_types
-from popgraph.dialects.levels import level_of
-from popgraph.dialects.tile import ProgramOp
-from popgraph.dialects.tile.program.lifetimes import bytes_touched, calls
-from popgraph.dialects.tile.program.work import contraction_flops
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.tile.program.lifetimes import bytes_moved
+from popgraph.dialects.tile.program.work import Counter, contraction_flops
 from popgraph.measure.accuracy import error, exact
+from popgraph.measure.inputs import made_up_inputs
 from popgraph.measure.peak import peak
 from popgraph.measure.peers import PEERS, ready
-from popgraph.measure.timing import Contestant, race, random_model_inputs
+from popgraph.measure.steps import RanSegment, run_steps
+from popgraph.measure.timing import Contestant, race
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
+from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 from popgraph.support.errors import UnsupportedError
@@ -89,12 +89,7 @@ class Comparison:
             self._run = compiler.build(
                 module.clone(), compilation, self._options, threads=threads
             ).run
-        self._inputs = random_model_inputs(
-            {
-                name: (element_types.from_ir(type_.element_type), type_.get_shape())
-                for name, type_ in signature(module).items()
-            }
-        )
+        self._inputs = made_up_inputs(module)
         self._outputs: dict[str, Callable[[], Mapping[str, Array]]] = {OURS: self.ours}
         self._refusals: dict[str, str] = {}
         call, self._peak_work = peak(threads)
@@ -122,7 +117,8 @@ class Comparison:
         race(self._contestants, threads=self._threads, seconds=seconds, rounds=rounds)
 
     def result(self, accuracy: bool) -> Result:
-        flops, program = self._lowered()
+        parts = self._lowered()
+        flops = sum(part.flops for part in parts)
         loop, *others = self._contestants
         fastest = self._peak_work / loop.best / 1e9
         errors = self._errors() if accuracy else {}
@@ -133,29 +129,53 @@ class Comparison:
             model=self._name,
             threads=self._threads,
             gflop=flops / 1e9,
-            bytes_moved=sum(
-                bytes_touched([value.owner for value in op.arguments]) for op in calls(program)
-            ),
-            arena=program.arena.value.data,
-            largest_live_set=program.lower_bound.value.data,
+            bytes_moved=sum(part.moved for part in parts),
+            arena=sum(part.arena for part in parts),
+            largest_live_set=max((part.largest_live_set for part in parts), default=0),
             peak_gflops=fastest,
             rows=rows,
         )
 
-    def _lowered(self) -> tuple[int, ProgramOp]:
-        """Floating-point operations as the model has them, and the program that it becomes."""
-        module = self._module.clone()
-        if level_of(module) in ("onnx", "graphcore"):
-            compiler.lower(
-                module, self._compilation, self._options, until=GraphcoreToStructured.name
-            )
-        flops = contraction_flops(module)
-        compiler.lower(module, self._compilation, self._options)
-        return flops, find_program(module, "main")
+    def _lowered(self) -> list[_Part]:
+        """What the program of the model does, or, with host steps, each segment."""
+        request = compiler.BuildRequest(
+            self._module.clone(), self._compilation, self._options, "c", self._threads
+        )
+        if level_of(self._module) != ONNX or not host_nodes(self._module):
+            return [_part_of(request)]
+        ran = run_steps(request, request.steps(), self._inputs)
+        return [_part_of(one.request) for one in ran if isinstance(one, RanSegment)]
 
     def _errors(self) -> dict[str, float]:
         expected = exact(self._module, self._compilation, self._inputs)
         return {name: error(run(), expected) for name, run in self._outputs.items()}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one program does in a step."""
+
+    flops: int
+    """As the model has them."""
+    moved: int
+    arena: int
+    largest_live_set: int
+
+
+def _part_of(request: compiler.BuildRequest) -> _Part:
+    """Of a request whose module may be lowered."""
+    module, options = request.module, request.options
+    if level_of(module) in (ONNX, "graphcore"):
+        compiler.lower(module, request.compilation, options, until=GraphcoreToStructured.name)
+    flops = contraction_flops(module)
+    compiler.lower(module, request.compilation, options)
+    program = find_program(module, "main")
+    return _Part(
+        flops,
+        bytes_moved(program, Counter(module)),
+        program.arena.value.data,
+        program.lower_bound.value.data,
+    )
 
 
 def _row(each: Contestant, flops: int, peak: float, ours: float, error: float | None) -> Row:

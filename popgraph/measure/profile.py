@@ -1,21 +1,26 @@
-"""A profile of a program: the time, work and memory of every call of a kernel."""
+"""A profile of a model: time, work and memory of every call of a kernel, and of host steps."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import FileLineColLoc, ModuleOp, NameLoc
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 
 from popgraph import compiler
-from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import Profile
-from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched
-from popgraph.dialects.tile.program.work import Counter
-from popgraph.measure.profile_report import Call, Report
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.profile_report import Body, Call, Report
+from popgraph.measure.profile_rows import Described
+from popgraph.measure.steps import RanNode, RanSegment, run_steps
 from popgraph.measure.timing import random_model_inputs
 from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.partition import HostStep, host_nodes
 from popgraph.passes.options import Options
+from popgraph.support.errors import NeedsHostError
 
 
 def report(
@@ -27,46 +32,131 @@ def report(
     options: Options | None = None,
 ) -> Report:
     """Compiles the module in place, or a step that trains it, and measures it on random inputs."""
-    wanted = compiler.for_this_machine(options or Options(), threads)
-    compiler.lower(module, compilation, wanted)
-    measured = Profile(module, compilation.weights, threads)
+    request = compiler.BuildRequest(module, compilation, options or Options(), "c", threads)
+    if level_of(module) == ONNX and host_nodes(module):
+        return _hosted(name, request, rounds)
+    try:
+        measured = _program(request)
+    except NeedsHostError as error:
+        if not request.splits:
+            raise
+        return _hosted(name, request.whole(error), rounds, error)
     measured.measure(random_model_inputs(measured.executable.inputs), rounds)
-    return _described(name, module, measured, threads)
-
-
-def _described(name: str, module: ModuleOp, measured: Profile, threads: int) -> Report:
-
-    program, counter = find_program(module, "main"), Counter(module)
-    whole = sum(measured.times) or 1
-    in_use = bytes_in_use(program, counter)
-    calls = [
-        Call(
-            kernel=call.label,
-            source=source(call.location),
-            microseconds=time / 1e3,
-            share=time / whole,
-            flops=counter.call(call).flops,
-            moved=bytes_touched([argument.owner for argument in call.arguments]),
-            in_use=used,
-        )
-        for call, time, used in zip(measured.calls, measured.times, in_use, strict=True)
-    ]
+    described = Described(request.module, measured)
     return Report(
         model=name,
         threads=threads,
         microseconds=measured.total / 1e3,
-        arena=program.arena.value.data,
-        largest_live_set=max(in_use, default=0),
-        persistent=program.persistent.value.data,
-        calls=calls,
+        arena=described.arena,
+        largest_live_set=described.largest_live_set,
+        persistent=described.persistent,
+        calls=described.calls(sum(measured.times)),
     )
 
 
-def source(location: Attribute | None) -> str:
-    """The user's name for an operation, and the line where it was written."""
-    match location:
-        case NameLoc():
-            return f"{location.desc.data}  {source(location.location)}".strip()
-        case FileLineColLoc():
-            return f"{Path(location.filename.data).name}:{location.line.data}"
-    return ""
+def _program(request: compiler.BuildRequest) -> Profile:
+    """A module whose shapes are all known, ready to be measured."""
+    wanted = compiler.for_this_machine(request.options, request.threads)
+    compiler.lower(request.module, request.compilation, wanted)
+    return Profile(request.module, request.compilation.weights, request.threads)
+
+
+def _hosted(
+    name: str, request: compiler.BuildRequest, rounds: int, reason: NeedsHostError | None = None
+) -> Report:
+    """Each step of a model is measured on what those before it give for random inputs."""
+    steps = _Steps(request, rounds)
+    inputs = made_up_inputs(request.module)
+    for ran in run_steps(request, request.steps(reason), inputs):
+        steps.take(ran)
+    return steps.report(name)
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """A step that is compiled, and what was measured of it."""
+
+    number: int
+    described: Described
+    profile: Profile
+
+    @property
+    def nanoseconds(self) -> int:
+        return sum(self.profile.times)
+
+    def call(self, whole: int) -> Call:
+        """The step as a part of so many nanoseconds, with its kernels."""
+        calls = self.described.calls(whole)
+        return Call(
+            kernel=f"step {self.number + 1}: compiled",
+            source="",
+            microseconds=self.nanoseconds / 1e3,
+            share=self.nanoseconds / whole,
+            flops=sum(call.flops for call in calls),
+            moved=sum(call.moved for call in calls),
+            in_use=self.described.largest_live_set,
+            kind="segment",
+            bodies=[Body("", 1, calls)],
+        )
+
+
+@dataclass(frozen=True)
+class _Host:
+    """A step that Python computes."""
+
+    number: int
+    step: HostStep
+    nanoseconds: int
+
+    def call(self, whole: int) -> Call:
+        """The step as a part of so many nanoseconds."""
+        return Call(
+            kernel=f"step {self.number + 1}: {self.step.op.op_type} in Python",
+            source=source(self.step.op.location),
+            microseconds=self.nanoseconds / 1e3,
+            share=self.nanoseconds / whole,
+            flops=0,
+            moved=0,
+            in_use=0,
+            kind="host",
+        )
+
+
+@dataclass
+class _Steps:
+    """What was measured of the steps so far."""
+
+    request: compiler.BuildRequest
+    rounds: int
+    taken: list[_Segment | _Host] = field(default_factory=list)
+
+    def take(self, ran: RanSegment | RanNode) -> None:
+        """Measures a step; what Python computes as often as kernels run."""
+        number = len(self.taken)
+        if isinstance(ran, RanNode):
+            times = [self._timed(ran.again) for _ in range(self.rounds)]
+            self.taken.append(_Host(number, ran.step, min(times)))
+            return
+        profile = _program(ran.request)
+        profile.measure(ran.inputs, self.rounds)
+        self.taken.append(_Segment(number, Described(ran.request.module, profile), profile))
+
+    def _timed(self, call: Callable[[], None]) -> int:
+        clock = time.thread_time_ns if self.request.threads == 1 else time.perf_counter_ns
+        start = clock()
+        call()
+        return clock() - start
+
+    def report(self, name: str) -> Report:
+        """All steps in order; the whole takes what they take together."""
+        whole = sum(one.nanoseconds for one in self.taken) or 1
+        segments = [one.described for one in self.taken if isinstance(one, _Segment)]
+        return Report(
+            model=name,
+            threads=self.request.threads,
+            microseconds=whole / 1e3,
+            arena=sum(one.arena for one in segments),
+            largest_live_set=max((one.largest_live_set for one in segments), default=0),
+            persistent=sum(one.persistent for one in segments),
+            calls=[one.call(whole) for one in self.taken],
+        )

@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from popgraph.support.tables import table
 
 ROUNDS = 20
 
-COLUMNS = ("us", "share", "GFLOP/s", "GB/s", "kernel", "from")
+RATES = ("us", "share", "GFLOP/s", "GB/s")
+NAMES = ("kernel", "from")
+
+
+@dataclass(frozen=True)
+class Body:
+    """What a branch or a loop runs: the same for every turn, and for each way a branch goes."""
+
+    name: str
+    count: int
+    """How often it ran in a step."""
+    calls: list[Call]
 
 
 @dataclass(frozen=True)
 class Call:
-    """What one call of a kernel takes, in the order of the program."""
+    """
+    What one call takes in a step, in the order of the program: of a kernel, a branch or a loop.
+
+    Of what is called again and again, everything is that of all calls together.
+    """
 
     kernel: str
+    """Its name, or what the branch or the loop did."""
     source: str
     """Where the user wrote it."""
     microseconds: float
@@ -26,6 +43,14 @@ class Call:
     """The bytes of all its operands and results."""
     in_use: int
     """The bytes of the arena that hold something while it runs."""
+    kind: str = "kernel"
+    """Or "branch", "loop", "segment" (of a model with host steps), or "host" (such a step)."""
+    count: int = 1
+    """How often it ran in a step."""
+    own: float = 0.0
+    """Of a branch or a loop, the microseconds in which no kernel of a body runs."""
+    bodies: list[Body] = field(default_factory=list)
+    """What a branch or a loop runs."""
 
     def rate(self, amount: int) -> float:
         """So many things in this time, in thousand millions a second."""
@@ -47,19 +72,96 @@ class Report:
     calls: list[Call]
 
     def longest(self) -> list[Call]:
-        return sorted(self.calls, key=lambda call: -call.microseconds)
+        return longest(self.calls)
+
+    def leaves(self) -> list[Call]:
+        """All kernels, those in bodies too, and what branches and loops take themselves."""
+        return [leaf for call in self.calls for leaf in _leaves(call)]
+
+    @property
+    def has_bodies(self) -> bool:
+        return any(call.bodies for call in self.calls)
 
 
-def cells(call: Call) -> tuple[str, ...]:
-    """A row under `COLUMNS`."""
-    return (
-        f"{call.microseconds:.1f}",
-        f"{call.share:.1%}",
-        f"{call.rate(call.flops):.1f}",
-        f"{call.rate(call.moved):.1f}",
-        call.kernel,
-        call.source,
+def longest(calls: Iterable[Call]) -> list[Call]:
+    return sorted(calls, key=lambda call: -call.microseconds)
+
+
+def _leaves(call: Call) -> Iterator[Call]:
+    for body in call.bodies:
+        for inner in body.calls:
+            yield from _leaves(inner)
+    if call.kind != "segment":
+        yield itself(call) if call.bodies else call
+
+
+def itself(call: Call) -> Call:
+    """What a branch or a loop takes without the kernels that it runs."""
+    share = call.share * call.own / call.microseconds if call.microseconds else 0.0
+    return replace(
+        call,
+        kernel=f"the {call.kind} itself",
+        microseconds=call.own,
+        share=share,
+        flops=0,
+        moved=0,
+        bodies=[],
     )
+
+
+INDENT = "  "
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table: a call, or the heading of what a branch runs."""
+
+    depth: int
+    call: Call | None
+    heading: str = ""
+
+    def cells(self, *, counted: bool) -> tuple[str, ...]:
+        """The cells under `columns`."""
+        indent = INDENT * self.depth
+        call = self.call
+        if call is None:
+            return (*[""] * (5 if counted else 4), f"{indent}{self.heading}", "")
+        rates = call.flops or call.moved
+        return (
+            f"{call.microseconds:.1f}",
+            f"{call.share:.1%}",
+            f"{call.rate(call.flops):.1f}" if rates else "",
+            f"{call.rate(call.moved):.1f}" if rates else "",
+            *([str(call.count)] if counted else []),
+            f"{indent}{call.kernel}",
+            call.source,
+        )
+
+
+def columns(found: Report) -> tuple[str, ...]:
+    """The headings of the table."""
+    return (*RATES, *(["calls"] if found.has_bodies else []), *NAMES)
+
+
+def lines(calls: Iterable[Call], most: int, depth: int = 0, *, sort: bool = True) -> Iterator[Line]:
+    """The calls as lines, at most so many of them and of each body, what bodies run indented."""
+    every = longest(calls) if sort else list(calls)
+    for call in every[:most]:
+        yield Line(depth, call)
+        for body in call.bodies:
+            inside = depth + 1
+            if call.kind == "branch":
+                yield Line(inside, None, f"{body.name}: taken {times(body.count)}")
+                inside += 1
+            yield from lines(body.calls, most, inside, sort=sort)
+        if call.kind in ("branch", "loop"):
+            yield Line(depth + 1, replace(itself(call), source=""))
+    if len(every) > most:
+        yield Line(depth, None, f"... and {len(every) - most} more calls")
+
+
+def times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")
 
 
 def summary(found: Report) -> str:
@@ -83,16 +185,18 @@ def megabytes(count: int) -> str:
 
 def text(found: Report, rows: int) -> str:
     """The longest calls, then the memory, for a terminal or a log."""
-    shown = found.longest()[:rows]
-    lines = [COLUMNS, *map(cells, shown)]
-    narrow = [tuple(cell.rjust(8) for cell in line[:4]) + line[4:] for line in lines]
-    rest = len(found.calls) - len(shown)
+    counted = found.has_bodies
+    shown = [line.cells(counted=counted) for line in lines(found.calls, rows)]
+    numbers = len(columns(found)) - len(NAMES)
+    narrow = [
+        tuple(cell.rjust(8) for cell in line[:numbers]) + line[numbers:]
+        for line in (columns(found), *shown)
+    ]
     return "\n".join(
         [
             f"{found.model}: {summary(found)}",
             "",
             table(narrow),
-            *([f"... and {rest} more calls"] if rest else []),
             "",
             memory_summary(found),
         ]

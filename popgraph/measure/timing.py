@@ -102,7 +102,7 @@ def pin(threads: int) -> None:
 def random_model_inputs(
     types: Mapping[str, tuple[DType, Shape]], seed: int = 0
 ) -> dict[str, Array]:
-    """Random inputs: normal floats, and whole numbers small enough to be an index or a label."""
+    """Random inputs: normal floats, and 0 or 1, which are an index or a label of most tensors."""
     generator = np.random.default_rng(seed)
     return {name: _random(generator, *type_) for name, type_ in types.items()}
 
@@ -110,5 +110,4 @@ def random_model_inputs(
 def _random(generator: np.random.Generator, dtype: DType, shape: Shape) -> Array:
     if dtype.is_float:
         return generator.standard_normal(shape).astype(dtype.numpy)
-    limit = 2 if dtype.name == "bool" else 4
-    return generator.integers(0, limit, shape).astype(dtype.numpy)
+    return generator.integers(0, 2, shape).astype(dtype.numpy)

@@ -9,11 +9,11 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr, UnknownLoc
 
 from popgraph import compiler
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.run.profile import UNKNOWN, Profile
 from popgraph.dialects import tile
 from popgraph.dialects.tile.structured.schedule_override import Override, ScheduleSpec
 from popgraph.measure.alternatives import before_scheduling, contraction_candidates_of
-from popgraph.measure.profile import source
 from popgraph.measure.timing import at_least, random_model_inputs
 from popgraph.passes.base import Compilation
 from popgraph.passes.options import Options
@@ -159,10 +159,11 @@ def _race(programs: Sequence[Profile], seconds: float, *, call_by_call: bool = T
 
 
 def _times(program: Profile) -> Iterator[tuple[int, int]]:
-    """(number of contenders, what all their calls took)"""
+    """(number of contenders, what all their calls took), also in loops and branches that ran"""
     totals: dict[int, int] = {}
-    for call, taken in zip(program.calls, program.times, strict=True):
-        name = source(call.location)
-        if name:
-            totals[int(name)] = totals.get(int(name), 0) + taken
+    for call in program.traced:
+        for kernel in call.kernels():
+            name = source(kernel.op.location)
+            if name and kernel.count:
+                totals[int(name)] = totals.get(int(name), 0) + kernel.nanoseconds
     yield from totals.items()

@@ -151,6 +151,8 @@ class Tuning:
     """
     most_taps: int = 16
     """Elements that a resized one is a sum of while each is looked up where it is needed."""
+    longest_dense_transform: int = 256
+    """Fourier transforms that are one product: the matrix of a longer one leaves the caches."""
     attention_scores_l2: float = 1.0
     """A matrix of scores that is smaller stays near between the products."""
     attention_rows_l2: float = 1 / 8

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from popgraph.builder.opset import enums as _enums
 from popgraph.builder.popart.names import RESERVED_PREFIXES as _RESERVED_PREFIXES
+
+if TYPE_CHECKING:
+    from popgraph.builder.opset.enums import *  # noqa: F403
+    from popgraph.builder.opset.exceptions import *  # noqa: F403
+    from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
+    from popgraph.builder.opset.tensorinfo import *  # noqa: F403
+    from popgraph.builder.popart.builder import *  # noqa: F403
+    from popgraph.builder.popart.input_settings import *  # noqa: F403
+    from popgraph.session.about import *  # noqa: F403
+    from popgraph.session.dataflow import *  # noqa: F403
+    from popgraph.session.devices import *  # noqa: F403
+    from popgraph.session.logger import *  # noqa: F403
+    from popgraph.session.losses import *  # noqa: F403
+    from popgraph.session.optimizer_value import *  # noqa: F403
+    from popgraph.session.optimizers import *  # noqa: F403
+    from popgraph.session.options import *  # noqa: F403
+    from popgraph.session.patterns import *  # noqa: F403
+    from popgraph.session.session import *  # noqa: F403
+    from popgraph.session.settings import *  # noqa: F403
+    from popgraph.session.step_io import *  # noqa: F403
+    from popgraph.session.training_session import *  # noqa: F403
 
 _MODULES = {
     "popgraph.builder.popart.builder": "Builder",
@@ -53,11 +76,10 @@ _ENUMS = [
 ]
 _HOMES |= dict.fromkeys(_ENUMS, "popgraph.builder.opset.enums")
 
-__all__ = sorted([*_HOMES, *_RESERVED_PREFIXES])
 
-
-def __getattr__(name: str) -> object:
-    """Each name is imported when it is first used."""
+def __getattr__(name: str) -> Callable[[], str]:
+    """Each name is imported when it is first used; the rest are functions of no arguments."""
+    value: Callable[[], str]
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     elif name in _RESERVED_PREFIXES:
@@ -69,4 +91,8 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return sorted([*_HOMES, *_RESERVED_PREFIXES])
+
+
+if not TYPE_CHECKING:  # A type checker takes a list that it cannot compute for an empty one.
+    __all__ = __dir__()

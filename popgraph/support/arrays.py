@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from mmap import mmap
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from popgraph.support.errors import ModelError
 from popgraph.support.files import State
 
-Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+Array: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[Any]]
 
 
 def owned(array: Array) -> Array:

@@ -47,3 +47,12 @@ def reduced(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> Shape:
 def window_output(size: int, kernel: int, stride: int, dilation: int, low: int, high: int) -> int:
     """How many windows fit along one axis (floor)."""
     return (size + low + high - (dilation * (kernel - 1) + 1)) // stride + 1
+
+
+def unpooled(
+    space: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int]
+) -> Shape:
+    """The least spatial shape in which windows have just so many places; no strides are ones."""
+    steps, around = strides or [1] * len(space), pads or [0] * (2 * len(space))
+    rows = zip(space, kernel, steps, around, around[len(space) :], strict=False)
+    return tuple((size - 1) * step + width - low - high for size, width, step, low, high in rows)

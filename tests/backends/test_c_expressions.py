@@ -519,7 +519,7 @@ def test_bitcast_keeps_every_bit() -> None:
     np.testing.assert_array_equal(found, array.view(np.int32))
 
 
-INDEX_MEANING = {
+INDEX_MEANING: dict[str, Callable[..., np.ndarray]] = {
     "arith.addi": np.add,
     "arith.subi": np.subtract,
     "arith.muli": np.multiply,

@@ -12,9 +12,12 @@ from xdsl.dialects.builtin import ModuleOp
 import popgraph
 from popgraph.backends.c.build_program import build as build_c
 from popgraph.backends.c.emit import sources
-from popgraph.backends.c.print.layout import find_program
+from popgraph.backends.c.print.layout import Layout, find_program
+from popgraph.backends.c.print.module import print_kernels, program_unit
+from popgraph.backends.c.print.source import comment
 from popgraph.backends.c.run.profile import Profile
 from popgraph.backends.reference import ReferenceExecutable
+from popgraph.builder.pgraph import parse as parse_pgraph
 from popgraph.compiler import for_this_machine, lower, parse_ir
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.levels import LEVELS
@@ -382,3 +385,37 @@ def test_wrong_loops_are_refused(wrong: tuple[str, str], message: str) -> None:
     assert wrong[0] in text
     with pytest.raises(ParseError, match=message):
         parse_ir(text.replace(*wrong), Compilation())
+
+
+def test_emitted_c_says_what_its_functions_are_and_what_is_compiled_does_not() -> None:
+    text = """opset 18
+graph net(x: f32[4]) -> y {
+    y = Loop(5, true, x, body=graph turn(i: i64, going: bool, h: f32[4]) -> (on, next) {
+        on = going
+        next = If(i < 2,
+            then_branch=graph a() -> (r) { r = h * x },
+            else_branch=graph b() -> (r) { r = Exp(h) - x })
+    })
+}
+"""
+    document = parse_pgraph(text, "net.pgraph")
+    compilation = Compilation(document.weights)
+    lowered = lower(document.module, compilation, for_this_machine(Options()))
+    source = sources(lowered)["program.c"]
+    for wanted in (
+        "/* a turn of the loop y  net.pgraph:3 */\nstatic void loop_0_prepare",
+        "/* the then branch of next  net.pgraph:5 */\nstatic void then_0_prepare",
+        "/* the else branch of next  net.pgraph:5 */\nstatic void else_0_prepare",
+    ):
+        assert wanted in source
+    program = find_program(lowered, "main")
+    compiled = program_unit(program, Layout(program), print_kernels(lowered)).text
+    assert "/*" not in compiled
+
+
+@pytest.mark.parametrize("name", ["*/ int x; /*", "/*", "line\\", "é\n", "*/*/"])
+def test_no_name_ends_its_comment(name: str) -> None:
+    made = comment(name)
+    assert made.startswith("/* ") and made.endswith(" */")
+    assert "*/" not in made[3:-2] and "/*" not in made[3:] and "\\" not in made
+    assert made.isprintable() and made.isascii()

@@ -87,9 +87,10 @@ def test_a_keyword_is_an_attribute_where_the_version_has_one() -> None:
 def test_literals_take_the_type_that_is_wanted(statement: str, dtype: str, expected: Any) -> None:
     document = body(f"    {statement}")
     held = [n.attribute_values(document.weights) for n in nodes(document)]
-    arrays = [values["value"] for values in held if "value" in values]
-    assert str(arrays[0].dtype) == dtype
-    assert arrays[0].tolist() == expected
+    array = next(values["value"] for values in held if "value" in values)
+    assert isinstance(array, np.ndarray)
+    assert str(array.dtype) == dtype
+    assert array.tolist() == expected
 
 
 @pytest.mark.parametrize(

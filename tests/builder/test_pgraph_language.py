@@ -295,6 +295,7 @@ def test_arithmetic_of_what_is_known_is_that_of_python() -> None:
         document = graph(f"let k = {text}\n const c = k\n y = x * Cast(c, to=f32)")
         held = nodes(document)[0].attribute_values(document.weights)["value"]
         assert held == expected, text
+        assert isinstance(held, np.ndarray)
         assert (held.dtype == np.int64) == isinstance(expected, int), text
 
 

@@ -21,6 +21,7 @@ from popgraph.builder.pgraph import load
 from popgraph.cli import COMMANDS, app
 from popgraph.cli.options import Level
 from popgraph.dialects.levels import LEVELS
+from popgraph.dialects.onnx import Initializer
 from popgraph.passes.pipeline import PASSES
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -275,9 +276,7 @@ def softmax(x: Any) -> Any:
 
 def mlp(x: Any) -> Any:
     """What the example computes, by hand."""
-    held = {
-        op.value_name.text: op for op in load(MLP).module.walk() if op.name.endswith("Initializer")
-    }
+    held = {op.value_name.text: op for op in load(MLP).module.walk() if isinstance(op, Initializer)}
     weights = load(MLP).weights
     w1, b1, w2, b2 = (held[name].array(weights) for name in ("w1", "b1", "w2", "b2"))
     return softmax(np.maximum(x @ w1 + b1, 0) @ w2 + b2)

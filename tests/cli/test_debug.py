@@ -12,6 +12,7 @@ from popgraph import compiler
 from popgraph.backends.reference.meaning import assert_same_meaning
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.builder import Builder
+from popgraph.dialects.levels import level_of
 from popgraph.passes.base import Compilation
 from popgraph.passes.observer import Observer
 from popgraph.passes.options import Options
@@ -119,7 +120,7 @@ def test_trainings_are_checked_from_the_level_on_that_knows_their_loss(
     checked = []
 
     def compare(before: ModuleOp, after: ModuleOp, *others: object, **settings: object) -> None:
-        checked.append(compiler.level_of(before))
+        checked.append(level_of(before))
         assert_same_meaning(before, after, *others, **settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(compiler, "assert_same_meaning", compare)

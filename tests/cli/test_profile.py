@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,3 +120,137 @@ def test_a_profiled_program_computes_the_same(threads: int) -> None:
         np.testing.assert_array_equal(values, expected[name])
     assert len(profile.times) == len(profile.calls) > 5
     assert profile.total > 0 and all(0 <= time <= profile.total * 10 for time in profile.times)
+
+
+NEST = """opset 18
+graph nest(x: f32[4, 8]) -> (y, z) {
+    const w: f32[8, 8] = ones()
+    y = Loop(
+        50, true, x,
+        body=graph outer(i: i64, going: bool, before: f32[4, 8]) -> (on, after) {
+            h = Loop(
+                5, true, before,
+                body=graph inner(j: i64, g: bool, b: f32[4, 8]) -> (g2, a) {
+                    g2 = g
+                    a = Tanh(b @ w)
+                },
+            )
+            after = If(
+                i < 2,
+                then_branch=graph early() -> (r) { r = h * x },
+                else_branch=graph late() -> (r) { r = Exp(h) - x },
+            )
+            on = i < 6
+        },
+    )
+    z = Neg(y)
+}
+"""
+
+
+def _profiled(tmp_path: Path, *arguments: str) -> tuple[dict[str, Any], str, Page]:
+    """The report of `NEST` in all its forms."""
+    (tmp_path / "nest.pgraph").write_text(NEST)
+    files = tmp_path / "p.json", tmp_path / "p.html"
+    forms = ["--json", str(files[0]), "--html", str(files[1])]
+    result = CliRunner().invoke(
+        app, ["profile", str(tmp_path / "nest.pgraph"), "--rounds", "3", *arguments, *forms]
+    )
+    assert result.exit_code == 0, result.output
+    page = Page()
+    page.feed(files[1].read_text())
+    return json.loads(files[0].read_text()), result.output, page
+
+
+def _within(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for call in calls:
+        yield call
+        for body in call["bodies"]:
+            yield from _within(body["calls"])
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_loops_and_branches_show_what_they_run(threads: str, tmp_path: Path) -> None:
+    found, text, page = _profiled(tmp_path, "--threads", threads)
+    outer = next(call for call in found["calls"] if call["kind"] == "loop")
+    assert outer["kernel"].endswith(": 7 of at most 50 turns") and outer["count"] == 1
+    (turn,) = outer["bodies"]
+    assert turn["count"] == 7
+    inner = next(call for call in turn["calls"] if call["kind"] == "loop")
+    assert inner["count"] == 7 and inner["bodies"][0]["count"] == 35
+    assert {call["count"] for call in inner["bodies"][0]["calls"]} == {35}
+    branch = next(call for call in turn["calls"] if call["kind"] == "branch")
+    assert [body["count"] for body in branch["bodies"]] == [2, 5]
+    assert [body["calls"][0]["count"] for body in branch["bodies"]] == [2, 5]
+    assert any("nest.pgraph:11" in call["source"] for call in inner["bodies"][0]["calls"])
+    lines = [line.rstrip() for line in text.splitlines()]
+    assert any(line.endswith("then_0: taken 2 times") for line in lines)
+    assert any(line.endswith("else_0: taken 5 times") for line in lines)
+    assert text.count("the loop itself") == 2 and text.count("the branch itself") == 1
+    assert page.tags.count("tr") == sum(1 for line in lines if "  " in line)
+
+
+def test_times_of_bodies_are_parts_of_their_loop(tmp_path: Path) -> None:
+    found, _, _ = _profiled(tmp_path)
+    assert sum(call["share"] for call in found["calls"]) == pytest.approx(1)
+    for call in _within(found["calls"]):
+        inside = [inner for body in call["bodies"] for inner in body["calls"]]
+        if inside:
+            parts = sum(inner["microseconds"] for inner in inside) + call["own"]
+            assert parts == pytest.approx(call["microseconds"], abs=0.05)
+            assert call["flops"] == sum(inner["flops"] for inner in inside)
+    product = next(c for c in _within(found["calls"]) if "nest.pgraph:11" in c["source"])
+    assert product["flops"] >= 35 * 2 * 4 * 8 * 8
+
+
+def test_only_a_profile_looks_at_the_clock(tmp_path: Path) -> None:
+    (tmp_path / "nest.pgraph").write_text(NEST)
+    printed = CliRunner().invoke(app, ["print", str(tmp_path / "nest.pgraph"), "--at", "c"])
+    assert "main_run" in printed.output and "loop_0_run" in printed.output
+    program = printed.output.split("void main_prepare")[-1]
+    assert "clock" not in program
+    assert "trace_" not in printed.output
+
+
+WHILE = """opset 18
+graph net(x: f32[4, 8]) -> y {
+    n = Cast(ReduceSum(x * 0, keepdims=0) + TURNS, to=7)
+    y = Loop(
+        n, true, x,
+        body=graph turn(i: i64, going: bool, b: f32[4, 8]) -> (on, next) {
+            on = going
+            next = Tanh(b) + 1
+        },
+    )
+}
+"""
+
+
+@pytest.mark.parametrize(("turns", "kernels"), [(0, 0), (7, 7)])
+def test_turns_that_data_decide_are_counted(turns: int, kernels: int, tmp_path: Path) -> None:
+    (tmp_path / "net.pgraph").write_text(WHILE.replace("TURNS", str(turns)))
+    file = tmp_path / "p.json"
+    arguments = ["profile", str(tmp_path / "net.pgraph"), "--rounds", "2", "--json", str(file)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    loop = next(c for c in json.loads(file.read_text())["calls"] if c["kind"] == "loop")
+    assert loop["kernel"].endswith(f": {turns} turns") and loop["count"] == 1
+    assert [call["count"] for call in loop["bodies"][0]["calls"]] == [kernels]
+
+
+def test_a_step_of_training_has_labels_of_every_classifier(tmp_path: Path) -> None:
+    """Two classes are enough for made-up labels."""
+    text = """opset 18
+graph net(x: f32[4, 8]) -> y {
+    weight w: f32[8, 2] = ones()
+    y = Softmax(x @ w, axis=-1)
+}
+train (labels: i32[4]) {
+    loss = nll(y, labels)
+    optimizer = SGD(0.1)
+}
+"""
+    (tmp_path / "net.pgraph").write_text(text)
+    arguments = ["profile", str(tmp_path / "net.pgraph"), "--train", "--rounds", "2"]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output

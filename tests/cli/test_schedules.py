@@ -219,3 +219,37 @@ def test_the_former_name_of_the_reader_is_understood_with_a_warning() -> None:
     sys.modules.pop(former, None)
     with pytest.warns(DeprecationWarning, match="cache.schedule_file"):
         assert importlib.import_module(former).read is read
+
+
+LOOP = """
+opset 21
+
+graph net(x: f32[8, 64]) -> y {
+    weight w: f32[64, 64] = orthogonal(seed=1)
+    weight v: f32[64, 32] = orthogonal(seed=2)
+    weight u: f32[32, 64] = orthogonal(seed=3)
+    y = Loop(
+        5, true, x,
+        body=graph turn(i: i64, going: bool, h: f32[8, 64]) -> (on, next) {
+            on = going
+            next = If(
+                i < 10,
+                then_branch=graph always() -> (r) { r = Tanh(h @ w) },
+                else_branch=graph never() -> (r) { r = Exp(h @ v @ u) },
+            )
+        },
+    )
+}
+"""
+
+
+def test_contractions_of_turns_are_measured_and_those_that_never_ran_are_not(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "net.pgraph").write_text(LOOP)
+    file = tmp_path / "tuned.json"
+    arguments = ["--seconds", "0.2", "--few", "2", "-o", str(file)]
+    call("tune", str(tmp_path / "net.pgraph"), *arguments)
+    rows = json.loads(file.read_text())["schedules"]
+    assert [row["ops"] for row in rows] == [["r/1"]]
+    assert all(time > 0 for time in rows[0]["microseconds"].values())

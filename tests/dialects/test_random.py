@@ -110,7 +110,10 @@ def test_fuzz_sequences_are_independent(seed: int, step: int, stream: int) -> No
 
 def test_no_sequence_begins_with_0() -> None:
     """Not even where all coordinates are 0."""
-    firsts = [sequence(*place, f32, 1)[0] for place in itertools.product((0, 1, 2), repeat=3)]
+    firsts = [
+        sequence(seed, step, stream, f32, 1)[0]
+        for seed, step, stream in itertools.product((0, 1, 2), repeat=3)
+    ]
     assert min(firsts) > 0 and len(set(firsts)) == 27
 
 

@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.compiler import load, lower, parse_ir
 from popgraph.dialects.tile import CallOp, ProgramOp
-from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_touched, calls
+from popgraph.dialects.tile.program.lifetimes import bytes_in_use, bytes_moved, bytes_touched, calls
 from popgraph.dialects.tile.program.work import Counter, Work, contraction_flops, written
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
@@ -161,3 +161,30 @@ def test_only_results_are_written_and_buffers_count_once() -> None:
 def test_what_no_kernel_is_has_no_count() -> None:
     with pytest.raises(KeyError):
         Counter(parsed("builtin.module {}")).function("kernel")
+
+
+LOOPED = """
+pg.graph @main inputs [#pg.bytes<"x">] {{
+^bb0(%x : tensor<4x4xf32>):
+  %y = graphcore.loop trips {turns} carried (%x) : (tensor<4x4xf32>) -> tensor<4x4xf32> {{
+  ^bb0(%i : tensor<i64>, %h : tensor<4x4xf32>):
+    %n = graphcore.mat_mul %h, %h : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+    pg.yield %n : tensor<4x4xf32>
+  }}
+  pg.return [#pg.bytes<"y">], %y : tensor<4x4xf32>
+}}
+"""
+
+
+def test_all_turns_of_a_loop_count() -> None:
+    counts, moved = [], []
+    for turns in (50, 100):
+        compilation = Compilation()
+        module = parse_ir(LOOPED.format(turns=turns), compilation)
+        lower(module, compilation, Options(), until="graphcore-to-structured")
+        counts.append(contraction_flops(module))
+        lower(module, compilation, Options(machine=TARGETS["avx2"]))
+        program = next(op for op in module.ops if isinstance(op, ProgramOp))
+        moved.append(bytes_moved(program, Counter(module)))
+    assert counts == [50 * 2 * 4**3, 100 * 2 * 4**3]
+    assert 0 < 2 * moved[0] == moved[1]

@@ -1086,7 +1086,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "plan-memory",
         "memory is free one launch early",
-        f"{PASSES}.program.plan_memory:_Section.intervals",
+        f"{PASSES}.program.section:Section.intervals",
         freed_early,
     ),
     Mutant(
@@ -1099,13 +1099,13 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant(
         "plan-memory",
         "the first reader is the last",
-        f"{PASSES}.program.plan_memory:Storage.read",
+        f"{PASSES}.program.storage:Storage.read",
         first_reader_last,
     ),
     Mutant(
         "plan-memory",
         "a variable changes before all have read it",
-        f"{PASSES}.program.plan_memory:_Planner._may_replace",
+        f"{PASSES}.program.in_place:InPlace.may_replace",
         always,
         training=True,
     ),

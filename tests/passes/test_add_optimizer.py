@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import element_types
@@ -47,7 +47,7 @@ WEIGHTS = {
 def network(compilation: Compilation, dtype: type[np.floating]) -> ModuleOp:
     """sum((tanh(x w1 + b1) w2 - y)^2)."""
     element = element_types.to_ir(dtypes.from_numpy(dtype))
-    types = [gc.base.TensorType(element, shape) for shape in ((5, 4), (5, 2))]
+    types = [TensorType(element, shape) for shape in ((5, 4), (5, 2))]
     graph = GraphOp("main", ["x", "y"], types)
     x, y = graph.block.args
     with ImplicitBuilder(graph.block):
@@ -413,7 +413,7 @@ def test_lamb(maximum: float, mode: str) -> None:
         if mode == "lamb":
             mc, vc = mc / (1 - 0.9 ** (step + 1)), vc / (1 - 0.999 ** (step + 1))
         x = mc / (np.sqrt(vc) + 1e-6) + 0.2 * w
-        ratio = min(np.linalg.norm(w), maximum) / np.linalg.norm(x) if maximum else 1.0
+        ratio = min(float(np.linalg.norm(w)), maximum) / np.linalg.norm(x) if maximum else 1.0
         return w - LR * ratio * x
 
     expected = by_hand(rule)

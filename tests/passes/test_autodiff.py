@@ -18,8 +18,8 @@ from popgraph.dialects.check import check_ir
 from popgraph.dialects.graphcore.base import Operand
 from popgraph.dialects.program import ConstantOp, GraphOp, ReturnOp, VariableOp
 from popgraph.passes.base import Compilation
-from popgraph.passes.graphcore.training import autodiff
 from popgraph.passes.graphcore.training.autodiff import Autodiff
+from popgraph.passes.graphcore.training.reverse_mode import ReverseMode
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import DifferentiationError, PassError
@@ -242,10 +242,10 @@ def test_locations_are_those_of_the_forward_operations() -> None:
 def test_a_gradient_that_is_not_added_up_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: of two ways to the loss only the last counts."""
 
-    def forgetful(self: autodiff.ReverseMode, value: SSAValue, gradient: SSAValue) -> None:
+    def forgetful(self: ReverseMode, value: SSAValue, gradient: SSAValue) -> None:
         self.gradients[value] = gradient
 
-    monkeypatch.setattr(autodiff.ReverseMode, "add", forgetful)
+    monkeypatch.setattr(ReverseMode, "add", forgetful)
     outputs = perceptron_program().differentiated(Autodiff("loss"))
     with pytest.raises(AssertionError):
         np.testing.assert_allclose(outputs["Gradient___w"], torch_gradients()["w"], rtol=1e-6)

@@ -16,8 +16,9 @@ from onnx import TensorProto, helper
 import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.compiler import load
+from popgraph.hosted import HostedModel
 from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
-from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.partition import HostStep, host_nodes
 from popgraph.support.errors import IndicesError, RunError, UnsupportedError
 from tests.passes.test_onnx_gradients import forward
 
@@ -328,8 +329,8 @@ def test_labels_are_all_that_the_host_has_of_a_classifier_with_names() -> None:
     names = {"classlabels_strings": ["p", "q", "r"]}
     model = a_model("LinearClassifier", [X], [TEXT, F32], **names, **attributes)
     runner = popgraph.compile(model, backend="reference")
-    steps = runner._made.steps  # type: ignore[union-attr]
-    hosted = [step.op.op_type for step in steps if hasattr(step, "op")]
+    assert isinstance(runner.made, HostedModel)
+    hosted = [step.op.op_type for step in runner.made.steps if isinstance(step, HostStep)]
     assert hosted == ["LabelEncoder"]
 
 

@@ -831,6 +831,26 @@ def test_functions_inside_bodies_dissolve() -> None:
     np.testing.assert_allclose(found["y"], 8 * X)
 
 
+def test_branches_of_functions_call_functions() -> None:
+    """Whose types nobody knows while the model is read, though the branch declares its own."""
+    calls = """
+        <ir_version: 9, opset_import: ["": 21, "d": 1]>
+        g (float[3] x, bool c) => (float[3] y) { y = d.f(x, c) }
+        <domain: "d", opset_import: ["": 21, "d": 1]>
+        f (x, c) => (y) {
+            y = If (c) <
+                then_branch = t () => (float[3] a) { a = d.g(x) },
+                else_branch = e () => (float[3] b) { b = Neg(x) }
+            >
+        }
+        <domain: "d", opset_import: ["": 21]>
+        g (x) => (y) { y = Exp(x) }
+    """
+    run = popgraph.compile(parser.parse_model(calls), backend="reference")
+    np.testing.assert_allclose(run(x=X, c=np.array(True))["y"], np.exp(X), rtol=1e-6)
+    np.testing.assert_array_equal(run(x=X, c=np.array(False))["y"], -X)
+
+
 def test_functions_that_hold_loops_dissolve() -> None:
     text = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
     g (float[3] x, bool c) => (float[3] y) {

@@ -75,7 +75,7 @@ def test_fused_gradient(
     tolerance = 1e-12 if dtype is np.float64 else 1e-6
     np.testing.assert_allclose(after["g"], before["g"], rtol=tolerance, atol=tolerance)
     expected = np.exp(LOGITS) / np.exp(LOGITS).sum(-1, keepdims=True) - np.eye(4)[LABELS]
-    counted = (-1 if ignore is None else ignore) != LABELS
+    counted = np.not_equal(-1 if ignore is None else ignore, LABELS)
     share = given["d"] / max(counted.sum(), 1) if reduction == "mean" else given["d"]
     expected = expected * np.where(counted, share, 0)[..., None]
     np.testing.assert_allclose(after["g"], expected, rtol=1e-5, atol=1e-6)

@@ -18,7 +18,7 @@ from popgraph.dialects.program import GraphOp, WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.loops.outline_kernels import OutlineKernels
-from popgraph.passes.program import plan_memory
+from popgraph.passes.program import in_place, plan_memory, storage
 from popgraph.passes.program.pack_intervals import Interval, lower_bound, pack
 from popgraph.passes.program.plan_memory import PlanMemory
 from popgraph.passes.structured.hoist_constants import HoistConstants
@@ -163,14 +163,18 @@ def mutant_is_found() -> bool:
 
 
 MUTANTS = {
-    "the last reader is forgotten": ("Storage", "read", lambda self, time: None),
-    "variables are overwritten at once": ("_Planner", "_may_replace", lambda *_: True),
-    "swapped variables are not saved": ("_Planner", "_save", lambda self, value, storage: storage),
+    "the last reader is forgotten": (storage.Storage, "read", lambda self, time: None),
+    "variables are overwritten at once": (in_place.InPlace, "may_replace", lambda *_: True),
+    "swapped variables are not saved": (
+        plan_memory._Planner,
+        "_save",
+        lambda self, value, source: source,
+    ),
     "operands read twice are shared": (
-        "_Planner",
-        "_in_place_pairs",
+        in_place.InPlace,
+        "pairs",
         lambda self, launch: [
-            (self._storage[operand].root, self._storage[launch.outputs[0]])
+            (self.storage[operand].root, self.storage[launch.outputs[0]])
             for operand in launch.inputs[:1]
             if launch.inputs[0].type == launch.outputs[0].type
         ],
@@ -181,7 +185,7 @@ MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_random_graphs_would_show_a_mistake(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, wrong = MUTANTS[name]
-    monkeypatch.setattr(getattr(plan_memory, owner), attribute, wrong)
+    monkeypatch.setattr(owner, attribute, wrong)
     assert mutant_is_found()
 
 

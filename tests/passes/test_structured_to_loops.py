@@ -165,7 +165,7 @@ def asked_lines(
         slot = scope.slot(op.index)
         return lambda frame: asked.append(frame[slot] // 16)
 
-    monkeypatch.setitem(KERNEL, PrefetchOp, recorded)
+    monkeypatch.setitem(KERNEL, PrefetchOp, recorded)  # type: ignore[misc]
     lhs, rhs = Operand(((1, 0, 0, 0), (0, 0, 1, 0))), Operand(((0, 1, 0, 0), (0, 0, 1, 0)))
     before = ContractSpec("f32", (rows, 96, terms), 2, lhs, rhs).module()
     after = before.clone()

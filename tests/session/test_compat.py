@@ -16,6 +16,7 @@ from torch import nn
 
 from popgraph import compat
 from popgraph.compat.__main__ import main
+from popgraph.support.arrays import Array
 
 CLASSES = 10
 EXPORT = torch.onnx.export
@@ -357,7 +358,7 @@ def test_poponnx_training_evaluates_with_the_weights_as_they_are(
     session = poponnx.Session(builder.getModelProto(), feed, shapes, losses, poponnx.SGD(0.5))
     session.prepareDevice()
     session.weightsFromHost()
-    data = {
+    data: dict[str, Array] = {
         image: np.arange(18, dtype=np.float32).reshape(6, 3) / 10,
         "labels": np.int32([0, 1, 2, 0, 1, 2]),
     }

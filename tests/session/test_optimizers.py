@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -152,4 +154,14 @@ def test_enums_are_popart_s() -> None:
     assert context.Fwd is context.Forward
     assert popart.reservedGradientPrefix() == "Gradient___"
     assert popart.reservedDefaultAdamBeta1Prefix() == "adamBeta1___default___"
-    assert all(getattr(popart, name) is not None for name in popart.__all__)
+    assert all(getattr(popart, name) is not None for name in dir(popart))
+
+
+def test_type_checkers_are_shown_the_homes_of_all_names() -> None:
+    assert popart.__file__ is not None
+    nodes = ast.walk(ast.parse(Path(popart.__file__).read_text()))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    shown = {node.module for node in imports if node.names[0].name == "*"}
+    values = [getattr(popart, name) for name in dir(popart)]
+    homes = {value.__module__ for value in values if hasattr(value, "__qualname__")}
+    assert homes == shown

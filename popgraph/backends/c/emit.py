@@ -32,7 +32,7 @@ def sources(module: ModuleOp, name: str = "main") -> dict[str, str]:
     return {
         **headers(),
         "kernels.c": kernel_unit(kernels).text,
-        "program.c": program_unit(program, Layout(program), kernels).text,
+        "program.c": program_unit(program, Layout(program), kernels, commented=True).text,
     }
 
 

@@ -6,11 +6,11 @@ from popgraph import session as _session
 from popgraph.session.about import versionString as _version
 
 __version__ = _version()
-__all__ = list(_session.__all__)
+__all__ = dir(_session)
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__") or name not in _session.__all__:
+    if name.startswith("__") or name not in __all__:
         raise AttributeError(f"module 'popart' has no attribute {name!r}")
     return getattr(_session, name)
 

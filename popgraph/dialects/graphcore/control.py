@@ -36,11 +36,15 @@ from popgraph.dialects.program.control import (
     Branching,
     Looping,
     listed,
+    loop_properties,
+    loop_results,
+    stacked_type,
+)
+from popgraph.dialects.program.control_text import (
     parse_branch,
     parse_loop,
     print_branch,
     print_loop,
-    stacked_type,
 )
 from popgraph.dialects.program.ops import ConstantOp, YieldOp
 
@@ -179,8 +183,12 @@ class LoopOp(Looping, Control):
     ) -> None:
         first = (go is not None) + len(carried)
         rows = [value.type for value in yield_of(body.block).values[first:]]
-        made = self._set_up(trips, rows, reverse, go, limit, carried, scanned, captured)
-        super(GraphcoreOp, self).__init__(regions=[body], **made)  # type: ignore[arg-type]
+        super(GraphcoreOp, self).__init__(
+            operands=[go, limit, carried, scanned, captured],
+            properties=loop_properties(trips, reverse),
+            result_types=loop_results(carried, trips, rows),
+            regions=[body],
+        )
 
     @property
     def block(self) -> Block:
@@ -272,7 +280,7 @@ class LoopOp(Looping, Control):
     @classmethod
     def parse(cls, parser: Parser) -> LoopOp:
         arguments, types, attributes = parse_loop(parser)
-        made = cls(body=_parse_body(parser), **arguments)  # type: ignore[arg-type]
+        made = cls(body=_parse_body(parser), **arguments)
         _check_parsed(parser, made, types)
         made.attributes |= attributes
         return made

@@ -22,8 +22,9 @@ from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.typeproto import write_type
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, static_shape
-from popgraph.dialects.onnx.writer import check_arity, hint
+from popgraph.dialects.onnx.writer import check_arity
 from popgraph.dialects.program import BytesAttr, WeightStore
+from popgraph.support.names import hint
 
 
 def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore) -> Function | None:

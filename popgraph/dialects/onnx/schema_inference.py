@@ -15,6 +15,7 @@ from onnx.shape_inference import InferenceError, infer_node_outputs
 from xdsl.dialects.builtin import f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from popgraph.dialects import element_types
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.onnx.requirements import Known, unmet
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -127,7 +128,7 @@ def _ask(
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
             error = failure if schema is letter else error
     else:
-        if any(isinstance(value.type, UnknownType) for value in outer):
+        if any(isinstance(value.type, UnknownType) for value in outer) or _calls_unknown(op):
             return (UNKNOWN,) * len(op.results)
         raise mismatch(op, str(error)) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
@@ -175,8 +176,8 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
             types | {value: tensor_type(i64, array.shape) for value, array in wide.items()},
             tensors | {value: numpy_helper.from_array(array) for value, array in wide.items()},
         )
-    if op.op_type == "Resize":
-        yield letter, *_with_wide_structure(op, types, arrays)
+    if op.op_type in _NARROW:
+        yield letter, *_widened(op, types, arrays)
     single = [value for value in types if _is_beside_half(op, value)]
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
@@ -186,17 +187,25 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
         yield latest, types, tensors
 
 
-def _with_wide_structure(
+_NARROW = {"Resize": ((i32, i64), (f16, f32)), "RoiAlign": ((i32, i64),)}
+"""
+The types that operands behind the first may have in place of those of the schema.
+
+Scales in half precision, sizes and numbers of images in 32 bits.
+"""
+
+
+def _widened(
     op: SchemaOp, types: Mapping[SSAValue, Attribute], arrays: Mapping[SSAValue, Array]
 ) -> tuple[dict[SSAValue, Attribute], dict[SSAValue, TensorProto]]:
-    """Scales in half precision as single ones, sizes in 32 bits as such in 64."""
+    """Operands of narrow types as if they had those of the schema."""
     wide, known = dict(types), dict(arrays)
     for value in set(op.operands[1:]) - {op.operands[0]}:
-        for narrow, kind, dtype in ((i32, i64, np.int64), (f16, f32, np.float32)):
+        for narrow, kind in _NARROW[op.op_type]:
             if erased(value.type) == tensor_type(narrow, None):
                 wide[value] = tensor_type(kind, dims(value.type))
                 if value in known:
-                    known[value] = known[value].astype(dtype)
+                    known[value] = known[value].astype(element_types.from_ir(kind).numpy)
     return wide, {value: numpy_helper.from_array(array) for value, array in known.items()}
 
 
@@ -207,6 +216,12 @@ def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:
         return False
     shape = static_shape(value.type)
     return op.op_type == "BatchNormalization" or (shape is not None and prod(shape) == 1)
+
+
+def _calls_unknown(op: Operation) -> bool:
+    """Whether there is a call in an operation's graphs that has no types yet."""
+    calls = (inner for inner in op.walk() if inner is not op and not isinstance(inner, SchemaOp))
+    return any(isinstance(value.type, UnknownType) for one in calls for value in one.results)
 
 
 def _values_inside(op: Operation) -> Iterator[SSAValue]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.dialects.builtin import ModuleOp
@@ -26,7 +25,7 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.onnx.types import UNKNOWN, describe, erased, refined
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.support.errors import ModelError, PopgraphError
-from popgraph.support.names import closest
+from popgraph.support.names import closest, hint
 
 IR_VERSION = 10
 """Of models made here: the newest that all common runtimes read."""
@@ -381,14 +380,6 @@ class GraphWriter:
             imports = [OpsetAttr.of(*pair) for pair in self.opsets.items()]
         functions = list(self.functions.values())
         return ModuleOp([Model(ir_version, imports, functions, graph or self.graph(), about)])
-
-
-def hint(name: str) -> str | None:
-    """An IR name as close to the ONNX name as IR text allows."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
-    if not plain:
-        return None
-    return f"v{plain}" if plain[0].isdigit() else plain
 
 
 def check_arity(

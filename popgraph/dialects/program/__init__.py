@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdsl.ir import Dialect
 
 from popgraph.dialects.program.attributes import BlobAttr, BytesAttr, DataAttr, IntsAttr
+from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
 from popgraph.dialects.program.checks import IndexCheckAttr
-from popgraph.dialects.program.control import CallCondOp, CallLoopOp
 from popgraph.dialects.program.ops import (
     ConstantOp,
     GraphOp,

@@ -1,42 +1,28 @@
-"""Control flow: what a branch and a loop take and give, and calls of graphs as their bodies."""
+"""Control flow: the signatures and the meaning of branches and loops, whatever their bodies are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypedDict, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import (
-    FunctionType,
-    IntegerAttr,
-    SymbolRefAttr,
-    TensorType,
-    UnitAttr,
-    i1,
-    i64,
-)
+from xdsl.dialects.builtin import IntegerAttr, TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
     IRDLOperation,
-    irdl_op_definition,
     operand_def,
     opt_operand_def,
     opt_prop_def,
     prop_def,
-    traits_def,
     var_operand_def,
     var_result_def,
 )
-from xdsl.parser import Parser, UnresolvedOperand
-from xdsl.printer import Printer
-from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from popgraph.dialects import element_types
-from popgraph.dialects.program.interned import symbol, tensor_type
-from popgraph.dialects.program.ops import GraphOp
+from popgraph.dialects.program.interned import tensor_type
 from popgraph.support.arrays import Array
 
 Body: TypeAlias = Callable[[Sequence[Array]], Sequence[Array]]
@@ -53,7 +39,6 @@ TRUTH = tensor_type(i1, ())
 NUMBER = tensor_type(i64, ())
 """The type of the number of a turn, and of limits."""
 
-STEERING = ("while", "limit")
 GROUPS = ("carried", "scanned", "captured")
 """What a loop takes beside what steers it; its body has an argument for each of them."""
 
@@ -119,6 +104,31 @@ class Branching(IRDLOperation):
         return [f"output{number}" for number in range(count)]
 
 
+class LoopArguments(TypedDict):
+    """What the constructors of all loops take by name."""
+
+    trips: int
+    reverse: bool
+    go: SSAValue | None
+    limit: SSAValue | None
+    carried: Sequence[SSAValue]
+    scanned: Sequence[SSAValue]
+    captured: Sequence[SSAValue]
+
+
+def loop_properties(trips: int, reverse: bool) -> dict[str, Attribute | None]:
+    """The properties of all loops."""
+    return {"trips": IntegerAttr(trips, i64), "reverse": UnitAttr() if reverse else None}
+
+
+def loop_results(
+    carried: Sequence[SSAValue | Operation], trips: int, rows: Sequence[Attribute]
+) -> list[list[Attribute]]:
+    """The types of what a loop gives: finals, and the rows of all turns."""
+    finals = [SSAValue.get(value).type for value in carried]
+    return [finals, [stacked_type(trips, row) for row in rows]]
+
+
 class Looping(IRDLOperation):
     """
     What a loop takes and gives: its body runs for the turns 0 to `trips`.
@@ -143,24 +153,6 @@ class Looping(IRDLOperation):
         AttrSizedOperandSegments(as_property=True),
         AttrSizedResultSegments(as_property=True),
     )
-
-    def _set_up(
-        self, trips: int, rows: Sequence[Attribute], reverse: bool, *operands: object
-    ) -> dict[str, object]:
-        """What the constructors of all loops hand on."""
-        carried = operands[2]
-        assert isinstance(carried, Sequence)
-        return {
-            "operands": operands,
-            "properties": {
-                "trips": IntegerAttr(trips, i64),
-                "reverse": UnitAttr() if reverse else None,
-            },
-            "result_types": [
-                [SSAValue.get(value).type for value in carried],
-                [stacked_type(trips, row) for row in rows],
-            ],
-        }
 
     @property
     def turns(self) -> int:
@@ -245,216 +237,3 @@ class Looping(IRDLOperation):
                 raise VerifyException(f"{value.type} has no row for each of {trips} turns")
         if list(self.finals.types) != list(self.carried.types):
             raise VerifyException("the carried values have one type before and after")
-
-
-def print_branch(printer: Printer, op: Branching) -> None:
-    """All but the bodies."""
-    printer.print_operand(op.predicate)
-    _print_group(printer, "captured", op.captured)
-    _print_end(printer, op)
-
-
-def print_loop(printer: Printer, op: Looping) -> None:
-    """All but the body."""
-    printer.print_string(f" trips {op.turns}" if op.turns != UNBOUNDED else "")
-    printer.print_string(" reverse" if op.reverse else "")
-    for word, value in zip(STEERING, (op.go, op.limit), strict=True):
-        if value is not None:
-            printer.print_string(f" {word} ")
-            printer.print_operand(value)
-    for word in GROUPS:
-        _print_group(printer, word, getattr(op, word))
-    _print_end(printer, op)
-
-
-def _print_group(printer: Printer, word: str, values: Sequence[SSAValue]) -> None:
-    if values:
-        printer.print_string(f" {word} (")
-        printer.print_list(values, printer.print_operand)
-        printer.print_string(")")
-
-
-def _print_end(printer: Printer, op: Operation) -> None:
-    printer.print_op_attributes(op.attributes, print_keyword=True)
-    printer.print_string(" : ")
-    printer.print_operation_type(op)
-
-
-ParsedTypes: TypeAlias = tuple[list[SSAValue], list[Attribute], dict[str, Attribute]]
-"""Operands, result types and discardable attributes."""
-
-
-def parse_branch(parser: Parser) -> ParsedTypes:
-    """What `print_branch` wrote."""
-    predicate = parser.parse_unresolved_operand()
-    return _parse_end(parser, [predicate, *_parse_group(parser, "captured")])
-
-
-def parse_loop(parser: Parser) -> tuple[dict[str, object], list[Attribute], dict[str, Attribute]]:
-    """What `print_loop` wrote: the arguments of a constructor, result types and attributes."""
-    trips = parser.parse_integer() if parser.parse_optional_keyword("trips") else UNBOUNDED
-    reverse = parser.parse_optional_keyword("reverse") is not None
-    single = [
-        [parser.parse_unresolved_operand()] if parser.parse_optional_keyword(word) else []
-        for word in STEERING
-    ]
-    groups = [*single, *(_parse_group(parser, word) for word in GROUPS)]
-    flat = [operand for group in groups for operand in group]
-    operands, results, attributes = _parse_end(parser, flat)
-    rest = iter(operands)
-    go, limit, *others = ([next(rest) for _ in group] for group in groups)
-    arguments: dict[str, object] = dict(zip(GROUPS, others, strict=True))
-    arguments |= {"trips": trips, "reverse": reverse}
-    arguments |= {"go": go[0] if go else None, "limit": limit[0] if limit else None}
-    return arguments, results, attributes
-
-
-def _parse_group(parser: Parser, word: str) -> list[UnresolvedOperand]:
-    if parser.parse_optional_keyword(word) is None:
-        return []
-    return parser.parse_comma_separated_list(
-        parser.Delimiter.PAREN, parser.parse_unresolved_operand
-    )
-
-
-def _parse_end(parser: Parser, operands: Sequence[UnresolvedOperand]) -> ParsedTypes:
-    place = parser.pos
-    attributes = parser.parse_optional_attr_dict_with_keyword()
-    parser.parse_punctuation(":")
-    type_: FunctionType = parser.parse_function_type()
-    resolved = parser.resolve_operands(operands, type_.inputs.data, place)
-    return list(resolved), list(type_.outputs.data), dict(attributes.data) if attributes else {}
-
-
-@irdl_op_definition
-class CallCondOp(Branching):
-    """Runs one of two graphs of the module: `graphcore.cond`, its bodies outlined."""
-
-    name = "pg.call_cond"
-    then_graph = prop_def(SymbolRefAttr)
-    else_graph = prop_def(SymbolRefAttr)
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        then: str,
-        otherwise: str,
-        predicate: SSAValue,
-        captured: Sequence[SSAValue],
-        types: Sequence[Attribute],
-    ) -> None:
-        super().__init__(
-            operands=[predicate, captured],
-            properties={"then_graph": symbol(then), "else_graph": symbol(otherwise)},
-            result_types=[types],
-        )
-
-    @property
-    def graphs(self) -> tuple[str, ...]:
-        """The names of its bodies."""
-        return self.then_graph.string_value(), self.else_graph.string_value()
-
-    def verify_(self) -> None:
-        self.check_predicate()
-
-    def print(self, printer: Printer) -> None:
-        then, otherwise = self.graphs
-        printer.print_string(f" @{then} else @{otherwise} if ")
-        print_branch(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> CallCondOp:
-        then = parser.parse_symbol_name().data
-        parser.parse_keyword("else")
-        otherwise = parser.parse_symbol_name().data
-        parser.parse_keyword("if")
-        (predicate, *captured), types, attributes = parse_branch(parser)
-        made = cls(then, otherwise, predicate, captured, types)
-        made.attributes |= attributes
-        return made
-
-
-@irdl_op_definition
-class CallLoopOp(Looping):
-    """Runs a graph of the module again and again: `graphcore.loop`, its body outlined."""
-
-    name = "pg.call_loop"
-    graph = prop_def(SymbolRefAttr)
-    traits = traits_def(Pure())
-
-    def __init__(
-        self,
-        graph: str,
-        rows: Sequence[Attribute],
-        *,
-        trips: int,
-        carried: Sequence[SSAValue] = (),
-        scanned: Sequence[SSAValue] = (),
-        captured: Sequence[SSAValue] = (),
-        go: SSAValue | None = None,
-        limit: SSAValue | None = None,
-        reverse: bool = False,
-    ) -> None:
-        made = self._set_up(trips, rows, reverse, go, limit, carried, scanned, captured)
-        made["properties"] = {**made["properties"], "graph": symbol(graph)}  # type: ignore[dict-item]
-        super().__init__(**made)  # type: ignore[arg-type]
-
-    @property
-    def graphs(self) -> tuple[str, ...]:
-        """The name of its body."""
-        return (self.graph.string_value(),)
-
-    def verify_(self) -> None:
-        self.check_turns()
-
-    def print(self, printer: Printer) -> None:
-        printer.print_string(f" @{self.graph.string_value()}")
-        print_loop(printer, self)
-
-    @classmethod
-    def parse(cls, parser: Parser) -> CallLoopOp:
-        graph = parser.parse_symbol_name().data
-        arguments, results, attributes = parse_loop(parser)
-        carried = arguments["carried"]
-        assert isinstance(carried, list)
-        rows = [_row(parser, type_) for type_ in results[len(carried) :]]
-        made = cls(graph, rows, **arguments)  # type: ignore[arg-type]
-        made.attributes |= attributes
-        return made
-
-
-def _row(parser: Parser, type_: Attribute) -> Attribute:
-    if not isinstance(type_, TensorType) or not type_.get_shape():
-        parser.raise_error("rows of all turns are a tensor with a row for each turn")
-    return tensor_type(type_.element_type, type_.get_shape()[1:])
-
-
-CALLS: tuple[type[CallCondOp | CallLoopOp], ...] = (CallCondOp, CallLoopOp)
-"""What runs other graphs of the module."""
-
-
-def called_graphs(op: Operation) -> Iterator[str]:
-    """The names of the graphs that an operation runs."""
-    if isinstance(op, CallCondOp | CallLoopOp):
-        yield from op.graphs
-
-
-def callees_first(graphs: Sequence[GraphOp]) -> list[GraphOp]:
-    """The graphs of a module, each behind those that it calls."""
-    known = {graph.sym_name.data: graph for graph in graphs}
-    ordered: dict[str, GraphOp] = {}
-
-    def visit(name: str) -> None:
-        if name not in ordered:
-            for callee in calls_in(known[name]):
-                visit(callee)
-            ordered[name] = known[name]
-
-    for name in known:
-        visit(name)
-    return list(ordered.values())
-
-
-def calls_in(graph: GraphOp) -> list[str]:
-    """The graphs that a graph calls, each once, in order."""
-    return list(dict.fromkeys(name for op in graph.walk() for name in called_graphs(op)))

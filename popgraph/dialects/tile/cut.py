@@ -44,7 +44,7 @@ class CutAttr(ParametrizedAttribute):
     name = "tile.cut"
     numbers: IntsAttr
     """The loop, the count and the size of every part, one after the other."""
-    turning: BoolAttr
+    alternates: BoolAttr
 
     @staticmethod
     def of(parts: Iterable[Part], *, alternating: bool = False) -> CutAttr:
@@ -53,7 +53,7 @@ class CutAttr(ParametrizedAttribute):
 
     @property
     def alternating(self) -> bool:
-        return bool(self.turning.value.data)
+        return bool(self.alternates.value.data)
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -15,7 +15,7 @@ from popgraph.dialects.onnx.op import OnnxOp, Value
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import BytesAttr, WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod, unpooled
 
 
 @dataclass(frozen=True)
@@ -144,12 +144,28 @@ def _lengths(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator
         yield Bounds(6, "length", (0,), (keys[-2],))
 
 
+def _in_unpooled(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    x: Any = shapes[0]
+    if x is not None:
+        windows: Any = (attributes.get(name, []) for name in ("kernel_shape", "strides", "pads"))
+        count = prod(x[:2]) * prod(unpooled(x[2:], *windows))
+        yield Bounds(1, "index", (0,), (count - 1,))
+
+
+def _images(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    x = shapes[0]
+    if x:
+        yield Bounds(2, "image", (0,), (x[0] - 1,))
+
+
 RULES: Mapping[tuple[str, str], Rule] = {
     ("", "Gather"): _along_axis,
     ("", "GatherElements"): _along_axis,
     ("", "GatherND"): _rows,
+    ("", "MaxUnpool"): _in_unpooled,
     ("", "NegativeLogLikelihoodLoss"): _labels(1, "ignore_index"),
     ("", "SoftmaxCrossEntropyLoss"): _labels(1, "ignore_index"),
+    ("", "RoiAlign"): _images,
     ("", "RotaryEmbedding"): _positions,
     ("", "Attention"): _lengths,
     ("ai.onnx.ml", "ArrayFeatureExtractor"): _columns,

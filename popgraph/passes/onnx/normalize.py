@@ -18,7 +18,6 @@ from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.tensorproto import from_value
-from popgraph.dialects.onnx.writer import hint
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
@@ -27,6 +26,7 @@ from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import supported_operators
 from popgraph.passes.options import CONSTANT, Options
 from popgraph.support.index_checks import ERROR, NEAREST
+from popgraph.support.names import hint
 
 Keep = Callable[[OnnxOp], bool]
 

@@ -10,8 +10,8 @@ from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.types import NamesAttr, dims, tensor_type
-from popgraph.dialects.onnx.writer import hint
 from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.support.names import hint
 
 DOMAIN = "ai.onnx.ml"
 NAMES = "classlabels_strings"

@@ -15,7 +15,14 @@ from popgraph.dialects.onnx.expansion import inline
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
-from popgraph.dialects.onnx.types import STRING, MapType, OptType, SeqType, SparseType
+from popgraph.dialects.onnx.types import (
+    STRING,
+    MapType,
+    OptType,
+    SeqType,
+    SparseType,
+    describe,
+)
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 
@@ -23,6 +30,11 @@ DATA_DECIDE_SIZES = frozenset(
     {"NonZero", "Compress", "Unique", "NonMaxSuppression", "ImageDecoder"}
 )
 """ONNX's operators whose results have as many elements as the data say."""
+
+OF_TEXT = frozenset(
+    f"ai.onnx.ml.{name}" for name in ("CastMap", "CategoryMapper", "DictVectorizer", "ZipMap")
+)
+"""ONNX's operators that always have to do with strings or dictionaries, as their types say."""
 
 LOOKED_UP = frozenset({"TfIdfVectorizer"})
 """ONNX's operators on numbers or strings that look up what they find in a table of theirs."""
@@ -81,6 +93,22 @@ def host_node(op: OnnxOp) -> bool:
 def _is_of_python(op: Operation) -> bool:
     found = op.op_type if isinstance(op, OnnxOp) and op.domain == "" else ""
     return found in DATA_DECIDE_SIZES | LOOKED_UP
+
+
+def why_hosted(op: OnnxOp) -> str:
+    """Why the host computes a node."""
+    for inner in op.walk():
+        if _is_of_python(inner):
+            assert isinstance(inner, OnnxOp)
+            data = inner.op_type in DATA_DECIDE_SIZES
+            why = "the data decide the size of its result" if data else "it looks up in a table"
+            return why if inner is op else f"in one of its graphs is {inner.op_type}: {why}"
+    values = [value for inner in op.walk() for value in (*inner.operands, *inner.results)]
+    arguments = [value for block in op.walk_blocks() for value in block.args]
+    held = (value for value in (*values, *arguments) if _is_container(value.type))
+    if (found := next(held, None)) is not None:
+        return f"{value_name(found)!r} is {describe(found.type)}"
+    return "data decide its structure"
 
 
 def _is_container(type_: Attribute) -> bool:

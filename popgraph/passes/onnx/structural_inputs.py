@@ -18,7 +18,7 @@ from popgraph.dialects.onnx.functions import body_of_call, outputs_of_call
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Body, OnnxOp
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.types import dims, static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, structural_operands
 from popgraph.support.shapes import KNOWN_ELEMENTS, prod
@@ -37,7 +37,7 @@ def structural_inputs(module: ModuleOp, store: WeightStore) -> tuple[str, ...]:
 
     Found by following the values of nodes from the inputs to the structural operands of
     operators (see `lowers`), through functions, and past whatever looks at shapes alone. What is
-    large is followed no further: it is data.
+    large, or has several axes, is followed no further: it is data.
     """
     found = _walked(module, store).found
     return tuple(name for name in model_of(module).graph.input_names if name in found)
@@ -59,7 +59,7 @@ def _walked(module: ModuleOp, store: WeightStore) -> _Walk:
     walk = _Walk(model.functions, model.opset_versions, store)
     graph = model.graph
     sources: dict[SSAValue, Sources] = {
-        argument: frozenset([name]) if _may_be_known(argument.type) else None
+        argument: frozenset([name]) if _may_decide(argument.type) else None
         for name, argument in zip(graph.input_names, graph.block.args, strict=True)
     }
     if any(sources.values()):
@@ -71,6 +71,17 @@ def _are_known(op: OnnxOp) -> bool:
     """Whether the shapes of all that the graphs in a node give are known."""
     yielded = [one for many in op.graphs().values() for graph in many for one in graph.yielded]
     return all(static_shape(value.type) is not None for value in yielded)
+
+
+def _may_decide(type_: Attribute) -> bool:
+    """
+    Whether an input may decide structure: it is a number, or a short list of them.
+
+    What has two axes or more are samples. Where a structure is computed from these, it is known
+    when it has been computed (see `popgraph.hosted`): no program is made for their values.
+    """
+    axes = dims(type_)
+    return _may_be_known(type_) and (axes is None or len(axes) < 2)
 
 
 def _may_be_known(type_: Attribute) -> bool:

@@ -1,41 +1,24 @@
-"""Branches and loops of a plan: the memory that they need, and the operations that they become."""
+"""Branches and loops of a plan, written as operations of a program."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import MemRefType, i1, i8, i64
 from xdsl.ir import Attribute, SSAValue
 
 from popgraph.dialects.program import CallCondOp, CallLoopOp
-from popgraph.dialects.tile import CondOp, LoopOp, PrepareProgramOp, ProgramOp, RunsPrograms
+from popgraph.dialects.tile import CondOp, LoopOp, PrepareProgramOp, ProgramOp
 from popgraph.dialects.tile.loops.ops import memory_type
-
-Call: TypeAlias = CallCondOp | CallLoopOp
-
-Memory = TypeVar("Memory")
-"""How a plan names a piece of memory."""
-
-
-@dataclass
-class Workspace(Generic[Memory]):
-    """The memory that a call of programs needs beside what it reads and what it gives."""
-
-    scratch: Memory | None = None
-    persistent: list[Memory] = field(default_factory=list)
-    turn: Memory | None = None
-    next_go: Memory | None = None
-    spares: list[Memory] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Preparation(Generic[Memory]):
-    """The step that fills the persistent memory of a program."""
-
-    program: str
-    workspace: Workspace[Memory]
+from popgraph.passes.program.storage import Storage
+from popgraph.passes.program.workspace import (
+    CallStep,
+    Preparation,
+    Workspace,
+    persistent_sizes,
+    scratch_bytes,
+)
 
 
 def memory_of(element: Attribute, size: int) -> MemRefType[Attribute]:
@@ -46,31 +29,31 @@ def memory_of(element: Attribute, size: int) -> MemRefType[Attribute]:
 TURN, TRUTH = memory_of(i64, 1), memory_of(i1, 1)
 
 
-def scratch_bytes(programs: Iterable[ProgramOp]) -> int:
-    """The arena that programs need of which one runs at a time."""
-    return max((program.arena.value.data for program in programs), default=0)
-
-
 @dataclass(frozen=True)
-class Writer(Generic[Memory]):
+class ControlWriter:
     """Writes the operations of calls; `buffer` gives the memref of a piece under a type."""
 
-    buffer: Callable[[Memory, Attribute], SSAValue]
+    buffer: Callable[[Storage, Attribute], SSAValue]
     of: Callable[[SSAValue], SSAValue]
     """The memref of a value."""
     programs: Mapping[str, ProgramOp]
 
-    def step(self, step: Call | Preparation[Memory], workspace: Workspace[Memory]) -> RunsPrograms:
-        """The operation for a call, or for the preparation of a program."""
-        match step:
-            case CallLoopOp():
-                return self._loop(step, workspace)
-            case CallCondOp():
-                return self._cond(step, workspace)
-        scratch, persistent = self._memory([step.program], workspace)
+    def preparation(self, step: Preparation) -> PrepareProgramOp:
+        """The operation that prepares a program."""
+        scratch, persistent = self._memory([step.program], step.workspace)
         return PrepareProgramOp(step.program, scratch, persistent)
 
-    def _loop(self, op: CallLoopOp, workspace: Workspace[Memory]) -> LoopOp:
+    def call(self, step: CallStep) -> CondOp | LoopOp:
+        """The operation for a branch or a loop."""
+        made = (
+            self._loop(step.op, step.workspace)
+            if isinstance(step.op, CallLoopOp)
+            else self._cond(step.op, step.workspace)
+        )
+        made.location = step.op.location
+        return made
+
+    def _loop(self, op: CallLoopOp, workspace: Workspace) -> LoopOp:
         assert workspace.turn is not None, "a loop counts its turns"
         next_go = workspace.next_go
         scratch, persistent = self._memory(op.graphs, workspace)
@@ -96,7 +79,7 @@ class Writer(Generic[Memory]):
             persistent=persistent,
         )
 
-    def _cond(self, op: CallCondOp, workspace: Workspace[Memory]) -> CondOp:
+    def _cond(self, op: CallCondOp, workspace: Workspace) -> CondOp:
         memory = self._memory(op.graphs, workspace)
         return CondOp(
             op.graphs,
@@ -110,7 +93,7 @@ class Writer(Generic[Memory]):
         return [self.of(value) for value in values]
 
     def _memory(
-        self, names: Sequence[str], workspace: Workspace[Memory]
+        self, names: Sequence[str], workspace: Workspace
     ) -> tuple[SSAValue | None, list[SSAValue]]:
         """Scratch memory, and the persistent memory of those programs that have any."""
         programs = [self.programs[name] for name in names]
@@ -119,8 +102,3 @@ class Writer(Generic[Memory]):
         made = None if scratch is None else self.buffer(scratch, memory_of(i8, size))
         held = zip(workspace.persistent, persistent_sizes(programs), strict=True)
         return made, [self.buffer(piece, memory_of(i8, size)) for piece, size in held]
-
-
-def persistent_sizes(programs: Iterable[ProgramOp]) -> Iterator[int]:
-    """The bytes of persistent memory of each program that has any."""
-    return (size for one in programs if (size := one.persistent.value.data))

@@ -11,7 +11,8 @@ from xdsl.rewriter import InsertPoint, Rewriter
 from xdsl.traits import Pure
 
 from popgraph.dialects.program import CallLoopOp, ConstantOp, GraphOp, graphs_of
-from popgraph.dialects.program.control import callees_first, row_type
+from popgraph.dialects.program.calls import callees_first
+from popgraph.dialects.program.control import row_type
 from popgraph.dialects.program.ops import names_attribute
 from popgraph.dialects.tile import ViewOp
 from popgraph.passes.base import Compilation, Pass

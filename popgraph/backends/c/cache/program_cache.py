@@ -69,6 +69,10 @@ class ProgramKey:
             program_file.write(_file(first, self.digest), header, pieces)
             trim(first / "programs", LIMIT)
 
+    def is_kept(self) -> bool:
+        """Whether there is a file for it."""
+        return any(_file(cache, self.digest).is_file() for cache in readable_caches())
+
     def load(self, weights: ArrayStore) -> Saved | None:
         """The program of this key; None when there is none, or any doubt about it."""
         for cache in readable_caches():

@@ -16,10 +16,14 @@ TABLE = "table"
 
 
 def control_function(
-    name: str, op: RunsPrograms, layout: Layout, addresses: Mapping[SSAValue, str]
+    name: str,
+    op: RunsPrograms,
+    layout: Layout,
+    addresses: Mapping[SSAValue, str],
+    symbols: Mapping[str, str],
 ) -> str:
-    """The function of one step that runs other programs."""
-    printer = _Printer(op, layout, addresses)
+    """The function of one step that runs other programs, which C knows as `symbols` says."""
+    printer = _Printer(op, layout, addresses, symbols)
     match op:
         case PrepareProgramOp():
             lines = list(printer.preparation(op))
@@ -41,11 +45,12 @@ class _Printer:
     layout: Layout
     """Of the program that the step is in."""
     addresses: Mapping[SSAValue, str]
+    symbols: Mapping[str, str]
 
     def preparation(self, op: PrepareProgramOp) -> Iterator[str]:
         (name,) = op.programs
         yield self._table(name, {}, {})
-        yield f"{name}_prepare({TABLE});"
+        yield f"{self.symbols[name]}_prepare({TABLE});"
 
     def branch(self, op: CondOp) -> Iterator[str]:
         inputs = _named(Branching.input_names(len(op.captured)), self._all(op.captured))
@@ -57,7 +62,7 @@ class _Printer:
         ):
             yield opening
             yield f"    {self._table(name, inputs, outputs)}"
-            yield f"    {name}_run({TABLE});"
+            yield f"    {self.symbols[name]}_run({TABLE});"
         yield "}"
 
     def loop(self, op: LoopOp) -> Iterator[str]:
@@ -90,7 +95,7 @@ class _Printer:
             for value, slot in zip(values, slots, strict=True):
                 stride = size(value.type) // op.turns if op.turns else 0
                 yield f"    {TABLE}[{slot}] = (char *){self._at(value)} + at * {stride};"
-        yield f"    {name}_run({TABLE});"
+        yield f"    {self.symbols[name]}_run({TABLE});"
         for source, target, one, other in zip(carried, finals, first, second, strict=True):
             yield f"    {TABLE}[{source}] = {TABLE}[{target}];"
             yield (

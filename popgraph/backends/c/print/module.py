@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import MemRefType, ModuleOp
-from xdsl.ir import Attribute
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.layout import Layout
 from popgraph.backends.c.print.program import ENTRIES, print_callees, print_program
+from popgraph.backends.c.print.source import source
 from popgraph.backends.c.print.statements import Body
 from popgraph.backends.c.print.unit import PREAMBLE, Kernel, Unit
 from popgraph.dialects.tile import ProgramOp
@@ -25,13 +25,6 @@ DIGITS = 12
 """Of the digest of a kernel's content: one in 2^48 is another's."""
 
 
-def location_text(location: Attribute | None) -> str:
-    """A location in the user's words; nothing when it is unknown."""
-    text = "" if location is None else str(location)
-    text = re.sub(r"^loc\((.*)\)$", r"\1", text)
-    return "" if text in ("unknown", "none") else text.strip('"')
-
-
 def kernel_name(symbol: str) -> str:
     """The C name of a kernel: its own, kept apart from the names of libc."""
     return "kernel_" + re.sub(r"\W", lambda match: f"_{ord(match[0]):x}_", symbol)
@@ -39,7 +32,7 @@ def kernel_name(symbol: str) -> str:
 
 def print_kernel(function: func.FuncOp) -> Kernel:
     """One kernel as C; equal ones have the same name in every program."""
-    location = location_text(function.location)
+    location = source(function.location)
     symbol = function.sym_name.data
     body = Body()
     parameters = []
@@ -72,17 +65,24 @@ def print_kernels(module: ModuleOp) -> list[Kernel]:
 _POOL = f"#define _GNU_SOURCE\n#define POPGRAPH_POOL\n{PREAMBLE}"
 
 
-def program_unit(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel]) -> Unit:
-    """The translation unit that holds the program; kernels are in others."""
+def program_unit(
+    program: ProgramOp, layout: Layout, kernels: Sequence[Kernel], *, commented: bool = False
+) -> Unit:
+    """
+    The translation unit that holds the program; kernels are in others.
+
+    For readers it is `commented`. What is compiled is not: equal programs of models with other
+    names are one library.
+    """
     prototypes = "".join(f"{kernel.prototype};\n" for kernel in kernels)
-    functions = print_callees(layout, kernels) + print_program(program, layout, kernels)
-    text = f"{visible(program)}\n{functions}"
+    callees = print_callees(layout, kernels, commented=commented)
+    functions = callees + print_program(program, layout, kernels)
+    text = f"{visible(program.sym_name.data)}\n{functions}"
     return Unit(f"{_POOL}{prototypes}{text}")
 
 
-def visible(program: ProgramOp) -> str:
+def visible(name: str) -> str:
     """Declares the functions of a program, for others to find in its library."""
-    name = program.sym_name.data
     return "".join(
         f'__attribute__((visibility("default"))) void {name}_{ending}({parameters});\n'
         for ending, parameters in ENTRIES.items()

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from xdsl.dialects.builtin import MemRefType
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from popgraph.backends.c.print import types
 from popgraph.backends.c.print.control import control_function
 from popgraph.backends.c.print.layout import Layout
+from popgraph.backends.c.print.source import comment, source
+from popgraph.backends.c.print.trace import Place, Site, probed, probes
 from popgraph.backends.c.print.unit import Kernel
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 
@@ -32,22 +34,38 @@ def print_program(program: ProgramOp, layout: Layout, kernels: Sequence[Kernel])
     return "\n".join(parts)
 
 
-def print_callees(layout: Layout, kernels: Sequence[Kernel]) -> str:
-    """The functions of all programs that one runs, each behind those that it runs itself."""
+def print_callees(layout: Layout, kernels: Sequence[Kernel], *, commented: bool = False) -> str:
+    """
+    The functions of all programs that one runs, each behind those that it runs itself.
+
+    If they are `commented`, with what each program is of the model.
+    """
     names = {kernel.name: kernel.symbol for kernel in kernels}
-    parts = dict[str, str]()
-    _print_callees(layout, names, parts)
-    return "\n".join(parts.values())
+    parts, abouts = dict[str, str](), dict[str, str]()
+    _print_callees(layout, names, parts, abouts)
+    texts = (f"{abouts[name]}{text}" if commented else text for name, text in parts.items())
+    return "\n".join(texts)
 
 
-def _print_callees(layout: Layout, names: Mapping[str, str], parts: dict[str, str]) -> None:
+def _print_callees(
+    layout: Layout, names: Mapping[str, str], parts: dict[str, str], abouts: dict[str, str]
+) -> None:
     for name, callee in layout.callees.items():
         if name not in parts:
-            _print_callees(callee, names, parts)
+            _print_callees(callee, names, parts, abouts)
             sections = _sections(callee.program, callee, names)
+            abouts[name] = _about(name, layout.program)
             parts[name] = "\n".join(
                 f"static {text}" if _is_entry(text) else text for text in sections
             )
+
+
+def _about(name: str, caller: ProgramOp) -> str:
+    """A comment: what a program is of the branch or the loop that runs it."""
+    for op in caller.body.block.ops:
+        if isinstance(op, RunsPrograms) and name in op.programs:
+            return f"{comment(f'{op.role(name)} {source(op.location)}'.strip())}\n"
+    return ""
 
 
 def _is_entry(text: str) -> bool:
@@ -57,21 +75,71 @@ def _is_entry(text: str) -> bool:
 def _sections(program: ProgramOp, layout: Layout, names: Mapping[str, str]) -> Iterator[str]:
     """A function that loads a program and one for a step, behind the functions that they call."""
     name = program.sym_name.data
+    symbols = {callee: callee for callee in layout.callees}
     for ending, block in (("prepare", program.prepare.block), ("run", program.body.block)):
-        lines, helpers = list[str](), list[str]()
-        buffers: dict[SSAValue, str] = {}
+        turn = layout.turn_slot if ending == "run" else None
+        section = _Section(f"{name}_{ending}", layout, names, turn)
         for op in block.ops:
-            if isinstance(op, BufferOp):
-                buffers[op.memory] = _address(op, layout)
-            elif isinstance(op, CallOp):
-                callee = names[op.callee.string_value()]
-                turn = layout.turn_slot if ending == "run" else None
-                _call(op, callee, buffers, turn, f"{name}_{ending}_{len(lines)}", lines, helpers)
-            elif isinstance(op, RunsPrograms):
-                helper = f"{name}_{ending}_{len(lines)}"
-                helpers.append(control_function(helper, op, layout, buffers))
-                lines.append(f"{helper}(memory);")
-        yield from (*helpers, *_bounded(f"{name}_{ending}", lines))
+            section.add(op, symbols)
+        yield from section.functions()
+
+
+def print_traced(site: Site, kernels: Sequence[Kernel]) -> str:
+    """The functions of `ENTRIES` of a program that counts and times its calls."""
+    names = {kernel.name: kernel.symbol for kernel in kernels}
+    parts = [probes(site)]
+    for callee in site.callees():
+        *helpers, run = _traced(callee, names, f"trace_began({callee.counter});")
+        parts += [*helpers, f"static {run}"]
+    parts += _traced(site, names, "trace_calibrate();")
+    parts.append(_function(f"{site.symbol}_prepare", []))
+    parts.append(f"void {site.symbol}_stop(void) {{ popgraph_stop_workers(); }}\n")
+    return "\n".join(parts)
+
+
+def _traced(site: Site, names: Mapping[str, str], first: str) -> Iterator[str]:
+    """The function of a step, which begins with a statement, behind those that it calls."""
+    section = _Section(f"{site.symbol}_run", site.layout, names, site.layout.turn_slot)
+    section.lines.append(first)
+    places = {place.op: place for place in site.places}
+    for op in site.layout.program.body.block.ops:
+        section.add(op, *_of_place(places.get(op)))
+    return section.functions()
+
+
+def _of_place(place: Place | None) -> tuple[dict[str, str], int | None]:
+    """What the programs that run here are called, and the counter."""
+    if place is None:
+        return {}, None
+    return {body.name: body.symbol for body in place.bodies}, place.counter
+
+
+class _Section:
+    """A function of a program, and those that it calls; `turn` is the slot of a turn's number."""
+
+    def __init__(
+        self, name: str, layout: Layout, names: Mapping[str, str], turn: int | None
+    ) -> None:
+        self._name, self._layout, self._names, self._turn = name, layout, names, turn
+        self.lines, self._helpers = list[str](), list[str]()
+        self._buffers: dict[SSAValue, str] = {}
+
+    def add(self, op: Operation, symbols: Mapping[str, str], counter: int | None = None) -> None:
+        """An operation; C calls what it runs by `symbols`, and times it if there is a counter."""
+        helper = f"{self._name}_{len(self.lines)}"
+        if isinstance(op, BufferOp):
+            self._buffers[op.memory] = _address(op, self._layout)
+        elif isinstance(op, CallOp):
+            callee = self._names[op.callee.string_value()]
+            _call(op, callee, self._buffers, self._turn, helper, self.lines, self._helpers)
+        elif isinstance(op, RunsPrograms):
+            self._helpers.append(control_function(helper, op, self._layout, self._buffers, symbols))
+            self.lines.append(f"{helper}(memory);")
+        if counter is not None:
+            self.lines[-1] = probed(counter, self.lines[-1])
+
+    def functions(self) -> Iterator[str]:
+        yield from (*self._helpers, *_bounded(self._name, self.lines))
 
 
 def _bounded(name: str, lines: Sequence[str]) -> Iterator[str]:

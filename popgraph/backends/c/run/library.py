@@ -8,7 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from popgraph.backends.c.run.elf import machine_of
+from popgraph.support.arrays import Array
 from popgraph.support.errors import BackendError
 
 Entry = Callable[[int], None]
@@ -24,6 +27,7 @@ class Code:
 
     prepare: Entry
     run: Entry
+    library: ctypes.CDLL | None = None
 
 
 def load(path: Path, name: str) -> Code:
@@ -41,9 +45,16 @@ def load(path: Path, name: str) -> Code:
         entry.argtypes = [ctypes.c_void_p]
         entry.restype = None
     stop.restype = None
-    code = Code(prepare, run)
+    code = Code(prepare, run, library)
     weakref.finalize(code, _close, library._handle, stop).atexit = False
     return code
+
+
+def numbers(code: Code, name: str, count: int) -> Array:
+    """An array of 64-bit integers of a library, to be used as long as somebody holds the code."""
+    assert code.library is not None
+    found: Array = np.ctypeslib.as_array((ctypes.c_int64 * count).in_dll(code.library, name))
+    return found
 
 
 def _close(handle: int, stop: Callable[[], None]) -> None:

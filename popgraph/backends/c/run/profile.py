@@ -12,10 +12,12 @@ from xdsl.ir import SSAValue
 from popgraph.backends.c.build.compiling import library
 from popgraph.backends.c.print import module as printer
 from popgraph.backends.c.print.layout import Layout, find_program
-from popgraph.backends.c.print.program import print_program
+from popgraph.backends.c.print.program import print_program, print_traced
+from popgraph.backends.c.print.trace import site_of
 from popgraph.backends.c.print.unit import kernel_unit, split
 from popgraph.backends.c.run.executable import CExecutable
 from popgraph.backends.c.run.library import Code, Entry, load
+from popgraph.backends.c.run.trace import Trace, Traced
 from popgraph.dialects.program import WeightStore
 from popgraph.dialects.tile import BufferOp, CallOp, ProgramOp, RunsPrograms
 from popgraph.dialects.tile.program.lifetimes import calls
@@ -29,12 +31,13 @@ class Timing:
     """The fastest time of something, in nanoseconds."""
 
     entry: Entry
+    clock: Callable[[], int]
     best: int = UNKNOWN
 
-    def measure(self, clock: Callable[[], int], memory: int) -> None:
-        start = clock()
+    def measure(self, memory: int) -> None:
+        start = self.clock()
         self.entry(memory)
-        self.best = min(self.best, clock() - start)
+        self.best = min(self.best, self.clock() - start)
 
 
 class Profile:
@@ -42,7 +45,9 @@ class Profile:
     A program whose calls can be run one by one, each on the memory that the last one left.
 
     Each call is a function of its own in a second library, so that programs that nobody profiles
-    carry no clock. With one thread the clock is the thread's own; else it is the wall's.
+    carry no clock. With one thread the clock is the thread's own; else it is the wall's. What
+    loops and branches run is counted and timed in a third form of the program (see `Trace`), by
+    the wall's clock.
     """
 
     def __init__(
@@ -50,30 +55,43 @@ class Profile:
     ) -> None:
         program = find_program(module, name)
         layout = Layout(program)
-        self._clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
+        clock = time.thread_time_ns if threads == 1 else time.perf_counter_ns
         self.calls = calls(program)
         singles = [_only(program, call, number) for number, call in enumerate(self.calls)]
         singles.append(_only(program, None, len(singles)))
         kernels = printer.print_kernels(module)
         unit = printer.program_unit(program, layout, kernels)
-        text = unit.text + "".join(map(printer.visible, singles))
+        text = unit.text + "".join(printer.visible(single.sym_name.data) for single in singles)
         text += "".join(print_program(single, layout, kernels) for single in singles)
+        site = site_of(layout, f"{program.sym_name.data}_traced")
+        has_control = any(isinstance(call, RunsPrograms) for call in self.calls)
+        if has_control:
+            text += printer.visible(site.symbol) + print_traced(site, kernels)
         path = library([replace(unit, text=text), *map(kernel_unit, split(kernels))])
         self._code = [load(path, one.sym_name.data) for one in (program, *singles)]
-        self._whole, *self._timings, self._empty = [Timing(code.run) for code in self._code]
-        self._now = [self._whole, self._empty, *self._timings]
+        self._whole, *self._timings, self._empty = [Timing(code.run, clock) for code in self._code]
+        self._trace = Trace(site, load(path, site.symbol)) if has_control else None
+        self._now = self._parts(call_by_call=True)
         code = Code(self._code[0].prepare, self._run)
         self.executable = CExecutable(layout.table, code, weights, threads)
 
     def _run(self, memory: int) -> None:
-        for timing in self._now:
-            timing.measure(self._clock, memory)
+        for one in self._now:
+            one.measure(memory)
+
+    def _parts(self, call_by_call: bool) -> list[Timing | Trace]:
+        """What runs in a step, in order."""
+        parts: list[Timing | Trace] = [self._whole, self._empty]
+        if call_by_call:
+            parts += self._timings
+            parts += [self._trace] if self._trace else []
+        return parts
 
     def measure(
         self, inputs: Mapping[str, Array], rounds: int, *, call_by_call: bool = True
     ) -> None:
         """Runs the program `rounds` times as a whole and, if so wished, as often call by call."""
-        self._now = [self._whole, self._empty, *(self._timings if call_by_call else ())]
+        self._now = self._parts(call_by_call)
         for _ in range(rounds):
             self.executable.run(inputs)
 
@@ -86,6 +104,18 @@ class Profile:
     def times(self) -> list[int]:
         """The fastest time of each call, in nanoseconds."""
         return [self._less(timing) for timing in self._timings]
+
+    @property
+    def traced(self) -> list[Traced]:
+        """What each call took, and what ran in it: parts of the time that it takes alone."""
+        if self._trace is None:
+            pairs = zip(self.calls, self.times, strict=True)
+            return [Traced(call, 1, time, ()) for call, time in pairs]
+        traced = zip(self._trace.calls(), self.times, strict=True)
+        return [
+            replace(call.scaled(time / (call.nanoseconds or 1)), nanoseconds=time)
+            for call, time in traced
+        ]
 
     def _less(self, timing: Timing) -> int:
         """Without what it costs to call nothing and to look at the clock."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from popgraph.backends.c.build.host import host_machine
 from popgraph.backends.c.cache import install_fingerprint
 from popgraph.backends.c.cache.folder import readable_caches
@@ -20,7 +22,7 @@ from popgraph.backends.c.machine.key import machine
 from popgraph.backends.c.run.executable import CExecutable, build_again
 from popgraph.support.arrays import ArrayStore
 from popgraph.support.cache_files import digest, read_sealed, trim, write_sealed
-from popgraph.support.files import State, is_settled, is_unchanged, state_of
+from popgraph.support.files import State, is_settled, is_unchanged, seen, state_of
 
 MAGIC = "popgraph shortcut 5"
 LIMIT = 16 << 20
@@ -143,6 +145,60 @@ def remember_open(
     rows, names = _rows(files), tuple(sorted(overridable))
     _write(key, {"interface": interface, "overridable": names, "files": rows})
     return KnownModel(key, threads, interface, rows, names)
+
+
+@dataclass(frozen=True)
+class KnownCall:
+    """A call of an open model's file for which the cache has a program."""
+
+    shapes: Mapping[str, Sequence[int]]
+    values: Mapping[str, Any]
+    """The numbers of structural inputs."""
+    threads: int
+
+
+def note_call(
+    model: object,
+    files: Mapping[Path, State],
+    package: str | None,
+    call: KnownCall,
+    program: object,
+) -> None:
+    """
+    Notes for what a file's program is, so that people can see it; nothing is found by it.
+
+    `package` names the content of this package: with another, the program would not be used.
+    """
+    if not isinstance(model, str | Path) or not isinstance(program, CExecutable) or is_watched():
+        return
+    path = Path(model).resolve()
+    if package is None or program.key is None or path not in files:
+        return
+    note = {
+        "of": [str(path), list(files[path]), digest(package, machine())],
+        "shapes": {name: list(shape) for name, shape in call.shapes.items()},
+        "values": {name: np.asarray(value).tolist() for name, value in call.values.items()},
+        "threads": call.threads,
+        "program": program.key,
+    }
+    _write(digest(MAGIC, "call", repr(note)), note)
+
+
+def known_calls(model: Path, package: str | None) -> list[KnownCall]:
+    """The calls of a file, as it is now, for which the cache has programs."""
+    path, found = model.resolve(), list[KnownCall]()
+    wanted = [str(path), list(seen(path)), digest(package or "", machine())]
+    files = {file.name: file for cache in readable_caches() for file in _files_of(cache)}
+    for file in files.values():
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            note = json.loads(read_sealed(file))
+            if note.get("of") == wanted and ProgramKey(note["program"]).is_kept():
+                found.append(KnownCall(note["shapes"], note["values"], note["threads"]))
+    return sorted(found, key=repr)
+
+
+def _files_of(cache: Path) -> list[Path]:
+    return sorted((cache / "shortcuts").glob("*/*"))
 
 
 def _key_to_keep(

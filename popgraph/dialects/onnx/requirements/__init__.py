@@ -12,6 +12,7 @@ from popgraph.dialects.onnx.requirements import (
     recurrences,
     resizing,
     sequences,
+    signals,
     windows,
 )
 from popgraph.dialects.onnx.requirements.frame import Known, Seen, unmet
@@ -28,6 +29,7 @@ __all__ = [
     "recurrences",
     "resizing",
     "sequences",
+    "signals",
     "unmet",
     "windows",
 ]

@@ -35,15 +35,19 @@ FLAGS = frozenset(
         "fmod",
         "input_forget",
         "interleaved",
+        "inverse",
         "is_causal",
         "keepdims",
         "largest",
         "layout",
         "noop_with_empty_axes",
+        "onesided",
+        "periodic",
         "reverse",
         "saturate",
         "select_last_index",
         "sorted",
+        "storage_order",
         "training_mode",
         "transA",
         "transB",
@@ -83,6 +87,7 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
     ("LSTM", "direction"): _DIRECTION,
     ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
+    ("LpPool", "auto_pad"): _PADDING,
     ("MaxPool", "auto_pad"): _PADDING,
     ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
@@ -105,6 +110,8 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
         "ceil",
         "pytorch",  # PopART's: floor, of asymmetric coordinates
     ),
+    ("RoiAlign", "coordinate_transformation_mode"): ("half_pixel", "output_half_pixel"),
+    ("RoiAlign", "mode"): ("avg", "max"),
     ("SoftmaxCrossEntropyLoss", "reduction"): _REDUCTION,
     ("SpaceToDepth", "mode"): _DEPTH,
     ("Upsample", "mode"): ("nearest", "linear"),
@@ -156,6 +163,12 @@ class Seen:
     def integer(self, name: str, default: int = 0) -> int:
         held = self.op.properties.get(name, self.op.DEFAULTS.get(name))
         return held.value.data if isinstance(held, IntegerAttr) else default
+
+    def real(self, name: str, default: float = 0.0) -> float:
+        """A number that the node gives, whole or not."""
+        held = self.op.properties.get(name, self.op.DEFAULTS.get(name))
+        found = None if held is None else to_python(held)
+        return float(found) if isinstance(found, int | float) else default
 
     def integers(self, name: str) -> list[int] | None:
         """A list of whole numbers that the node gives."""

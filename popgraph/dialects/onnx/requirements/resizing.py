@@ -1,4 +1,4 @@
-"""What Resize, Upsample and GridSample ask of scales, sizes, regions, axes and grids."""
+"""What Resize, Upsample, GridSample and RoiAlign ask of scales, sizes, regions, axes and grids."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from popgraph.dialects.onnx.requirements.frame import (
     differ,
     in_range,
     listed,
+    of_rank,
+    of_shape,
+    positive,
     shown,
 )
 from popgraph.dialects.onnx.requirements.sequences import wrong_sizes
@@ -134,3 +137,21 @@ def grid_sample(node: Seen) -> Complaints:
         )
     elif 0 in x[2:] and 0 not in grid:
         yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no spatial axis is empty")
+
+
+@asks("RoiAlign")
+def roi_align(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 4)
+    yield from of_rank(node, 1, 2)
+    x, regions = node.shape(0), node.shape(1)
+    if regions is not None:
+        yield from of_shape(node, 1, regions[0], 4)
+        yield from of_shape(node, 2, regions[0])
+    yield from positive(node, "output_height", "output_width")
+    if node.integer("sampling_ratio") < 0:
+        yield TypeConflict("`sampling_ratio` is less than 0", "it is 0, for adaptive, or more")
+    scale = node.real("spatial_scale", 1.0)
+    if not 0 < scale < math.inf:
+        yield TypeConflict(f"`spatial_scale` is {scale:g}", "it is larger than 0")
+    if x is not None and regions is not None and 0 in (x[0], *x[2:]) and regions[0] != 0:
+        yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no image is empty")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from popgraph.dialects.onnx.requirements.frame import (
@@ -10,12 +11,15 @@ from popgraph.dialects.onnx.requirements.frame import (
     asks,
     at_least,
     differ,
+    listed,
     of_rank,
     of_shape,
     positive,
+    shown,
 )
 from popgraph.dialects.onnx.type_errors import TypeConflict
 from popgraph.dialects.onnx.types import Dim
+from popgraph.support.shapes import prod, unpooled
 
 _LEAST = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0, "output_padding": 0}
 _MOST = 2**31 - 1
@@ -58,9 +62,10 @@ def _fits(node: Seen, sizes: Sequence[Dim], kernel: Sequence[Dim]) -> Complaints
             )
 
 
-@asks("AveragePool", "MaxPool")
+@asks("AveragePool", "LpPool", "MaxPool")
 def pools(node: Seen) -> Complaints:
     yield from at_least(node, 0, 2)
+    yield from _power(node)
     shape, kernel = node.shape(0), node.integers("kernel_shape") or []
     if shape is None:
         return
@@ -69,6 +74,13 @@ def pools(node: Seen) -> Complaints:
         yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
         return
     yield from _fits(node, shape[2:], kernel)
+
+
+def _power(node: Seen) -> Complaints:
+    """The p of LpPool is a number of version 1, and a whole one since."""
+    p = node.real("p", 2.0)
+    if not 0 < p < math.inf:
+        yield TypeConflict(f"`p` is {p:g}", "`p` is larger than 0")
 
 
 @asks("GlobalAveragePool", "GlobalMaxPool")
@@ -112,6 +124,40 @@ def _divides(node: Seen, size: Dim, what: str) -> Complaints:
         yield TypeConflict(f"{size} {what} do not fall into {group} groups", "`group` divides them")
 
 
+@asks("DeformConv")
+def deform_conv(node: Seen) -> Complaints:
+    """Every element of every window has an offset along every axis, and one number of the mask."""
+    image, weight, offset = (node.shape(index) for index in range(3))
+    yield from at_least(node, 0, 3)
+    yield from positive(node, "offset_group")
+    yield from _convolution(node)
+    if weight is None:
+        return
+    yield from _divides(node, weight[0], "outputs")
+    yield from of_shape(node, 3, weight[0])
+    if image is None:
+        return
+    yield from _divides(node, image[1], "channels")
+    groups = node.integer("offset_group", 1)
+    if isinstance(image[1], int) and image[1] % groups:
+        yield TypeConflict(
+            f"{image[1]} channels do not fall into {groups} groups", "`offset_group` divides them"
+        )
+    if isinstance(image[1], int):
+        yield from of_shape(node, 1, weight[0], image[1] // node.integer("group", 1), *weight[2:])
+    yield from _fits(node, image[2:], weight[2:])
+    space, kernel = _known(image[2:]), _known(weight[2:])
+    if offset is not None and space is not None and kernel is not None:
+        elements, counts = groups * prod(kernel), _windows(node, space, kernel)
+        yield from of_shape(node, 2, image[0], elements * len(kernel), *counts)
+        yield from of_shape(node, 4, image[0], elements, *counts)
+
+
+def _known(sizes: Sequence[Dim]) -> list[int] | None:
+    found = [size for size in sizes if isinstance(size, int)]
+    return found if len(found) == len(sizes) else None
+
+
 @asks("ConvTranspose")
 def conv_transpose(node: Seen) -> Complaints:
     image, weight = node.shape(0), node.shape(1)
@@ -141,3 +187,71 @@ def _added(node: Seen, spatial: int) -> Complaints:
             f"`output_padding` is {added} for strides {strides}",
             "it is less than the stride (or the dilation) along every axis",
         )
+
+
+@asks("MaxUnpool")
+def max_unpool(node: Seen) -> Complaints:
+    yield from at_least(node, 0, 3)
+    yield from listed(node, 2)
+    shape, kernel = node.shape(0), node.integers("kernel_shape") or []
+    if shape is None:
+        return
+    yield from of_shape(node, 1, *shape)
+    yield from _lists(node, len(shape) - 2)
+    if len(kernel) != len(shape) - 2:
+        yield TypeConflict(f"`kernel_shape` is {kernel}", f"it has {len(shape) - 2} numbers")
+        return
+    space = _known(shape[2:])
+    if space is None:
+        return
+    found = unpooled(space, kernel, node.integers("strides") or [], node.integers("pads") or [])
+    if min(found) < 1 and 0 not in space:
+        yield TypeConflict(f"the image is {shown(found)}", "smaller `pads`: no axis is empty")
+    wanted, least = node.numbers(2), (*shape[:2], *found)
+    if wanted is not None and not _holds(wanted, least):
+        yield TypeConflict(
+            f"`output_shape` is {wanted}, but the image is {shown(least)}",
+            "it has the same batch and channels, and is as large or larger in space",
+        )
+
+
+def _holds(wanted: Sequence[int], least: Sequence[Dim]) -> bool:
+    if len(wanted) != len(least) or any(map(differ, wanted[:2], least[:2])):
+        return False
+    pairs = zip(wanted, least, strict=True)
+    return all(not isinstance(have, int) or have <= size for size, have in pairs)
+
+
+@asks("Col2Im")
+def columns_to_image(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 3)
+    yield from listed(node, 1, 2)
+    shape, image, block = node.shape(0), node.numbers(1), node.numbers(2)
+    for name, sizes in (("image_shape", image), ("block_shape", block)):
+        if sizes is not None and not all(1 <= size <= _MOST for size in sizes):
+            yield TypeConflict(f"`{name}` is {sizes}", "its sizes are 1 or more")
+    if image is None or block is None:
+        return
+    yield from _lists(node, len(image))
+    if len(image) != len(block):
+        yield TypeConflict(f"blocks of {block} in an image of {image}", "with as many axes")
+        return
+    yield from _fits(node, image, block)
+    if shape is not None and isinstance(shape[1], int) and shape[1] % prod(block):
+        yield TypeConflict(
+            f"{shape[1]} rows for blocks of {block}", "channels times the elements of a block"
+        )
+    if shape is not None and differ(shape[2], count := prod(_windows(node, image, block))):
+        yield TypeConflict(f"{shape[2]} columns for {count} blocks", "one for each block")
+
+
+def _windows(node: Seen, image: Sequence[int], block: Sequence[int]) -> tuple[int, ...]:
+    """How many windows there are along each axis."""
+    ones = [1] * len(image)
+    pads = node.integers("pads") or [0] * (2 * len(image))
+    strides, dilations = node.integers("strides") or ones, node.integers("dilations") or ones
+    rows = zip(image, block, strides, dilations, pads, pads[len(image) :], strict=False)
+    return tuple(
+        (size + low + high - dilation * (width - 1) - 1) // stride + 1
+        for size, width, stride, dilation, low, high in rows
+    )

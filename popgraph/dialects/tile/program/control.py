@@ -52,6 +52,10 @@ class RunsPrograms(IRDLOperation):
         """Its name in profiles."""
         return " or ".join(self.programs)
 
+    def role(self, program: str) -> str:
+        """What one of its programs is, in words that the name of the model's node follows."""
+        return f"{program} of"
+
     @property
     def arguments(self) -> Sequence[SSAValue]:
         """All memory that it is given."""
@@ -135,6 +139,9 @@ class CondOp(RunsPrograms):
     def programs(self) -> tuple[str, ...]:
         return self.then_program.string_value(), self.else_program.string_value()
 
+    def role(self, program: str) -> str:
+        return "the then branch of" if program == self.programs[0] else "the else branch of"
+
 
 @irdl_op_definition
 class LoopOp(RunsPrograms):
@@ -212,6 +219,9 @@ class LoopOp(RunsPrograms):
     @property
     def programs(self) -> tuple[str, ...]:
         return (self.program.string_value(),)
+
+    def role(self, program: str) -> str:
+        return "a turn of the loop"
 
     @property
     def turns(self) -> int:

@@ -69,6 +69,18 @@ def _interval(op: BufferOp) -> tuple[int, int]:
     return start, -(-(start + size(op.memory.type)) // ALIGNMENT) * ALIGNMENT
 
 
+def bytes_moved(program: ProgramOp, counter: Counter) -> int:
+    """What all calls of a step touch; of branches the larger, of loops all turns."""
+    return sum(_moved(call, counter) for call in calls(program))
+
+
+def _moved(call: CallOp | RunsPrograms, counter: Counter) -> int:
+    if isinstance(call, RunsPrograms):
+        bodies = [bytes_moved(counter.program(name), counter) for name in call.programs]
+        return max(bodies) * call.repetitions
+    return bytes_touched([value.owner for value in call.arguments])
+
+
 def bytes_touched(arguments: Sequence[Operation | object]) -> int:
     """The sizes of different buffers, together: what a call moves if it reads each byte once."""
     buffers = {op for op in arguments if isinstance(op, BufferOp)}

@@ -12,7 +12,8 @@ from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, 
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.program import GraphOp, graphs_of
-from popgraph.dialects.program.control import UNBOUNDED, CallCondOp, CallLoopOp
+from popgraph.dialects.program.calls import CallCondOp, CallLoopOp
+from popgraph.dialects.program.control import UNBOUNDED
 from popgraph.dialects.tile.program.control import RunsPrograms
 from popgraph.dialects.tile.program.ops import CallOp, ProgramOp
 from popgraph.dialects.tile.scalars import SCALARS
@@ -142,6 +143,9 @@ class Counter:
         """What a section of a program does."""
         steps = (op for op in ops if isinstance(op, CallOp | RunsPrograms))
         return sum((self.call(op) for op in steps), NOTHING)
+
+    def program(self, name: str) -> ProgramOp:
+        return self._programs[name]
 
     def function(self, name: str) -> func.FuncOp:
         return self._functions[name]

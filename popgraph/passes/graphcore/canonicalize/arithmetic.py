@@ -99,7 +99,7 @@ def _halves(array: Array) -> bool:
     if array.dtype.kind != "f" or array.size == 0:
         return False
     mantissa, exponent = np.frexp(array)
-    limit = -int(np.finfo(array.dtype).minexp) - 2  # type: ignore[type-var]
+    limit = -int(np.finfo(array.dtype).minexp) - 2
     return bool(np.all(np.abs(mantissa) == 0.5) and np.all(np.abs(exponent) < limit))
 
 

@@ -24,8 +24,16 @@ def close(blocks: Sequence[Block]) -> list[SSAValue]:
     captured = list(dict.fromkeys(value for block in blocks for value in outer_values(block)))
     for block in blocks:
         for value in captured:
-            _replace(block, value, block.insert_arg(value.type, len(block.args)))
+            argument = block.insert_arg(value.type, len(block.args))
+            show_as(argument, value)
+            _replace(block, value, argument)
     return captured
+
+
+def show_as(new: SSAValue, old: SSAValue) -> None:
+    """Gives a value the name in IR text that another one has, unless it has one."""
+    if new.name_hint is None:
+        new.name_hint = old.name_hint
 
 
 def _replace(block: Block, old: SSAValue, new: SSAValue) -> None:

@@ -16,6 +16,7 @@ from popgraph.passes.onnx.to_graphcore.arithmetic import cast
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.row_lookup import Tap, looked_up
 from popgraph.support import dtypes
 from popgraph.support.shapes import prod
 
@@ -42,45 +43,11 @@ def grid_sample(node: Node) -> Lowered:
     first = gc.IotaOp(shape=(batch, count), axis=0, dtype=I64)
     start = gc.MulOp(first, node.literal(np.array(prod(space), np.int64)))
     terms = [
-        _term(node, mode, cast(rows, kind) if mode != "nearest" else rows, start, space, taps)
+        looked_up(node, cast(rows, kind) if mode != "nearest" else rows, start, space, taps)
         for taps in product(*columns)
     ]
     total = cast(reduce(gc.AddOp, terms), node.dtype)
     return reshaped(gc.TransposeOp(total, perm=[0, 2, 1]).result, (batch, channels, *outside))
-
-
-@dataclass(frozen=True)
-class _Tap:
-    """Along one axis: a place inside of it, its weight, and whether it is inside at all."""
-
-    place: Operand
-    weight: Operand | None
-    inside: Operand | None
-
-
-def _term(
-    node: Node,
-    mode: str,
-    rows: SSAValue,
-    start: Operand,
-    space: Sequence[int],
-    taps: Sequence[_Tap],
-) -> Operand:
-    """The elements at one place for each axis, times their weights."""
-    place = start
-    for axis, tap in enumerate(taps):
-        step = node.literal(np.array(prod(space[axis + 1 :]), np.int64))
-        place = gc.AddOp(place, gc.MulOp(tap.place, step))
-    found: Operand = gc.GatherOp(rows, cast(place, dtypes.BY_NAME["u64"]), axis=0)
-    apart = (*shape_of(place), 1)
-    inside = [tap.inside for tap in taps if tap.inside is not None]
-    if inside:
-        condition = gc.ReshapeOp(reduce(gc.AndOp, inside), shape=apart)
-        found = gc.WhereOp(condition, found, node.scalar(0, dtype_of(rows)))
-    weights = [tap.weight for tap in taps if tap.weight is not None]
-    if weights:
-        found = gc.MulOp(found, gc.ReshapeOp(reduce(gc.MulOp, weights), shape=apart))
-    return found
 
 
 @dataclass(frozen=True)
@@ -95,7 +62,7 @@ class _Axes:
     def number(self, value: float) -> SSAValue:
         return self.node.scalar(value, dtype_of(self.grid))
 
-    def columns(self, space: Sequence[int]) -> list[list[_Tap]]:
+    def columns(self, space: Sequence[int]) -> list[list[Tap]]:
         """The taps along each axis; the grid names the innermost axis first."""
         last = len(shape_of(self.grid)) - 1
         found = []
@@ -152,7 +119,7 @@ class _Axes:
         back = gc.AbsOp(gc.SubOp(rest, self.number(span)))
         return gc.SubOp(self.number(high), back)
 
-    def taps(self, at: Operand, size: int) -> list[_Tap]:
+    def taps(self, at: Operand, size: int) -> list[Tap]:
         if self.mode == "nearest":
             return [self.tap(at, size, None)]
         first = gc.FloorOp(at)
@@ -168,7 +135,7 @@ class _Axes:
             for step, weight in enumerate(weights)
         ]
 
-    def tap(self, place: Operand, size: int, weight: Operand | None) -> _Tap:
+    def tap(self, place: Operand, size: int, weight: Operand | None) -> Tap:
         inside: Operand | None = None
         if self.padding == "zeros":
             inside = gc.AndOp(
@@ -177,7 +144,7 @@ class _Axes:
             )
         elif self.padding == "reflection":
             place = self.reflected(place, size)
-        return _Tap(cast(self.limited(place, size), dtypes.BY_NAME["i64"]), weight, inside)
+        return Tap(cast(self.limited(place, size), dtypes.BY_NAME["i64"]), weight, inside)
 
     def near(self, x: Operand) -> Operand:
         """((a + 2) x - (a + 3)) x^2 + 1"""

@@ -24,7 +24,7 @@ def _whole(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
-def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
+def from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> Operand:
     """
     Indices as i64, negative ones counted from the end, those outside the nearest inside.
 
@@ -73,7 +73,7 @@ def check_indices(node: Node) -> Lowered:
 def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
     axis = node.axis(node.integer("axis"))
-    along = _from_start(node, node[1], node.shape[axis], _is_checked(node[1]))
+    along = from_start(node, node[1], node.shape[axis], _is_checked(node[1]))
     return _along(node, axis, along)
 
 
@@ -112,7 +112,7 @@ def gather_nd(node: Node) -> Lowered:
         terms.append(gc.MulOp(counted, _whole(node, _stride(lead, axis))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
-        start = _from_start(node, index.result, data[batch + column], is_checked)
+        start = from_start(node, index.result, data[batch + column], is_checked)
         terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
     place = _from_start_on(reduce(gc.AddOp, terms))
     return gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), place, axis=0)

@@ -27,7 +27,7 @@ from popgraph.dialects.program import (
     VariableOp,
 )
 from popgraph.passes.graphcore.fold_constants import fold_small
-from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused
+from popgraph.passes.onnx.to_graphcore.bodies import discard, drop_unused, show_as
 from popgraph.passes.onnx.to_graphcore.context import SEED, LoweringContext, Moved
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import REGISTRY, as_values, structural_operands
@@ -100,6 +100,8 @@ class Lowering(LoweringContext):
                 f"and gets {len(arguments)}"
             )
         self.values.update(zip(graph.block.args, arguments, strict=True))
+        for new, old in zip(arguments, graph.block.args, strict=True):
+            show_as(new, old)
         outside, self.naming = self.naming, self.naming and named
         try:
             self._walk(graph)
@@ -157,6 +159,7 @@ class Lowering(LoweringContext):
 
     def _know(self, old: SSAValue, new: SSAValue, name: str) -> None:
         self.values[old] = new
+        show_as(new, old)
         if not self.naming:
             self.hidden.add(name)
             return
@@ -191,6 +194,7 @@ class Lowering(LoweringContext):
             self._know(op.result, make.result, name)
         else:
             self.values[op.result] = make.result
+            show_as(make.result, op.result)
             self.names.setdefault(name, make.result)
 
     def _node(self, op: OnnxOp) -> None:

@@ -20,6 +20,7 @@ from popgraph.dialects.program import ConstantOp, YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
 from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.bodies import show_as
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.recurrent_activations import Activation, activations
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
@@ -397,6 +398,10 @@ def looped(
     block = Block(arg_types=[NUMBER, *types[0], row_type(rows), *types[1]])
     turn, *given = block.args
     count = len(states)
+    for argument, name in zip(block.args, ("turn", *("h", "c")[:count], "row"), strict=False):
+        argument.name_hint = name
+    for argument, value in zip(given[count + 1 :], passed, strict=True):
+        show_as(argument, value)
     with ImplicitBuilder(block):
         rest = iter(given[count + 1 :])
         seen = [

@@ -20,6 +20,7 @@ from popgraph.passes.onnx.to_graphcore.context import Moved
 from popgraph.passes.onnx.to_graphcore.movement import reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.support.errors import NeedsHostError, TypeMismatchError, UnsupportedError
+from popgraph.support.names import hint
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,17 @@ class _Trial:
         count = len(self.repetition.carried)
         self.repetition.node.lowering.trips[number] = steering.trips
         with self.repetition.node.lowering.writing(self.block, number) as self.moved:
-            return self.repetition.body(number, rest[:count], rest[count:])
+            turn = self.repetition.body(number, rest[:count], rest[count:])
+        self._name(number, rest[:count], rest[count:])
+        return turn
+
+    def _name(self, number: SSAValue, states: Sequence[SSAValue], rows: Sequence[SSAValue]) -> None:
+        """Arguments that the body gave no name in IR text."""
+        named = ["turn", *map(hint, self.repetition.states)]
+        variables = ["variable"] * (1 + len(states) - len(named))
+        names = [*named, *variables, *["row" for _ in rows]]
+        for value, name in zip((number, *states, *rows), names, strict=True):
+            value.name_hint = value.name_hint or name
 
     def discard(self) -> None:
         discard(self.block)

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+from xdsl.ir import SSAValue
+
 from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.dialects.graphcore.pooling import PoolOptions
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.support import dtypes
 from popgraph.support.errors import TypeMismatchError
-from popgraph.support.shapes import Shape
+from popgraph.support.shapes import Shape, prod
 
 
 @dataclass(frozen=True)
@@ -24,7 +33,11 @@ class Windows:
 
     @staticmethod
     def of(node: Node, kernel: Shape) -> Windows:
-        spatial = node.shape[2:]
+        return Windows.over(node, node.shape[2:], kernel)
+
+    @staticmethod
+    def over(node: Node, spatial: Shape, kernel: Shape) -> Windows:
+        """Windows over an image that need not be the first input."""
         if len(kernel) != len(spatial):
             raise TypeMismatchError(
                 f"a window of rank {len(kernel)} over {len(spatial)} spatial dimensions"
@@ -86,39 +99,114 @@ class Windows:
         # A window that would begin behind the data, in the padding, is left out.
         return count - ((count - 1) * stride >= size + self.low[axis])
 
+    def places(self, sizes: Shape, row_major: bool = True) -> NDArray[np.int64]:
+        """
+        Which elements of a flat image each window sees, a row for each; -1 outside the image.
+
+        Counted along the last axis first if `row_major`, else along the first one.
+        """
+        rank = len(sizes)
+        total, outside = np.zeros((1,) * (2 * rank), np.int64), np.array(False)
+        order = range(rank) if row_major else reversed(range(rank))
+        step = prod(self.inputs)
+        for axis in order:
+            step //= max(1, self.inputs[axis])
+            at = self.along(axis, sizes[axis])
+            shape = [1] * (2 * rank)
+            shape[axis], shape[rank + axis] = at.shape
+            at = at.reshape(shape)
+            outside = outside | (at < 0) | (at >= self.inputs[axis])
+            total = total + at * step
+        found: NDArray[np.int64] = np.where(outside, -1, total).reshape(prod(sizes), -1)
+        return found
+
+    def along(self, axis: int, count: int) -> NDArray[np.int64]:
+        """Where the elements of `count` windows are along an axis."""
+        starts = np.arange(count) * self.strides[axis] - self.low[axis]
+        return np.asarray(
+            starts[:, None] + np.arange(self.kernel[axis]) * self.dilations[axis], np.int64
+        )
+
 
 def _pool_windows(node: Node) -> tuple[Windows, Shape]:
     windows = Windows.of(node, node.integers("kernel_shape"))
     return windows, windows.sizes(bool(node.integer("ceil_mode")))
 
 
+def _options(windows: Windows, sizes: Shape) -> PoolOptions:
+    return {
+        "kernel": windows.kernel,
+        "strides": windows.strides,
+        "dilations": windows.dilations,
+        "pads": windows.pads,
+        "sizes": sizes,
+    }
+
+
 @lowers("MaxPool")
 def max_pool(node: Node) -> Lowered:
-    if node.wants(1):
-        raise node.unsupported("the output Indices", "use the first output only")
     windows, sizes = _pool_windows(node)
-    return gc.MaxPoolOp(
-        node[0],
-        kernel=windows.kernel,
-        strides=windows.strides,
-        dilations=windows.dilations,
-        pads=windows.pads,
-        sizes=sizes,
-    )
+    largest = gc.MaxPoolOp(node[0], **_options(windows, sizes))
+    return [largest, _largest_places(node, windows, sizes)] if node.wants(1) else largest
+
+
+def _largest_places(node: Node, windows: Windows, sizes: Shape) -> Operand:
+    """
+    Where the first largest element of each window stands in the flat input.
+
+    What a window sees outside of the image is the first thing that it sees inside once more: that
+    is never larger, and where it is the largest it is the first.
+    """
+    places = windows.places(sizes)
+    first = np.argmax(places >= 0, axis=1)[:, None]
+    filled = np.where(places < 0, np.take_along_axis(places, first, 1), places)
+    images, count = prod(node.shape[:2]), prod(node.shape[2:])
+    flat = SSAValue.get(reshaped(node[0], (images, count)))
+    seen = gc.GatherOp(flat, node.literal(filled.astype(np.uint64)), axis=1)
+    chosen = gc.ArgMaxOp(seen, axis=2, keepdims=False, last=False)
+    told = windows.places(sizes, row_major=not node.integer("storage_order"))
+    told = np.where(told < 0, np.take_along_axis(told, first, 1), told)
+    starts = node.literal(np.arange(len(told)) * told.shape[1])
+    slot = cast(gc.AddOp(chosen, starts), dtypes.BY_NAME["u64"])
+    found = gc.GatherOp(node.literal(told.reshape(-1)), slot, axis=0)
+    image = gc.IotaOp(shape=shape_of(found.result), axis=0, dtype=I64)
+    whole = gc.AddOp(found, gc.MulOp(image, node.literal(np.array(count, np.int64))))
+    return reshaped(whole.result, (*node.shape[:2], *sizes))
 
 
 @lowers("AveragePool")
 def average_pool(node: Node) -> Lowered:
     windows, sizes = _pool_windows(node)
     return gc.AveragePoolOp(
-        node[0],
-        kernel=windows.kernel,
-        strides=windows.strides,
-        dilations=windows.dilations,
-        pads=windows.pads,
-        sizes=sizes,
-        include_pad=bool(node.integer("count_include_pad")),
+        node[0], **_options(windows, sizes), include_pad=bool(node.integer("count_include_pad"))
     )
+
+
+@lowers("LpPool")
+def lp_pool(node: Node) -> Lowered:
+    """The p-th root of what the p-th powers of the sizes of elements of a window add up to."""
+    windows, sizes = _pool_windows(node)
+    wide = computing(node)
+    p = node.real("p", 2.0)
+    sizes_of = gc.AbsOp(cast(node[0], wide))
+    powers: Operand = sizes_of
+    if p == 2:
+        powers = gc.MulOp(sizes_of, sizes_of)
+    elif p != 1:
+        powers = gc.PowOp(sizes_of, node.scalar(p, wide))
+    mean = gc.AveragePoolOp(powers, **_options(windows, sizes), include_pad=False)
+    counts = mean.counts if len(np.unique(mean.counts)) > 1 else mean.counts.reshape(-1)[:1]
+    total = gc.MulOp(mean, node.literal(counts.astype(wide.numpy)))
+    return cast(total if p == 1 else _root(node, total, p, wide), node.dtype)
+
+
+def _root(node: Node, total: Operand, p: float, wide: dtypes.DType) -> Operand:
+    """The p-th root, of nothing as well: its slope there is taken to be 0."""
+    zero = node.scalar(0, wide)
+    nothing = gc.CompareOp(total, zero, predicate="eq")
+    some = gc.WhereOp(nothing, node.scalar(1, wide), total)
+    root = gc.SqrtOp(some) if p == 2 else gc.PowOp(some, node.scalar(1 / p, wide))
+    return gc.WhereOp(nothing, zero, root)
 
 
 def _spatial(node: Node) -> tuple[int, ...]:

@@ -260,70 +260,67 @@ def with_operands(
     elements: Sequence[Attribute] | None = None,
 ) -> tile.Structured:
     """A new operation that reads differently, for the place of `op`, whose bodies it takes."""
-    inputs = inputs if inputs is not None else mapped_inputs(op)
+    inputs = mapped_inputs(op) if inputs is None else inputs
     kinds = [element(value) for value in op.results] if elements is None else elements
     new: tile.Structured
     match op:
         case tile.MapOp():
-            new = tile.MapOp(
-                inputs.values,
-                inputs.maps,
-                op.sizes,
-                _region(inputs.body),
-                kinds,
-                [*op.tables, *tables],
-            )
+            every, body = [*op.tables, *tables], _region(inputs.body)
+            new = tile.MapOp(inputs.values, inputs.maps, op.sizes, body, kinds, every)
         case tile.ScatterOp():
-            new = tile.ScatterOp(
-                inputs.values,
-                inputs.maps,
-                op.sizes,
-                op.parallel_rank,
-                _region(inputs.body),
-                tensor(op.output),
-            )
-        case tile.ReduceOp():
-            epilogue_inputs = (
-                epilogue_inputs if epilogue_inputs is not None else mapped_epilogue_inputs(op)
-            )
-            new = tile.ReduceOp(
-                inputs.values,
-                inputs.maps,
-                op.sizes,
-                op.parallel_rank,
-                list(op.initial),
-                _region(inputs.body),
-                _region(epilogue_inputs.body),
-                kinds,
-                epilogue_inputs.values,
-                epilogue_inputs.maps,
-            )
-        case tile.ContractOp():
-            epilogue_inputs = (
-                epilogue_inputs if epilogue_inputs is not None else mapped_epilogue_inputs(op)
-            )
-            new = tile.ContractOp(
-                inputs.values[0],
-                inputs.values[1],
-                inputs.maps,
-                op.sizes,
-                op.parallel_rank,
-                _region(epilogue_inputs.body),
-                kinds,
-                epilogue_inputs.values,
-                epilogue_inputs.maps,
-                op.schedule,
-            )
+            sizes, rank, body = op.sizes, op.parallel_rank, _region(inputs.body)
+            new = tile.ScatterOp(inputs.values, inputs.maps, sizes, rank, body, tensor(op.output))
+        case tile.ReduceOp() | tile.ContractOp():
+            epilogue = mapped_epilogue_inputs(op) if epilogue_inputs is None else epilogue_inputs
+            new = _with_epilogue(op, inputs, epilogue, kinds)
         case _:
-            raise AssertionError(f"{op.name} is not with_operands")
+            raise AssertionError(f"{op.name} reads nothing through maps")
     new.location = op.location
-    for old, result in zip(op.results, new.results, strict=True):
-        if layout_of(tensor(old)):
-            type_ = tensor(result)
-            set_type_in_place(
-                result, tensor_type(type_.element_type, type_.get_shape(), tensor(old).encoding)
-            )
+    _keep_layouts(op, new)
     return new
+
+
+def _with_epilogue(
+    op: tile.ReduceOp | tile.ContractOp,
+    inputs: MappedOperands,
+    epilogue: MappedOperands,
+    kinds: Sequence[Attribute],
+) -> tile.ReduceOp | tile.ContractOp:
+    """A new reduction or contraction that reads differently, before and in its epilogue."""
+    if isinstance(op, tile.ContractOp):
+        return tile.ContractOp(
+            inputs.values[0],
+            inputs.values[1],
+            inputs.maps,
+            op.sizes,
+            op.parallel_rank,
+            _region(epilogue.body),
+            kinds,
+            epilogue.values,
+            epilogue.maps,
+            op.schedule,
+        )
+    return tile.ReduceOp(
+        inputs.values,
+        inputs.maps,
+        op.sizes,
+        op.parallel_rank,
+        list(op.initial),
+        _region(inputs.body),
+        _region(epilogue.body),
+        kinds,
+        epilogue.values,
+        epilogue.maps,
+    )
+
+
+def _keep_layouts(old: tile.Structured, new: tile.Structured) -> None:
+    """Gives results the layouts that they had, whatever their elements are now."""
+    for before, result in zip(old.results, new.results, strict=True):
+        if layout_of(tensor(before)):
+            type_, encoding = tensor(result), tensor(before).encoding
+            laid_out = tensor_type(type_.element_type, type_.get_shape(), encoding)
+            set_type_in_place(result, laid_out)
 
 
 def _region(body: Block | None) -> Region:

@@ -13,11 +13,11 @@ builtin.module {
 // -----
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
-  ^bb0(%0: tensor<2x3xf32>):
-    %1 = pg.constant #pg.data<"00000000000000000000003f0000803f" : tensor<4xf32>>
-    %2 = pg.constant #pg.data<"000000000000803f0000403f000000bf00000000000080bf0000803f0000403f0000003f000040bf000000bf000080be" : tensor<3x4xf32>>
-    %3 = graphcore.mat_mul %0, %2 : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
-    %4 = graphcore.add %3, %1 : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
-    pg.return [#pg.bytes<"v0">], %4 : tensor<2x4xf32>
+  ^bb0(%x0: tensor<2x3xf32>):
+    %c0 = pg.constant #pg.data<"00000000000000000000003f0000803f" : tensor<4xf32>>
+    %0 = pg.constant #pg.data<"000000000000803f0000403f000000bf00000000000080bf0000803f0000403f0000003f000040bf000000bf000080be" : tensor<3x4xf32>>
+    %1 = graphcore.mat_mul %x0, %0 : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    %v0 = graphcore.add %1, %c0 : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+    pg.return [#pg.bytes<"v0">], %v0 : tensor<2x4xf32>
   }
 }

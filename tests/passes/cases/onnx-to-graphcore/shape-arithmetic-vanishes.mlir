@@ -13,9 +13,9 @@ builtin.module {
 // -----
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"x0">] {
-  ^bb0(%0: tensor<2x3xf32>):
-    %1 = graphcore.reshape %0 {shape = [3, 2]} : (tensor<2x3xf32>) -> tensor<3x2xf32>
-    %2 = graphcore.relu %1 : (tensor<3x2xf32>) -> tensor<3x2xf32>
-    pg.return [#pg.bytes<"v1">], %2 : tensor<3x2xf32>
+  ^bb0(%x0: tensor<2x3xf32>):
+    %v0 = graphcore.reshape %x0 {shape = [3, 2]} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+    %v1 = graphcore.relu %v0 : (tensor<3x2xf32>) -> tensor<3x2xf32>
+    pg.return [#pg.bytes<"v1">], %v1 : tensor<3x2xf32>
   }
 }

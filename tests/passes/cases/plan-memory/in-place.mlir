@@ -91,12 +91,12 @@ builtin.module {
   tile.program @main arena 64 : i64 persistent 0 : i64 lower_bound 64 : i64 prepare {
   ^bb0:
   } body {
-    %0 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<4xf32>
-    %1 = tile.buffer "output" at 0 : i64 named <"v2"> : memref<f32>
-    %2 = tile.buffer "arena" at 0 : i64 named <""> : memref<4xf32>
-    %3 = tile.buffer "output" at 0 : i64 named <"v2"> : memref<1xf32>
-    tile.call @exp_4_f32_0 chunks 1 : i64(%0, %2) : memref<4xf32>, memref<4xf32>
-    tile.call @cmpf_select_4_f32_0 chunks 1 : i64(%2, %2) : memref<4xf32>, memref<4xf32>
-    tile.call @addf_1_f32_0 chunks 1 : i64(%2, %3) : memref<4xf32>, memref<1xf32>
+    %x0 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<4xf32>
+    %v2 = tile.buffer "output" at 0 : i64 named <"v2"> : memref<f32>
+    %arena = tile.buffer "arena" at 0 : i64 named <""> : memref<4xf32>
+    %v2_1 = tile.buffer "output" at 0 : i64 named <"v2"> : memref<1xf32>
+    tile.call @exp_4_f32_0 chunks 1 : i64(%x0, %arena) : memref<4xf32>, memref<4xf32>
+    tile.call @cmpf_select_4_f32_0 chunks 1 : i64(%arena, %arena) : memref<4xf32>, memref<4xf32>
+    tile.call @addf_1_f32_0 chunks 1 : i64(%arena, %v2_1) : memref<4xf32>, memref<1xf32>
   }
 }

@@ -38,10 +38,10 @@ builtin.module {
   tile.program @main arena 0 : i64 persistent 0 : i64 lower_bound 0 : i64 prepare {
   ^bb0:
   } body {
-    %0 = tile.buffer "input" at 0 : i64 named <"in"> : memref<4xf32>
-    %1 = tile.buffer "output" at 0 : i64 named <"y"> : memref<4xf32>
-    %2 = tile.buffer "constant" at 0 : i64 named <""> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
-    tile.call @add chunks 1 : i64(%0, %2, %1) : memref<4xf32>, memref<4xf32>, memref<4xf32>
-    tile.call @add chunks 1 : i64(%1, %0, %1) : memref<4xf32>, memref<4xf32>, memref<4xf32>
+    %in = tile.buffer "input" at 0 : i64 named <"in"> : memref<4xf32>
+    %y = tile.buffer "output" at 0 : i64 named <"y"> : memref<4xf32>
+    %constant = tile.buffer "constant" at 0 : i64 named <""> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
+    tile.call @add chunks 1 : i64(%in, %constant, %y) : memref<4xf32>, memref<4xf32>, memref<4xf32>
+    tile.call @add chunks 1 : i64(%y, %in, %y) : memref<4xf32>, memref<4xf32>, memref<4xf32>
   }
 }

@@ -70,17 +70,17 @@ builtin.module {
   tile.program @main arena 64 : i64 persistent 0 : i64 lower_bound 64 : i64 prepare {
   ^bb0:
   } body {
-    %0 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<2x4xf32>
-    %1 = tile.buffer "input" at 0 : i64 named <"x1"> : memref<2x4xf32>
-    %2 = tile.buffer "output" at 0 : i64 named <"y"> : memref<8x2xf32>
-    %3 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<8xf32>
-    %4 = tile.buffer "arena" at 0 : i64 named <""> : memref<12xf32>
-    %5 = tile.buffer "input" at 0 : i64 named <"x1"> : memref<8xf32>
-    %6 = tile.buffer "arena" at 16 : i64 named <""> : memref<12xf32>
-    %7 = tile.buffer "arena" at 0 : i64 named <""> : memref<16xf32>
-    %8 = tile.buffer "output" at 0 : i64 named <"y"> : memref<16xf32>
-    tile.call @negf_12_f32_0 chunks 1 : i64(%3, %4) : memref<8xf32>, memref<12xf32>
-    tile.call @negf_12_f32_0 chunks 1 : i64(%5, %6) : memref<8xf32>, memref<12xf32>
-    tile.call @move_16_f32_0 chunks 1 : i64(%7, %8) : memref<16xf32>, memref<16xf32>
+    %x0 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<2x4xf32>
+    %x1 = tile.buffer "input" at 0 : i64 named <"x1"> : memref<2x4xf32>
+    %y = tile.buffer "output" at 0 : i64 named <"y"> : memref<8x2xf32>
+    %x0_1 = tile.buffer "input" at 0 : i64 named <"x0"> : memref<8xf32>
+    %arena = tile.buffer "arena" at 0 : i64 named <""> : memref<12xf32>
+    %x1_1 = tile.buffer "input" at 0 : i64 named <"x1"> : memref<8xf32>
+    %arena_1 = tile.buffer "arena" at 16 : i64 named <""> : memref<12xf32>
+    %arena_2 = tile.buffer "arena" at 0 : i64 named <""> : memref<16xf32>
+    %y_1 = tile.buffer "output" at 0 : i64 named <"y"> : memref<16xf32>
+    tile.call @negf_12_f32_0 chunks 1 : i64(%x0_1, %arena) : memref<8xf32>, memref<12xf32>
+    tile.call @negf_12_f32_0 chunks 1 : i64(%x1_1, %arena_1) : memref<8xf32>, memref<12xf32>
+    tile.call @move_16_f32_0 chunks 1 : i64(%arena_2, %y_1) : memref<16xf32>, memref<16xf32>
   }
 }

@@ -49,16 +49,16 @@ builtin.module {
   tile.program @main arena 128 : i64 persistent 0 : i64 lower_bound 128 : i64 prepare {
   ^bb0:
   } body {
-    %0 = tile.buffer "input" at 0 : i64 named <"in"> : memref<4xf32>
-    %1 = tile.buffer "variable" at 0 : i64 named <"u"> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
-    %2 = tile.buffer "variable" at 0 : i64 named <"v"> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
-    %3 = tile.buffer "output" at 0 : i64 named <"y"> : memref<4xf32>
-    %4 = tile.buffer "arena" at 0 : i64 named <""> : memref<4xf32>
-    %5 = tile.buffer "arena" at 64 : i64 named <""> : memref<4xf32>
-    tile.call @copy_4_f32 chunks 1 : i64(%1, %3) : memref<4xf32>, memref<4xf32>
-    tile.call @copy_4_f32 chunks 1 : i64(%2, %4) : memref<4xf32>, memref<4xf32>
-    tile.call @copy_4_f32 chunks 1 : i64(%1, %5) : memref<4xf32>, memref<4xf32>
-    tile.call @copy_4_f32 chunks 1 : i64(%4, %1) : memref<4xf32>, memref<4xf32>
-    tile.call @copy_4_f32 chunks 1 : i64(%5, %2) : memref<4xf32>, memref<4xf32>
+    %in = tile.buffer "input" at 0 : i64 named <"in"> : memref<4xf32>
+    %u = tile.buffer "variable" at 0 : i64 named <"u"> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
+    %v = tile.buffer "variable" at 0 : i64 named <"v"> holding #pg.data<"0000803f000000400000404000008040" : tensor<4xf32>> : memref<4xf32>
+    %y = tile.buffer "output" at 0 : i64 named <"y"> : memref<4xf32>
+    %arena = tile.buffer "arena" at 0 : i64 named <""> : memref<4xf32>
+    %arena_1 = tile.buffer "arena" at 64 : i64 named <""> : memref<4xf32>
+    tile.call @copy_4_f32 chunks 1 : i64(%u, %y) : memref<4xf32>, memref<4xf32>
+    tile.call @copy_4_f32 chunks 1 : i64(%v, %arena) : memref<4xf32>, memref<4xf32>
+    tile.call @copy_4_f32 chunks 1 : i64(%u, %arena_1) : memref<4xf32>, memref<4xf32>
+    tile.call @copy_4_f32 chunks 1 : i64(%arena, %u) : memref<4xf32>, memref<4xf32>
+    tile.call @copy_4_f32 chunks 1 : i64(%arena_1, %v) : memref<4xf32>, memref<4xf32>
   }
 }

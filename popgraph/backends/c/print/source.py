@@ -1,0 +1,25 @@
+"""Source names: what a user calls an operation, and the line where it was written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.ir import Attribute
+
+
+def source(location: Attribute | None) -> str:
+    """The user's name for an operation, and the line where it was written."""
+    match location:
+        case NameLoc():
+            return f"{location.desc.data}  {source(location.location)}".strip()
+        case FileLineColLoc():
+            return f"{Path(location.filename.data).name}:{location.line.data}"
+    return ""
+
+
+def comment(text: str) -> str:
+    """A comment of C, whatever the text holds: names of models may be anything."""
+    plain = re.sub(r"[^ -~]|\\", "?", text)
+    return f"/* {plain.replace('*/', '*?').replace('/*', '?*')} */"

@@ -1,0 +1,93 @@
+"""Traces of a program: how often each of its calls ran in a step, in loops and branches too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from popgraph.backends.c.print.trace import CALIBRATIONS, INNER, OUTER, Place, Site, counters_name
+from popgraph.backends.c.run.library import Code, numbers
+from popgraph.dialects.tile import CallOp, RunsPrograms
+from popgraph.support.arrays import Array
+
+COUNT, TIME = 0, 1
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a call took in a step, all its runs together."""
+
+    op: CallOp | RunsPrograms
+    count: int
+    """How often it ran."""
+    nanoseconds: int
+    bodies: tuple[TracedBody, ...]
+
+    def scaled(self, ratio: float) -> Traced:
+        """The same with other times, of which each is so large a part as before."""
+        bodies = tuple(
+            replace(body, calls=tuple(call.scaled(ratio) for call in body.calls))
+            for body in self.bodies
+        )
+        return replace(self, nanoseconds=round(self.nanoseconds * ratio), bodies=bodies)
+
+    def kernels(self) -> Iterator[Traced]:
+        """The calls of kernels in here, the call itself included."""
+        if isinstance(self.op, CallOp):
+            yield self
+        for body in self.bodies:
+            for call in body.calls:
+                yield from call.kernels()
+
+
+@dataclass(frozen=True)
+class TracedBody:
+    """A program that a branch or a loop runs."""
+
+    name: str
+    count: int
+    """How often it ran: the turns of a loop, or how often a branch was taken."""
+    calls: tuple[Traced, ...]
+
+
+class Trace:
+    """The counters of a traced program: of each call of a step, as its fastest run left them."""
+
+    def __init__(self, site: Site, code: Code) -> None:
+        self._places, self._code = site.places, code
+        self._now = numbers(code, counters_name(site), 2 * site.counters()).reshape(-1, 2)
+        self._best: dict[int, Array] = {}
+        self._inner = self._outer = 2**62
+        """The fastest rounds of the probes that calibrate."""
+
+    def measure(self, memory: int) -> None:
+        """Runs a step."""
+        self._now[...] = 0
+        self._code.run(memory)
+        self._inner = min(self._inner, int(self._now[INNER, TIME]))
+        self._outer = min(self._outer, int(self._now[OUTER, TIME]))
+        for place in self._places:
+            best = self._best.get(place.counter)
+            if best is None or self._now[place.counter, TIME] < best[place.counter, TIME]:
+                self._best[place.counter] = self._now.copy()
+
+    def calls(self) -> list[Traced]:
+        """What each call of a step took, in order, without what the probes took."""
+        return [self._traced(place, self._best[place.counter]) for place in self._places]
+
+    def _traced(self, place: Place, found: Array) -> Traced:
+        count, time = (int(one) for one in found[place.counter])
+        bodies = tuple(self._body(site, found) for site in place.bodies)
+        inside = sum(_probes(body) for body in bodies)
+        probes = count * self._inner + inside * max(0, self._outer - self._inner)
+        least = sum(call.nanoseconds for body in bodies for call in body.calls)
+        return Traced(place.op, count, max(least, time - probes // CALIBRATIONS), bodies)
+
+    def _body(self, site: Site, found: Array) -> TracedBody:
+        calls = tuple(self._traced(place, found) for place in site.places)
+        return TracedBody(site.name, int(found[site.counter, COUNT]), calls)
+
+
+def _probes(body: TracedBody) -> int:
+    """How often the clock was looked at, twice each, in all runs of a body."""
+    return sum(call.count + sum(map(_probes, call.bodies)) for call in body.calls)

@@ -1,0 +1,77 @@
+"""The steps of a model of which Python computes some nodes, as `popgraph print` shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from popgraph.backends.reference import signature
+from popgraph.compiler import BuildRequest, interface_of
+from popgraph.dialects.onnx.types import describe
+from popgraph.hosted import HostedModel
+from popgraph.hosted.step_lines import step_line
+from popgraph.measure.inputs import made_up_inputs
+from popgraph.measure.steps import RanSegment, run_steps, segment_request
+from popgraph.passes.onnx.partition import Segment, Step
+from popgraph.support.errors import NeedsHostError
+
+Text = Callable[[BuildRequest], str]
+"""The text of a segment that may be lowered."""
+
+
+def step_lines(request: BuildRequest) -> Iterator[str]:
+    """One line for each step, in order."""
+    for number, step in enumerate(request.steps().steps):
+        yield f"// {step_line(number, step)}"
+
+
+def lowered_steps(
+    request: BuildRequest, text: Text, reason: NeedsHostError | None = None
+) -> Iterator[str]:
+    """
+    A line for each step, and the text of each that is compiled.
+
+    `reason` is why a model without nodes of the host has steps.
+    """
+    model = request.steps(reason)
+    texts = _texts(request, model, text)
+    for number, step in enumerate(model.steps):
+        yield f"// {step_line(number, step)}"
+        if step in texts:
+            yield f"{texts[step]}\n"
+
+
+def lowered_whole(request: BuildRequest, text: Text) -> Iterator[str]:
+    """The text of a model, or of its steps, where lowering finds that it has some."""
+    try:
+        yield text(request)
+    except NeedsHostError as error:
+        if not request.splits:
+            raise
+        yield from lowered_steps(request.whole(error), text, error)
+
+
+def _texts(request: BuildRequest, model: HostedModel, text: Text) -> dict[Step, str]:
+    """Those of the segments; where their sizes are not known, those that made-up inputs give."""
+    segments = [step for step in model.steps if isinstance(step, Segment)]
+    wanted = [(step, segment_request(request, model, step)) for step in segments]
+    if all(_is_static(one) for _, one in wanted):
+        try:
+            return {step: text(one) for step, one in wanted}
+        except NeedsHostError:
+            pass  # It is split when it runs.
+    ran = run_steps(request, model, made_up_inputs(request.module))
+    found = [one for one in ran if isinstance(one, RanSegment)]
+    return {one.step: _for_what_it_got(request, model, one) + text(one.request) for one in found}
+
+
+def _for_what_it_got(request: BuildRequest, model: HostedModel, ran: RanSegment) -> str:
+    """The sizes that a segment has been given, if it does not say them itself."""
+    if _is_static(segment_request(request, model, ran.step)):
+        return ""
+    shapes = {name: describe(type_) for name, type_ in signature(ran.request.module).items()}
+    listed = ", ".join(f"{name}: {shape}" for name, shape in shapes.items())
+    return f"// for {listed}: the sizes that made-up inputs give\n"
+
+
+def _is_static(request: BuildRequest) -> bool:
+    return interface_of(request.module, request.compilation.weights, request.role.known) is None

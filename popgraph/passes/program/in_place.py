@@ -1,0 +1,69 @@
+"""In-place results: a launch writes over an operand that nobody reads any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from popgraph.dialects.tile import LaunchOp
+from popgraph.passes.program.section import Section, Step
+from popgraph.passes.program.storage import Storage, size_of
+
+
+@dataclass(frozen=True)
+class InPlace:
+    """Decides which values of a plan take over the memory of others."""
+
+    storage: Mapping[SSAValue, Storage]
+    variables: Mapping[str, Storage]
+    body: Section
+    """Where variables get their next values."""
+
+    def may_replace(self, old: Storage, new: Storage) -> bool:
+        """Nobody reads the old value after the launch that writes the new one has begun."""
+        if all(time < new.first for time in old.readers):
+            return True
+        if any(time > new.first for time in old.readers):
+            return False
+        pairs = self.pairs(self.body.steps[new.first])
+        return any(source is old and result.root is new for source, result in pairs)
+
+    def pairs(self, launch: Step) -> Iterator[tuple[Storage, Storage]]:
+        """(operand, result) that may share memory, the operand being read under no other name."""
+        if not isinstance(launch, LaunchOp):
+            return
+        operands = [self.storage[operand].root for operand in launch.operands]
+        numbers = launch.inplace.data
+        for i, j in zip(numbers[::2], numbers[1::2], strict=True):
+            if self.storage[launch.operands[i]].is_part:
+                continue
+            if operands.count(operands[i]) == 1 and _same_size(launch, i, j):
+                yield operands[i], self.storage[launch.results[j]]
+
+    def share(self, section: Section) -> None:
+        """Results take over the memory of operands that nobody reads any more."""
+        for time, launch in enumerate(section.steps):
+            used: set[Storage] = set()
+            for source, result in self.pairs(launch):
+                if source in used or result.alias_of is not None or result in used:
+                    continue
+                if source.space != "arena" or source.last != time or result.first != time:
+                    continue
+                if result.space == "variable" and not self.may_replace(
+                    self.variables[result.label], source
+                ):
+                    continue
+                used |= {source, result}
+                _take_over(source, result)
+
+
+def _take_over(source: Storage, result: Storage) -> None:
+    """`result` keeps its place, and `source` moves there."""
+    source.alias_of = result
+    result.first = source.first
+
+
+def _same_size(launch: LaunchOp, operand: int, result: int) -> bool:
+    return size_of(launch.operands[operand].type) == size_of(launch.results[result].type)

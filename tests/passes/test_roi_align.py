@@ -1,0 +1,134 @@
+"""RoiAlign computes what ONNX's reference does, wherever regions are, and has slopes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
+
+import popgraph
+from popgraph.support.arrays import Array
+from popgraph.support.errors import IndicesError
+from tests.one_node import close, found, model, normal, of_both, of_peer
+from tests.passes.test_onnx_gradients import check
+
+Case = tuple[dict[str, Array], dict[str, Any]]
+MODES = ("avg", "max")
+SHIFTS = ("half_pixel", "output_half_pixel")
+
+
+@st.composite
+def regions(draw: st.DrawFn) -> Case:
+    """Some of them outside of the image, of no size or the wrong way round."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, space = draw(st.integers(1, 3)), [draw(st.integers(1, 5)) for _ in range(2)]
+    reach = draw(st.sampled_from([3.0, 8.0, 30.0]))
+    corners = generator.uniform(-reach / 2, reach, (count, 4))
+    if draw(st.booleans()):
+        corners = np.round(corners)
+    if draw(st.booleans()):  # the right way round
+        corners = np.sort(corners.reshape(count, 2, 2), axis=1).reshape(count, 4)
+    inputs = {
+        "x": normal((2, 2, *space), "float64", draw(st.integers(0, 9))),
+        "rois": corners,
+        "batch": generator.integers(0, 2, count),
+    }
+    attributes = {
+        "output_height": draw(st.integers(1, 3)),
+        "output_width": draw(st.integers(1, 3)),
+        "sampling_ratio": draw(st.integers(0, 3)),
+        "spatial_scale": draw(st.sampled_from([1.0, 0.5])),
+        "mode": draw(st.sampled_from(MODES)),
+        "coordinate_transformation_mode": draw(
+            st.sampled_from(["half_pixel", "output_half_pixel"])
+        ),
+    }
+    return inputs, attributes
+
+
+@given(regions())
+def test_regions_are_those_of_the_reference(case: Case) -> None:
+    inputs, attributes = case
+    proto = model("RoiAlign", inputs, **attributes)
+    (wanted,) = ReferenceEvaluator(proto).run(None, dict(inputs))
+    close(found(proto, inputs)["y"], wanted)
+
+
+@given(regions())
+def test_gradients_are_slopes(case: Case) -> None:
+    inputs, attributes = case
+    proto = model("RoiAlign", inputs, constants=("rois", "batch"), **attributes)
+    assert check(proto, [inputs["x"]], [found(proto, inputs)["y"]])
+
+
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("mode", MODES)
+def test_gradients_of_regions(mode: str, ratio: int) -> None:
+    """They decide places and weights; how many samples there are does not change."""
+    corners = np.random.default_rng(0).uniform(0, 8, (3, 2, 2))
+    rois = np.sort(corners, axis=1).reshape(3, 4)
+    inputs = {"x": normal((2, 2, 7, 8), "float64"), "rois": rois, "batch": np.array([0, 1, 1])}
+    attributes = {"sampling_ratio": ratio, "output_height": 2, "output_width": 2}
+    proto = model("RoiAlign", inputs, constants=("batch",), mode=mode, **attributes)
+    assert check(proto, [inputs["x"], rois], [found(proto, inputs)["y"]])
+
+
+def of_a_picture(dtype: str) -> dict[str, Array]:
+    corners = np.array([[0, 0, 6.5, 9], [2.25, 3, 4, 4.5], [-3, 1, 14, 12]])
+    x = normal((2, 3, 9, 10), dtype)
+    return {"x": x, "rois": corners.astype(x.dtype), "batch": np.array([1, 0, 1])}
+
+
+@pytest.mark.parametrize("ratio", [0, 2])
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("opset", "dtype"), [(10, "float32"), (16, "float16"), (22, "bfloat16"), (22, "float64")]
+)
+def test_versions_and_types(opset: int, dtype: str, mode: str, ratio: int) -> None:
+    inputs, attributes = of_a_picture(dtype), {"mode": mode, "sampling_ratio": ratio}
+    proto = model("RoiAlign", inputs, opset=opset, output_height=3, output_width=4, **attributes)
+    y = of_both(proto, inputs)["y"]
+    if opset == 10:
+        attributes["coordinate_transformation_mode"] = "output_half_pixel"
+    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+    wide["batch"] = inputs["batch"]
+    same = model("RoiAlign", wide, output_height=3, output_width=4, **attributes)
+    (wanted,) = ReferenceEvaluator(same).run(None, wide)
+    close(y, wanted.astype(y.dtype))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ratio", [0, 2])
+def test_regions_of_onnxruntime(mode: str, ratio: int, tmp_path: Path) -> None:
+    inputs = of_a_picture("float32")
+    attributes: dict[str, Any] = {"mode": mode, "sampling_ratio": ratio, "spatial_scale": 0.5}
+    proto = model("RoiAlign", inputs, opset=16, output_height=3, output_width=4, **attributes)
+    close(found(proto, inputs, "c")["y"], of_peer(proto, inputs, tmp_path)["y"])
+
+
+@pytest.mark.parametrize("ratio", [0, 2])
+def test_images_that_are_not_there_are_told(ratio: int) -> None:
+    inputs = {**of_a_picture("float32"), "batch": np.array([0, 2, 1])}
+    proto = model("RoiAlign", inputs, sampling_ratio=ratio)
+    with pytest.raises(IndicesError, match="image 2"):
+        popgraph.compile(proto, backend="c", indices="error")(**inputs)
+
+
+def test_no_regions() -> None:
+    inputs = {name: array[:0] for name, array in of_a_picture("float32").items()}
+    inputs["x"] = normal((1, 3, 4, 4))
+    assert of_both(model("RoiAlign", inputs), inputs)["y"].shape == (0, 3, 1, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_numbers_of_images_in_32_bits(dtype: str) -> None:
+    """As PopART has it."""
+    inputs = of_a_picture(dtype)
+    wanted = found(model("RoiAlign", inputs), inputs)["y"]
+    inputs["batch"] = inputs["batch"].astype(np.int32)
+    close(found(model("RoiAlign", inputs), inputs)["y"], wanted)
