@@ -17,6 +17,7 @@ from popgraph.hosted.host import TURNS, Host
 from popgraph.hosted.part import Maker, Part, Role, Values
 from popgraph.open_model import SPECIALISATIONS
 from popgraph.passes.onnx.infer_shapes import infer_shapes, specialise
+from popgraph.passes.onnx.number_labels import number_labels
 from popgraph.passes.onnx.partition import (
     HostStep,
     Segment,
@@ -63,6 +64,7 @@ class HostedModel:
     ) -> None:
         """`reason` is why the model is no program."""
         inline_functions(module, store, model_of(module).functions)
+        number_labels(module)
         if reason is not None:
             infer_shapes(module, store)
         steps = partition(module, store)

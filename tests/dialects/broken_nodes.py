@@ -58,7 +58,9 @@ def model_of(operator: str, node: Broken) -> ModelProto:
     graph = helper.make_graph(
         [made], "g", infos, [helper.make_empty_tensor_value_info(outputs[0])], constants
     )
-    opsets = [helper.make_opsetid("", node.opset), helper.make_opsetid("ai.graphcore", 1)]
+    classical = 5 if name == "TreeEnsemble" else 3
+    versions = {"": node.opset, "ai.graphcore": 1, "ai.onnx.ml": classical}
+    opsets = [helper.make_opsetid(*pair) for pair in versions.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
 
@@ -133,6 +135,153 @@ def _recurrences() -> Iterator[tuple[str, tuple[Broken, ...]]]:
                 row(f"{x} {w} {r}", input_forget=2),
             ]
         yield name, tuple(nodes)
+
+
+_STUMP: dict[str, Any] = {
+    "nodes_treeids": [0, 0, 0],
+    "nodes_nodeids": [0, 1, 2],
+    "nodes_featureids": [1, 0, 0],
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+    "nodes_values": [0.5, 0.0, 0.0],
+    "nodes_truenodeids": [1, 0, 0],
+    "nodes_falsenodeids": [2, 0, 0],
+}
+"""A tree of one branch."""
+
+
+def _stumps(prefix: str, **more: Any) -> Iterator[Broken]:
+    """Trees of classifiers and regressors that nobody can walk down."""
+    leaves: dict[str, Any] = {
+        f"{prefix}_treeids": [0, 0],
+        f"{prefix}_nodeids": [1, 2],
+        f"{prefix}_ids": [0, 1],
+        f"{prefix}_weights": [1.0, 2.0],
+    }
+    whole = _STUMP | leaves | more
+    for wrong in (
+        {"nodes_truenodeids": [7, 0, 0]},
+        {"nodes_truenodeids": [0, 0, 0]},
+        {"nodes_nodeids": [0, 1, 1]},
+        {"nodes_featureids": [1, 0]},
+        {"nodes_featureids": [4, 0, 0]},
+        {"nodes_values": [0.5]},
+        {"nodes_missing_value_tracks_true": [1]},
+        {f"{prefix}_ids": [0, 9]},
+        {f"{prefix}_nodeids": [1, 7]},
+        {f"{prefix}_weights": [1.0]},
+        {"base_values": [1.0, 2.0, 3.0, 4.0, 5.0]},
+        {"post_transform": "TANH"},
+    ):
+        yield row("f32[5, 3]", 2 if prefix == "class" else 1, **whole | wrong)
+    yield row("f32[5, 3, 2]", 2 if prefix == "class" else 1, **whole)
+
+
+def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
+    """The operators of ai.onnx.ml."""
+    x = "f32[5, 3]"
+    words: dict[str, Any] = {"post_transform": "TANH"}
+    svm: dict[str, Any] = {
+        "vectors_per_class": [1, 1],
+        "support_vectors": [1.0] * 6,
+        "coefficients": [1.0, 2.0],
+        "rho": [0.5],
+        "classlabels_ints": [0, 1],
+    }
+    regressor: dict[str, Any] = {
+        "n_supports": 2,
+        "support_vectors": [1.0] * 6,
+        "coefficients": [1.0, 2.0],
+    }
+    linear: dict[str, Any] = {"coefficients": [1.0] * 6, "intercepts": [0.0, 1.0]}
+    stump: dict[str, Any] = {
+        "tree_roots": [0],
+        "nodes_featureids": [1],
+        "nodes_modes": numpy_helper.from_array(np.zeros(1, np.uint8)),
+        "nodes_splits": numpy_helper.from_array(np.zeros(1, np.float32)),
+        "nodes_truenodeids": [0],
+        "nodes_trueleafs": [1],
+        "nodes_falsenodeids": [1],
+        "nodes_falseleafs": [1],
+        "leaf_targetids": [0, 0],
+        "leaf_weights": numpy_helper.from_array(np.ones(2, np.float32)),
+        "n_targets": 1,
+    }
+    rows: dict[str, list[Broken]] = {
+        "ArrayFeatureExtractor": [
+            row(f"{x} f32[1]"),
+            row(x),
+            row("bool[5, 3] i64[1]"),
+            row(f"{x} i64{{3}}"),
+            row(f"{x} i64{{-1}}"),
+        ],
+        "Binarizer": [row("bool[2]"), row("str[2]")],
+        "FeatureVectorizer": [
+            row(x, inputdimensions=[3, 4]),
+            row(f"{x} f32[4, 3]", inputdimensions=[3, 3]),
+        ],
+        "Imputer": [
+            row(x),
+            row(x, imputed_value_floats=[1.0, 2.0]),
+            row("i64[5, 3]", imputed_value_floats=[1.0]),
+        ],
+        "LabelEncoder": [
+            row("i64[2]", keys_int64s=[1, 2], values_int64s=[1]),
+            row("i64[2]", keys_floats=[1.0], values_int64s=[1]),
+        ],
+        "LinearClassifier": [
+            row(x, 2, **linear | words),
+            row(x, 2, **linear | {"coefficients": [1.0] * 5}),
+            row(x, 2, **linear | {"intercepts": [1.0]}),
+            row(x, 2, classlabels_ints=[1], **linear),
+        ],
+        "LinearRegressor": [
+            row(x, targets=2, **linear | words),
+            row(x, targets=3, **linear),
+            row(x, targets=2, **linear | {"intercepts": [1.0]}),
+        ],
+        "Normalizer": [row(x, norm="L3"), row("str[2]")],
+        "OneHotEncoder": [row("bool[2]", cats_int64s=[1])],
+        "SVMClassifier": [
+            row(x, 2, **svm | {"kernel_type": "CUBIC"}),
+            row(x, 2, **svm | {"support_vectors": [1.0] * 5}),
+            row(x, 2, **svm | {"support_vectors": [1.0] * 4}),
+            row(x, 2, **svm | {"rho": [1.0, 2.0]}),
+            row(x, 2, **svm | {"coefficients": [1.0]}),
+            row(x, 2, **svm | {"classlabels_ints": [0, 1, 2]}),
+            row(x, 2, **svm | {"prob_a": [1.0, 2.0], "prob_b": [1.0]}),
+        ],
+        "SVMRegressor": [
+            row(x, **regressor | {"kernel_type": "CUBIC"}),
+            row(x, **regressor | {"coefficients": [1.0]}),
+            row(x, **regressor | {"support_vectors": [1.0] * 4}),
+        ],
+        "Scaler": [row(x, offset=[1.0, 2.0], scale=[1.0]), row("str[2]")],
+        "TreeEnsemble": [
+            row(x, **stump | {"nodes_featureids": [3]}),
+            row(x, **stump | {"nodes_truenodeids": [5]}),
+            row(x, **stump | {"nodes_truenodeids": [0], "nodes_trueleafs": [0]}),
+            row(x, **stump | {"leaf_targetids": [0, 1]}),
+            row(x, **stump | {"tree_roots": [1]}),
+            row(x, **stump | {"nodes_featureids": [1, 2]}),
+            row(x, **stump | {"aggregate_function": 4}),
+            row(x, **stump | {"post_transform": 5}),
+            row(
+                x,
+                **stump
+                | {
+                    "nodes_modes": numpy_helper.from_array(np.full(1, 6, np.uint8)),
+                    "membership_values": numpy_helper.from_array(np.zeros(0, np.float32)),
+                },
+            ),
+        ],
+        "TreeEnsembleClassifier": [*_stumps("class", classlabels_int64s=[0, 1, 2])],
+        "TreeEnsembleRegressor": [
+            *_stumps("target", n_targets=2),
+            row(x, **_STUMP, aggregate_function="PRODUCT"),
+        ],
+    }
+    for name, nodes in rows.items():
+        yield f"ai.onnx.ml.{name}", tuple(nodes)
 
 
 _IMAGE, _WEIGHT = "f32[1, 4, 6, 6]", "f32[8, 4, 3, 3]"
@@ -904,5 +1053,6 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[4, 3] f32[4]", axis=0, axis_size=2),
     ),
     "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
+    **dict(_classical()),
 }
 """By operator, those of other domains with the domain's name before."""

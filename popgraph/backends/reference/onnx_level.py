@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.traits import Pure
 
 from popgraph.backends.base import as_array
+from popgraph.backends.reference.classical import Given, meaning_of
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx.containers import Function, Model, model_of
 from popgraph.dialects.onnx.custom import Custom
@@ -134,6 +135,8 @@ class Interpreter:
             found = self.scan(op, values) if op.since_version > 8 else self.batch(op, values)
         elif op.op_type == "SequenceMap" and op.domain == "":
             found = self.map(op, values)
+        elif (meaning := meaning_of(op)) is not None:
+            found = [meaning(Given(op, self.store), *[values[value] for value in op.operands])]
         elif self._draw is not None and draws(op):
             found = self._draw(op, values)
         else:

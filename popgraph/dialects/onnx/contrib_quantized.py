@@ -165,7 +165,7 @@ def _define(op: Custom) -> Function:
             raise UnsupportedError(
                 f"{op.op_type} with {given} is not supported",
                 op.where(),
-                "`popgraph ops --dialect onnx` lists the operators that compile",
+                "`popgraph ops` lists the operators that compile",
             )
         proto = _parsed(name, present, tuple(sorted(numbers.items())))
     if proto is None:

@@ -41,6 +41,10 @@ SHAPES = ("Shape", "Size")
 """Finds the body that stands for an operator of another domain."""
 
 
+CLASSICAL = "ai.onnx.ml"
+"""The domain of which onnx's reference means other things than onnxruntime."""
+
+
 class Inference:
     """
     Gives the values of a graph their types, in order, and follows small constants on the way.
@@ -173,7 +177,7 @@ class Inference:
     def _follow(self, op: SchemaOp) -> None:
         """Evaluates a node of which every operand is known and every result small."""
         values = self._operands(op)
-        if values is None or not op.has_trait(Pure):
+        if values is None or not op.has_trait(Pure) or op.domain == CLASSICAL:
             return
         for result in op.results:
             shape = static_shape(result.type)

@@ -113,6 +113,13 @@ def _rows(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bo
         yield _either_way(1, data[batch : batch + indices[-1]])
 
 
+def _columns(shapes: Sequence[Shape | None], attributes: Attributes) -> Iterator[Bounds]:
+    """Places along the last axis, counted from the start alone."""
+    data = shapes[0]
+    if data:
+        yield Bounds(1, "index", (0,), (data[-1] - 1,))
+
+
 def _labels(axis: int, ignored: str) -> Rule:
     """Labels of classes that lie along an axis of the first input."""
 
@@ -191,6 +198,7 @@ RULES: Mapping[tuple[str, str], Rule] = {
     ("", "RoiAlign"): _images,
     ("", "RotaryEmbedding"): _positions,
     ("", "Attention"): _lengths,
+    ("ai.onnx.ml", "ArrayFeatureExtractor"): _columns,
     ("ai.graphcore", "Nll"): _labels(-1, "ignoreIndex"),
     ("ai.graphcore", "ScatterReduce"): _collected,
 }

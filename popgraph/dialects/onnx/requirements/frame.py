@@ -61,7 +61,21 @@ _REDUCTION = ("none", "mean", "sum")
 _DEPTH = ("DCR", "CRD")
 _SCATTERING = ("none", "add", "mul", "max", "min")
 _DIRECTION = ("forward", "reverse", "bidirectional")
+_TRANSFORM = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+_KERNEL = ("LINEAR", "POLY", "RBF", "SIGMOID")
 CHOICES: dict[tuple[str, str], Sequence[str]] = {
+    ("CastMap", "cast_to"): ("TO_FLOAT", "TO_STRING", "TO_INT64"),
+    ("CastMap", "map_form"): ("DENSE", "SPARSE"),
+    ("LinearClassifier", "post_transform"): _TRANSFORM,
+    ("LinearRegressor", "post_transform"): _TRANSFORM,
+    ("Normalizer", "norm"): ("MAX", "L1", "L2"),
+    ("SVMClassifier", "kernel_type"): _KERNEL,
+    ("SVMClassifier", "post_transform"): _TRANSFORM,
+    ("SVMRegressor", "kernel_type"): _KERNEL,
+    ("SVMRegressor", "post_transform"): _TRANSFORM,
+    ("TreeEnsembleClassifier", "post_transform"): _TRANSFORM,
+    ("TreeEnsembleRegressor", "aggregate_function"): ("SUM", "AVERAGE", "MIN", "MAX"),
+    ("TreeEnsembleRegressor", "post_transform"): _TRANSFORM,
     ("AveragePool", "auto_pad"): _PADDING,
     ("BitShift", "direction"): ("LEFT", "RIGHT"),
     ("Cast", "round_mode"): ("up", "down", "nearest"),

@@ -1,0 +1,218 @@
+"""The meaning of the operators of ai.onnx.ml on strings, dictionaries and lookup tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import STRING, MapType
+from popgraph.dialects.program import WeightStore
+from popgraph.support.arrays import Array
+from popgraph.support.errors import RunError
+
+ML = "ai.onnx.ml"
+FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
+"""What CastMap puts where a sparse map has nothing; the text is onnxruntime's."""
+
+
+class Given:
+    """A node's attributes as Python values."""
+
+    def __init__(self, op: OnnxOp, store: WeightStore) -> None:
+        self.op = op
+        self._values = op.attribute_values(store)
+
+    def __getitem__(self, name: str) -> Any:
+        return _plain(self._values[name])
+
+    def many(self, name: str) -> list[Any]:
+        """A list, empty if the node gives none; of a tensor its elements."""
+        found: Any = _plain(self._values.get(name, []))
+        return list(found.reshape(-1)) if isinstance(found, np.ndarray) else list(found)
+
+    def first(self, *names: str) -> tuple[str, list[Any]]:
+        """The first of some lists that the node gives."""
+        for name in names:
+            if found := self.many(name):
+                return name, found
+        return names[-1], []
+
+    def fail(self, what: str, hint: str) -> RunError:
+        return RunError(what, self.op.where(), hint)
+
+
+def _plain(value: object) -> object:
+    """Strings are texts, not bytes."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.ndarray) and value.dtype.kind in "OSU":
+        return np.array([_plain(one) for one in value.reshape(-1)], object).reshape(value.shape)
+    return value
+
+
+Meaning: TypeAlias = Callable[[Given, Any], Any]
+
+
+def _looked_up(
+    x: Array, keys: Iterable[Any], values: Sequence[Any], default: object, dtype: Any
+) -> Array:
+    """The value of each element; of equal keys the first one counts, and NaN is a key."""
+    table: dict[object, Any] = {}
+    for key, value in zip(keys, values, strict=True):
+        table.setdefault(_key(key), value)
+    found = [table.get(_key(one), default) for one in np.asarray(_plain(x)).reshape(-1).tolist()]
+    made = np.empty(len(found), dtype)
+    made[:] = found
+    return made.reshape(np.shape(x))
+
+
+def _key(value: Any) -> object:
+    plain = value.item() if isinstance(value, np.generic) else _plain(value)
+    return "NaN" if isinstance(plain, float) and plain != plain else plain
+
+
+def _holds_text(x: Array) -> bool:
+    return np.asarray(x).dtype.kind in "OSU"
+
+
+def label_encoder(given: Given, x: Array) -> Array:
+    if given.op.since_version == 1:
+        classes = given.many("classes_strings")
+        return _between(given, x, classes, list(range(len(classes))))
+    tensors = ("tensor",) if given.op.since_version >= 4 else ()
+    kinds = (*tensors, "strings", "int64s", "floats")
+    _, keys = given.first(*(f"keys_{kind}" for kind in kinds))
+    name, values = given.first(*(f"values_{kind}" for kind in kinds))
+    if len(keys) != len(values):
+        raise given.fail(
+            f"LabelEncoder has {len(keys)} keys and {len(values)} values",
+            "give every key its value",
+        )
+    if given.op.since_version < 4:  # NaN is a key since then
+        kept = [at for at, key in enumerate(keys) if key == key]
+        keys, values = [keys[at] for at in kept], [values[at] for at in kept]
+    default, dtype = _default(given, name.removeprefix("values_"), values)
+    return _looked_up(x, keys, values, default, dtype)
+
+
+def _default(given: Given, kind: str, values: Sequence[Any]) -> tuple[object, Any]:
+    """What stands for what is no key, and the element type of the result."""
+    if kind == "tensor":
+        dtype: Any = object if isinstance(values[0], str) else values[0].dtype
+        own = {"O": "default_string", "f": "default_float"}.get(np.dtype(dtype).kind)
+        found = given.many("default_tensor") or [given[own or "default_int64"]]
+        return found[0], dtype
+    names = {"strings": "string", "int64s": "int64", "floats": "float"}
+    dtypes = {"strings": object, "int64s": np.int64, "floats": np.float32}
+    return given[f"default_{names[kind]}"], dtypes[kind]
+
+
+def category_mapper(given: Given, x: Array) -> Array:
+    return _between(given, x, given.many("cats_strings"), given.many("cats_int64s"))
+
+
+def _between(given: Given, x: Array, strings: Sequence[str], numbers: Sequence[int]) -> Array:
+    """Numbers for strings, or strings for numbers."""
+    if len(strings) != len(numbers):
+        raise given.fail(
+            f"{given.op.op_type} has {len(strings)} strings for {len(numbers)} numbers",
+            "give every string its number",
+        )
+    if _holds_text(x):
+        return _looked_up(x, strings, numbers, given["default_int64"], np.int64)
+    return _looked_up(x, numbers, strings, given["default_string"], object)
+
+
+def one_hot_encoder(given: Given, x: Array) -> Array:
+    is_text = _holds_text(x)
+    categories = given.many("cats_strings" if is_text else "cats_int64s")
+    whole = np.asarray(_plain(x)) if is_text else np.asarray(x).astype(np.int64)
+    made = np.stack([whole == one for one in categories], axis=-1).astype(np.float32)
+    unknown = whole[made.sum(axis=-1) == 0]
+    if unknown.size and not given["zeros"]:
+        raise given.fail(
+            f"OneHotEncoder knows no category {unknown.tolist()[0]!r}",
+            "set `zeros` to 1 if unknown categories may be rows of zeros",
+        )
+    return made
+
+
+def dict_vectorizer(given: Given, x: Mapping[Any, Any]) -> Array:
+    """The values of a dictionary in the order of a vocabulary, nothing where there is none."""
+    _, words = given.first("string_vocabulary", "int64_vocabulary")
+    dtype = _values_of(given.op.operands[0].type)
+    table = {_key(key): value for key, value in x.items()}
+    nothing: object = "" if dtype is object else 0
+    made = np.empty((1, len(words)), dtype)
+    made[0, :] = [table.get(_key(word), nothing) for word in words]
+    return made
+
+
+def _values_of(type_: Attribute) -> Any:
+    """The element type of the values of a dictionary."""
+    held = getattr(type_.value, "element_type", None) if isinstance(type_, MapType) else None
+    return object if held is None or held == STRING else element_types.from_ir(held).numpy
+
+
+def cast_map(given: Given, x: Mapping[int, Any]) -> Array:
+    """The values of a dictionary by their keys, without gaps or as far as `max_map`."""
+    to = given["cast_to"]
+    cells = {int(key): _cast(_plain(value), to) for key, value in x.items()}
+    if any(key < 0 for key in cells):
+        raise given.fail("CastMap has a negative key", "keys are places, counted from 0")
+    if given["map_form"] == "DENSE":
+        row = [cells[key] for key in sorted(cells)]
+    else:
+        size = given["max_map"]
+        if any(key >= size for key in cells):
+            raise given.fail(
+                f"CastMap has key {max(cells)} for {size} places", "raise `max_map` of the node"
+            )
+        row = [cells.get(key, FILLING[to]) for key in range(size)]
+    dtypes: dict[str, Any] = {"TO_FLOAT": np.float32, "TO_INT64": np.int64, "TO_STRING": object}
+    made = np.empty((1, len(row)), dtypes[to])
+    made[0, :] = row
+    return made
+
+
+def _cast(value: Any, to: str) -> object:
+    match to:
+        case "TO_FLOAT":
+            return float(value)
+        case "TO_INT64":
+            return int(float(value)) if not isinstance(value, str) else int(value)
+    return value if isinstance(value, str) else f"{float(value):f}"
+
+
+def zip_map(given: Given, x: Array) -> list[dict[Any, float]]:
+    """A dictionary from labels to numbers for each row."""
+    name, labels = given.first("classlabels_strings", "classlabels_int64s")
+    rows = np.atleast_2d(x)
+    if rows.shape[1] != len(labels):
+        raise given.fail(
+            f"ZipMap has {len(labels)} labels for rows of {rows.shape[1]} numbers",
+            f"`{name}` has a label for each column",
+        )
+    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
+
+
+MEANINGS: dict[str, Meaning] = {
+    "CastMap": cast_map,
+    "CategoryMapper": category_mapper,
+    "DictVectorizer": dict_vectorizer,
+    "LabelEncoder": label_encoder,
+    "OneHotEncoder": one_hot_encoder,
+    "ZipMap": zip_map,
+}
+"""Those of which onnx's reference has none, or another one than onnxruntime."""
+
+
+def meaning_of(op: OnnxOp) -> Meaning | None:
+    return MEANINGS.get(op.op_type) if op.domain == ML else None

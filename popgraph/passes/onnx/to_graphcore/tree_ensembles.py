@@ -1,0 +1,512 @@
+"""Lowers ensembles of trees: every sample walks down all trees at once, a branch in each turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast
+from popgraph.passes.onnx.to_graphcore.forests import (
+    LEAF,
+    MEMBER,
+    MODES,
+    Branch,
+    Forest,
+    Places,
+    Planting,
+)
+from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
+from popgraph.passes.onnx.to_graphcore.node import Node
+from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.scores import (
+    F32,
+    ML,
+    NAMES,
+    TRANSFORMS,
+    as_transform,
+    best,
+    computed_in,
+    constant,
+    labels_of,
+    one_column,
+    pair_of,
+    rows_of,
+    transformed,
+    two_columns,
+)
+from popgraph.support import dtypes
+from popgraph.support.arrays import Array
+from popgraph.support.errors import TypeMismatchError
+
+U64 = dtypes.BY_NAME["u64"]
+U64_TYPE = element_types.BY_NAME["u64"]
+TRACKS = "nodes_missing_value_tracks_true"
+AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+"""In the order in which TreeEnsemble numbers them."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A forest, and for each of its leaves what it adds to each target."""
+
+    forest: Forest
+    leaves: Places
+    targets: Places
+    weights: Array
+    """Of each entry, its leaf, its target and its weight: a leaf may have several."""
+    count: int
+    """How many targets there are."""
+
+
+# What the nodes say
+
+
+def _numbers(node: Node, name: str) -> Array:
+    """A list of numbers, which may be a tensor of double precision instead."""
+    if node.has(f"{name}_as_tensor"):
+        found = np.asarray(node.value(f"{name}_as_tensor")).reshape(-1)
+        if found.size:
+            return found
+    return np.array(node.reals(name), np.float32)
+
+
+def _of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
+    """The ensemble of a classifier or regressor: lists of nodes, and of weights of leaves."""
+    keys = _pairs(node, "nodes_treeids", "nodes_nodeids")
+    number = {key: place for place, key in enumerate(keys)}
+    if len(number) < len(keys):
+        raise TypeMismatchError(
+            f"a node of {node.op.op_type} stands twice",
+            hint="a tree number and a node number name one node",
+        )
+    modes = node.texts("nodes_modes")
+    _check_lengths(node, len(keys))
+    inner = [place for place, mode in enumerate(modes) if mode != LEAF]
+    values = _numbers(node, "nodes_values")
+    yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
+    missing = node.integers(TRACKS) or (0,) * len(keys)
+    features = node.integers("nodes_featureids")
+
+    def child(place: int, name: int) -> int:
+        found = number.get((keys[place][0], name))
+        if found is None:
+            raise TypeMismatchError(
+                f"tree {keys[place][0]} of {node.op.op_type} has no node {name}",
+                hint="branches lead to nodes of their tree",
+            )
+        return found
+
+    branches = {
+        place: Branch(
+            features[place],
+            _mode(node, modes[place]),
+            [float(values[place])],
+            child(place, yes[place]),
+            child(place, no[place]),
+            bool(missing[place]),
+        )
+        for place in inner
+    }
+    leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
+    leaves = {place: at for at, place in enumerate(leaf_places)}
+    forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
+    entries = _pairs(node, f"{prefix}_treeids", f"{prefix}_nodeids")
+    if strangers := [key for key in entries if key not in number]:
+        raise TypeMismatchError(
+            f"tree {strangers[0][0]} of {node.op.op_type} has no node {strangers[0][1]}",
+            hint="weights are of leaves of the trees",
+        )
+    found = [number[key] for key in entries]
+    kept = [at for at, place in enumerate(found) if place in leaves]
+    targets = np.array(node.integers(ids), np.int64)
+    weights = _numbers(node, f"{prefix}_weights")
+    if not len(found) == len(targets) == len(weights):
+        raise TypeMismatchError(
+            f"{node.op.op_type} has {len(weights)} weights for {len(targets)} entries of leaves",
+            hint=f"the lists whose names begin with `{prefix}_` have the same length",
+        )
+    _check_targets(node, targets, count)
+    places = np.array([leaves[found[at]] for at in kept], np.int64)
+    return Ensemble(forest, places, targets[kept], weights[kept], count)
+
+
+def _mode(node: Node, word: str) -> int:
+    if word not in MODES:
+        raise node.unsupported(f"the mode {word!r}", f"one of {', '.join([*MODES, LEAF])}")
+    return MODES[word]
+
+
+def _pairs(node: Node, first: str, second: str) -> list[tuple[int, int]]:
+    firsts, seconds = node.integers(first), node.integers(second)
+    if len(firsts) != len(seconds):
+        raise TypeMismatchError(
+            f"`{first}` has {len(firsts)} numbers, `{second}` {len(seconds)}",
+            hint="both have one for each node",
+        )
+    return list(zip(firsts, seconds, strict=True))
+
+
+def _check_lengths(node: Node, count: int) -> None:
+    """Every list of nodes has an entry for each; what may be absent may be empty."""
+    lists: dict[str, Sized] = {"nodes_modes": node.texts("nodes_modes")}
+    lists["nodes_values"] = _numbers(node, "nodes_values")
+    for name in ("nodes_featureids", "nodes_truenodeids", "nodes_falsenodeids", TRACKS):
+        lists[name] = node.integers(name)
+    for name, given in lists.items():
+        if len(given) != count and (len(given) or name != TRACKS):
+            raise TypeMismatchError(
+                f"`{name}` of {node.op.op_type} has {len(given)} entries for {count} nodes",
+                hint="lists whose names begin with `nodes_` have one for each, leaves as well",
+            )
+
+
+def _roots(keys: Sequence[tuple[int, int]], branches: dict[int, Branch]) -> list[int]:
+    """For each tree, in their order, the node to which no branch leads."""
+    inner = {place for one in branches.values() for place in (one.yes, one.no)}
+    roots: dict[int, list[int]] = {tree: [] for tree, _ in keys}
+    for place, (tree, _) in enumerate(keys):
+        if place not in inner:
+            roots[tree].append(place)
+    for tree, found in roots.items():
+        if len(found) != 1:
+            raise TypeMismatchError(
+                f"tree {tree} has {len(found)} nodes to which no branch leads",
+                hint="that is the root, and there is one in each tree",
+            )
+    starts = [place for (place,) in roots.values()]
+    if len(_reached(starts, branches)) < len(keys):
+        raise TypeMismatchError(
+            "a tree has a branch that leads back to itself",
+            hint="no branch of a tree is among those that follow it",
+        )
+    return starts
+
+
+def _reached(starts: Sequence[int], branches: dict[int, Branch]) -> set[int]:
+    """The nodes to which branches lead from these, and these."""
+    pending, seen = list(starts), set(starts)
+    while pending:
+        branch = branches.get(pending.pop())
+        ends = set() if branch is None else {branch.yes, branch.no} - seen
+        seen |= ends
+        pending += ends
+    return seen
+
+
+def _check_targets(node: Node, targets: Array, count: int) -> None:
+    if targets.size and not 0 <= targets.min() <= targets.max() < count:
+        raise TypeMismatchError(
+            f"a leaf of {node.op.op_type} has target {int(targets.max())} of {count}",
+            hint="targets and classes are counted from 0",
+        )
+
+
+def _of_tensors(node: Node) -> Ensemble:
+    """The ensemble of TreeEnsemble: branches lead to branches or leaves, as flags say."""
+    modes = np.asarray(node.value("nodes_modes")).reshape(-1)
+    splits = np.asarray(node.value("nodes_splits")).reshape(-1)
+    weights = np.asarray(node.value("leaf_weights")).reshape(-1)
+    count = len(modes)
+    ends = {
+        side: _ends(node, node.integers(f"nodes_{side}nodeids"), f"nodes_{side}leafs", count)
+        for side in ("true", "false")
+    }
+    features, members = node.integers("nodes_featureids"), _members(node, modes)
+    missing = node.integers(TRACKS) or (0,) * count
+    for name, given in (
+        ("nodes_featureids", features),
+        ("nodes_splits", splits),
+        (TRACKS, missing),
+    ):
+        if len(given) != count:
+            raise TypeMismatchError(
+                f"`{name}` of TreeEnsemble has {len(given)} entries for {count} nodes",
+                hint="lists whose names begin with `nodes_` have one for each node",
+            )
+    branches = {
+        place: Branch(
+            features[place],
+            int(modes[place]),
+            members.get(place, [float(splits[place])]),
+            ends["true"][place],
+            ends["false"][place],
+            bool(missing[place]),
+        )
+        for place in range(count)
+    }
+    leaves = {count + at: at for at in range(len(weights))}
+    strangers = {end for side in ends.values() for end in side} - {*branches, *leaves}
+    if strangers or {*node.integers("tree_roots")} - {*branches}:
+        raise TypeMismatchError(
+            "a branch or a root of TreeEnsemble is none of its nodes",
+            hint="nodes and leaves are counted from 0",
+        )
+    # A tree of one leaf is written as a branch that leads to it either way.
+    forest = Planting(branches, leaves, computed_in(node).numpy).forest(node.integers("tree_roots"))
+    targets = np.array(node.integers("leaf_targetids"), np.int64)
+    if len(targets) != len(weights):
+        raise TypeMismatchError(
+            f"TreeEnsemble has {len(targets)} targets for {len(weights)} leaves",
+            hint="`leaf_targetids` has one for each of `leaf_weights`",
+        )
+    n_targets = node.integer("n_targets", 1)
+    _check_targets(node, targets, n_targets)
+    return Ensemble(forest, np.arange(len(weights)), targets, weights, n_targets)
+
+
+def _ends(node: Node, places: Sequence[int], flags: str, count: int) -> list[int]:
+    """Where branches lead: leaves are counted behind the branches."""
+    are_leaves = node.integers(flags)
+    if not len(places) == len(are_leaves) == count:
+        raise TypeMismatchError(
+            f"`{flags}` of TreeEnsemble has {len(are_leaves)} entries for {count} nodes",
+            hint="lists whose names begin with `nodes_` have one entry for each node",
+        )
+    return [count + at if leaf else at for at, leaf in zip(places, are_leaves, strict=True)]
+
+
+def _members(node: Node, modes: Array) -> dict[int, list[float]]:
+    """The sets of branches that ask for membership: lists that end with NaN."""
+    places = np.flatnonzero(modes == MEMBER).tolist()
+    if not places:
+        return {}
+    values = np.asarray(node.value("membership_values")).reshape(-1).astype(float)
+    sets: list[list[float]] = [[]]
+    for value in values.tolist():
+        if np.isnan(value):
+            sets.append([])
+        else:
+            sets[-1].append(value)
+    if not sets[-1]:
+        sets.pop()
+    if len(sets) < len(places):
+        raise TypeMismatchError(
+            f"TreeEnsemble has {len(sets)} sets for {len(places)} branches that ask for members",
+            hint="`membership_values` has a set for each, with NaN behind it",
+        )
+    return dict(zip(places, sets, strict=False))
+
+
+# How it is computed
+
+
+def _leaves_reached(node: Node, rows: SSAValue, forest: Forest) -> SSAValue:
+    """[samples, trees]: the leaf of each tree at which each sample arrives, in u64."""
+    samples, width = shape_of(rows)
+    if forest.branches and not 0 <= forest.features.min() <= forest.features.max() < width:
+        raise TypeMismatchError(
+            f"a branch of {node.op.op_type} asks for feature {int(forest.features.max())}, "
+            f"but there are {width}",
+            hint="give the features that the model was trained with",
+        )
+    shape = (samples, len(forest.roots))
+    place: SSAValue = gc.BroadcastOp(_whole(node, forest.roots), shape=shape).result
+    if forest.depth:
+        tables = _Tables.of(node, rows, forest)
+        counted = gc.CastOp(gc.IotaOp(shape=(samples, 1), axis=0, dtype=I64), to=U64_TYPE)
+        first = gc.BroadcastOp(gc.MulOp(counted, _whole(node, np.array(width))), shape=shape)
+        for _ in range(forest.depth):
+            place = tables.step(node, place, first.result)
+    return gc.SubOp(place, _whole(node, np.array(forest.branches))).result
+
+
+@dataclass(frozen=True)
+class _Tables:
+    """What a sample asks for at a branch; a leaf is a branch that leads to itself."""
+
+    flat: SSAValue
+    features: SSAValue
+    thresholds: SSAValue
+    following: SSAValue
+    missing: SSAValue | bool
+    """A table only where branches differ."""
+
+    @classmethod
+    def of(cls, node: Node, rows: SSAValue, forest: Forest) -> _Tables:
+        own = np.arange(forest.branches, forest.branches + forest.leaves)
+        zeros = np.zeros(forest.leaves, np.int64)
+        following = np.concatenate([forest.following, np.stack([own, own], axis=1)])
+        flags = np.concatenate([forest.missing, zeros.astype(bool)])
+        same = bool(forest.missing.all())
+        return cls(
+            SSAValue.get(reshaped(rows, (int(np.prod(shape_of(rows))),))),
+            _whole(node, np.concatenate([forest.features, zeros])),
+            node.literal(
+                np.concatenate([forest.thresholds, zeros.astype(forest.thresholds.dtype)])
+            ),
+            _whole(node, following.reshape(-1)),
+            same if same or not forest.missing.any() else node.literal(flags),
+        )
+
+    def step(self, node: Node, place: SSAValue, first: SSAValue) -> SSAValue:
+        """Where each sample is after one more branch of each tree."""
+        at = gc.AddOp(first, gc.GatherOp(self.features, place, axis=0))
+        x = gc.GatherOp(self.flat, at, axis=0)
+        threshold = gc.GatherOp(self.thresholds, place, axis=0)
+        answer: Operand = gc.CompareOp(x, threshold, predicate="le")
+        if isinstance(self.missing, SSAValue):
+            known = gc.GatherOp(self.missing, place, axis=0)
+            answer = gc.OrOp(answer, gc.AndOp(gc.IsNanOp(x), known))
+        elif self.missing:
+            answer = gc.OrOp(answer, gc.IsNanOp(x))
+        no = gc.WhereOp(answer, _whole(node, np.array(0)), _whole(node, np.array(1)))
+        two = gc.MulOp(place, _whole(node, np.array(2)))
+        return gc.GatherOp(self.following, gc.AddOp(two, no), axis=0).result
+
+
+def _whole(node: Node, places: Array) -> SSAValue:
+    return node.literal(np.asarray(places).astype(np.uint64))
+
+
+def _scores(
+    node: Node, ensemble: Ensemble, reached: SSAValue, dtype: np.dtype[np.generic], aggregate: str
+) -> SSAValue:
+    """[samples, targets]: what the leaves add up to, without base values."""
+    if aggregate in ("MIN", "MAX"):
+        return _extremes(node, ensemble, reached, aggregate, dtype)
+    table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype)
+    np.add.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
+    total = gc.ReduceSumOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    if aggregate == "SUM":
+        return total.result
+    trees = node.literal(np.array(len(ensemble.forest.roots), dtype))
+    return gc.DivOp(total, trees).result
+
+
+def _looked_up(node: Node, table: Array, reached: SSAValue) -> SSAValue:
+    """[samples, trees, targets]: the row of each leaf."""
+    if table.shape[1] > 1:
+        return gc.GatherOp(node.literal(table), reached, axis=0).result
+    found = gc.GatherOp(node.literal(table[:, 0]), reached, axis=0)
+    return gc.ReshapeOp(found, shape=(*shape_of(reached), 1)).result
+
+
+def _extremes(
+    node: Node, ensemble: Ensemble, reached: SSAValue, aggregate: str, dtype: np.dtype[np.generic]
+) -> SSAValue:
+    """The largest or least weight of each target; 0 where no leaf has one."""
+    largest = aggregate == "MAX"
+    neutral = -np.inf if largest else np.inf
+    table = np.full((ensemble.forest.leaves, ensemble.count), neutral, dtype)
+    merge = np.maximum if largest else np.minimum
+    merge.at(table, (ensemble.leaves, ensemble.targets), ensemble.weights.astype(dtype))
+    reduce = gc.ReduceMaxOp if largest else gc.ReduceMinOp
+    found = reduce(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    none = gc.CompareOp(found, node.literal(np.array(neutral, dtype)), predicate="eq")
+    return gc.WhereOp(none, node.literal(np.array(0, dtype)), found).result
+
+
+# The operators
+
+
+@lowers("TreeEnsembleRegressor", domain=ML)
+def tree_ensemble_regressor(node: Node) -> Lowered:
+    rows = rows_of(node)
+    ensemble = _of_lists(node, "target", "target_ids", node.integer("n_targets", 1))
+    aggregate = node.text("aggregate_function", "SUM")
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    base = _numbers(node, "base_values")
+    if base.size:
+        if base.size not in (1, ensemble.count):
+            raise TypeMismatchError(
+                f"TreeEnsembleRegressor has {base.size} base values for {ensemble.count} targets",
+                hint="give one for each target, or none",
+            )
+        scores = gc.AddOp(scores, constant(node, base, rows)).result
+    return cast(transformed(node, scores, as_transform(node)), F32)
+
+
+def _chosen(node: Node, name: str, default: int, words: Sequence[str]) -> str:
+    """The word that a number stands for."""
+    number = node.integer(name, default)
+    if not 0 <= number < len(words):
+        numbered = ", ".join(f"{place} ({word})" for place, word in enumerate(words))
+        raise TypeMismatchError(f"`{name}` is {number}", hint=f"`{name}` is one of {numbered}")
+    return words[number]
+
+
+@lowers("TreeEnsemble", domain=ML)
+def tree_ensemble(node: Node) -> Lowered:
+    aggregate = _chosen(node, "aggregate_function", 1, AGGREGATES)
+    ensemble, rows = _of_tensors(node), rows_of(node)
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = _scores(node, ensemble, reached, dtype_of(rows).numpy, aggregate)
+    transform = _chosen(node, "post_transform", 0, TRANSFORMS)
+    return cast(transformed(node, scores, transform), node.dtype)
+
+
+@lowers("TreeEnsembleClassifier", domain=ML)
+def tree_ensemble_classifier(node: Node) -> Lowered:
+    """The class of the largest sum; where the leaves are of one class of two, its sum decides."""
+    rows = rows_of(node)
+    count = len(node.integers("classlabels_int64s") or node.texts(NAMES))
+    count = count or 1 + max(node.integers("class_ids"), default=0)
+    ensemble = _of_lists(node, "class", "class_ids", count)
+    base = _numbers(node, "base_values")
+    if count == 2 and len(set(node.integers("class_ids"))) == 1:
+        return _of_two(node, ensemble, rows, base)
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    scores = decisive = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    if base.size:
+        if base.size != count:
+            raise TypeMismatchError(
+                f"TreeEnsembleClassifier has {base.size} base values for {count} classes",
+                hint="give one for each class, or none",
+            )
+        scores = decisive = gc.AddOp(scores, constant(node, base, rows)).result
+    elif _may_lack_scores(ensemble):
+        decisive = _where_scored(node, ensemble, reached, scores)
+    final = cast(transformed(node, scores, as_transform(node)), F32)
+    return [labels_of(node, best(decisive), count, "classlabels_int64s"), final]
+
+
+def _may_lack_scores(ensemble: Ensemble) -> bool:
+    """Whether a class of which a sample finds no leaf, and whose sum is 0, could seem the best."""
+    return bool(np.any(np.less(ensemble.weights, 0))) and bool(
+        len(ensemble.weights) < ensemble.count * ensemble.forest.leaves
+    )
+
+
+def _where_scored(node: Node, ensemble: Ensemble, reached: SSAValue, scores: SSAValue) -> SSAValue:
+    """The sums of classes of which a sample has found leaves, minus infinity for others."""
+    table = np.zeros((ensemble.forest.leaves, ensemble.count), dtype_of(scores).numpy)
+    table[ensemble.leaves, ensemble.targets] = 1
+    found = gc.ReduceMaxOp(_looked_up(node, table, reached), axes=[1], keepdims=False)
+    is_some = gc.CompareOp(found, constant(node, np.array(0), scores), predicate="gt")
+    return gc.WhereOp(is_some, scores, constant(node, np.array(-np.inf), scores)).result
+
+
+def _of_two(node: Node, ensemble: Ensemble, rows: SSAValue, base: Array) -> Lowered:
+    """
+    The sum of one class decides, by its sign or, where it is a probability, by one half.
+
+    As in onnxruntime, a sum of the first class alone is that of the positive class as well.
+    """
+    is_second = bool((ensemble.targets == 1).any())
+    if base.size > 1 - is_second:
+        raise node.unsupported(
+            f"base values for {base.size} of two classes, with leaves of the "
+            f"{'second' if is_second else 'first'} one only",
+            "give one base value, and let the leaves have class 0",
+        )
+    reached = _leaves_reached(node, rows, ensemble.forest)
+    sums = _scores(node, ensemble, reached, dtype_of(rows).numpy, "SUM")
+    first, score = (SSAValue.get(sliced(sums, {1: (at, 1, 1)})) for at in (0, int(is_second)))
+    if base.size:
+        score = gc.AddOp(score, constant(node, base[0], rows)).result
+    is_share = bool(np.all(np.greater_equal(ensemble.weights, 0)))
+    bound = constant(node, np.array(0.5 if is_share else 0), rows)
+    above = cast(gc.CompareOp(one_column(score), bound, predicate="gt"), U64)
+    transform = as_transform(node)
+    if is_second:
+        final = transformed(node, two_columns(first, score), transform)
+    else:
+        final = pair_of(node, score, transform, is_share)
+    return [labels_of(node, above, 2, "classlabels_int64s"), cast(final, F32)]
