@@ -674,7 +674,7 @@ NOTHING_CACHED = "// compiled programs in the cache: none for this file as it is
 def test_print_lists_for_what_the_cache_has_programs(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("popgraph.compiler.sources", lambda: "the same")
+    monkeypatch.setattr("popgraph.compiler.compiling.sources", lambda: "the same")
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     assert NOTHING_CACHED in call("print", str(file)).stdout
     run = popgraph.compile(file)
@@ -696,7 +696,7 @@ def test_print_lists_for_what_the_cache_has_programs(
 
 
 def test_programs_that_are_gone_are_not_listed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("popgraph.compiler.sources", lambda: "the same")
+    monkeypatch.setattr("popgraph.compiler.compiling.sources", lambda: "the same")
     monkeypatch.setattr("popgraph.backends.c.cache.program_key.sources", lambda: "the same")
     popgraph.compile(file)(x=X, shape=np.array([4, 6]))
     assert "// compiled programs in the cache: 1\n" in call("print", str(file)).stdout

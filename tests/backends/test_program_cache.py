@@ -50,7 +50,7 @@ def forbidden(*arguments, **named):
     raise AssertionError("a pass runs")
 
 program_key.sources = lambda: "the same"
-compiler.lower = forbidden
+compiler.requests.lower = forbidden
 run = compiler.compile(sys.argv[1])
 np.save(sys.argv[3], run({"x": np.load(sys.argv[2])})["y"])
 """
@@ -111,7 +111,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Passes]:
         counted.runs += 1
         return lower(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(compiler, "lower", counting)
+    monkeypatch.setattr("popgraph.compiler.requests.lower", counting)
     yield counted
 
 

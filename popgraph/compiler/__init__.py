@@ -1,0 +1,37 @@
+"""The compiler: from a model to its IR, down the levels, and to an executable program."""
+
+from __future__ import annotations
+
+from popgraph.compiler.compiling import admits, build, compile, note_program, runner
+from popgraph.compiler.interfaces import interface_of
+from popgraph.compiler.loading import DEEPEST, Model, load, parse_ir, to_pgraph
+from popgraph.compiler.lowering import (
+    check_static_form,
+    lower,
+    same_meaning,
+    settle_constants,
+    verify,
+)
+from popgraph.compiler.requests import BuildRequest, check_backend, for_this_machine
+
+__all__ = [
+    "BuildRequest",
+    "DEEPEST",
+    "Model",
+    "admits",
+    "build",
+    "check_backend",
+    "check_static_form",
+    "compile",
+    "for_this_machine",
+    "interface_of",
+    "load",
+    "lower",
+    "note_program",
+    "parse_ir",
+    "runner",
+    "same_meaning",
+    "settle_constants",
+    "to_pgraph",
+    "verify",
+]

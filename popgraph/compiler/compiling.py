@@ -1,0 +1,143 @@
+"""Compilation of models: what `popgraph.compile` does with one that it does not remember."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.base import Executable
+from popgraph.backends.c.cache.program_key import sources
+from popgraph.backends.c.run.warm_start import (
+    KnownCall,
+    KnownModel,
+    note_call,
+    remember,
+    remember_open,
+)
+from popgraph.compiler.interfaces import interface_of
+from popgraph.compiler.loading import Model, load
+from popgraph.compiler.lowering import lower, verify
+from popgraph.compiler.requests import BuildRequest, Make, check_backend, unkept
+from popgraph.open_model import Call, Interface, Undecided, recalled
+from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.options import Options
+from popgraph.runner import Runner
+from popgraph.support.errors import (
+    NeedsHostError,
+    UnsupportedError,
+)
+from popgraph.support.files import State
+from popgraph.support.garbage import without_collection
+
+
+def build(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options | None = None,
+    *,
+    backend: str = "c",
+    threads: int = 1,
+) -> Executable:
+    """
+    The program of a module whose shapes are all known.
+
+    It is taken from the cache of programs, else the module is lowered in place.
+    """
+    return BuildRequest(module, compilation, options or Options(), backend, threads).executable()
+
+
+def runner(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options,
+    backend: str,
+    threads: int,
+) -> Runner:
+    """A loaded model as something to call; `module` is lowered in place."""
+    return BuildRequest(module, compilation, options, backend, threads).runner()
+
+
+def compile(
+    model: Model,
+    *,
+    threads: int = 1,
+    backend: str = "c",
+    options: Options | None = None,
+    indices: str | None = None,
+) -> Runner:
+    """What `popgraph.compile` does with a model that it does not remember (see `start.py`)."""
+    check_backend(backend, threads)
+    chosen = options or Options()
+    chosen = replace(chosen, indices=indices or chosen.indices)
+    with without_collection():
+        module, compilation = load(model, mapped=True, search=chosen.search)
+    files = compilation.weights.files
+
+    def kept(interface: Interface, make: Make) -> Make:
+        known = remember_open(
+            model,
+            options,
+            threads,
+            files,
+            indices,
+            asdict(interface),
+            request.overridable,
+        )
+        return Remembering(model, known, files, make)
+
+    request = BuildRequest(module, compilation, chosen, backend, threads)
+    made = request.runner(kept if backend == "c" else unkept)
+    names = made.overriding.names if made.overriding else ()
+    remember(model, options, threads, made.static, files, indices, names)
+    return made
+
+
+def admits(model: Model) -> bool:
+    """
+    Whether a model can be compiled, as far as that is known before it has inputs.
+
+    A model with unknown dimensions is looked at when these are known.
+    """
+    module, compilation = load(model)
+    try:
+        verify(module)
+        if not host_nodes(module) and interface_of(module, compilation.weights) is None:
+            lower(module, compilation, level="graphcore")
+    except UnsupportedError as error:
+        return isinstance(error, NeedsHostError)
+    return True
+
+
+def note_program(
+    model: Model, files: Mapping[Path, State], call: Call, program: Executable, threads: int
+) -> None:
+    """Notes for `popgraph print` that the cache has a program for a call of a model's file."""
+    note_call(model, files, sources(), KnownCall(call.shapes, call.values, threads), program)
+
+
+@dataclass(frozen=True)
+class Remembering:
+    """Makes the programs of an open model, and keeps the way to them for another process."""
+
+    model: Model
+    known: KnownModel
+    files: Mapping[Path, State]
+    make: Make
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for a call."""
+        program = recalled(self.known, call)
+        if program is not None:
+            return program
+        try:
+            made = self.make(call)
+        except Undecided as error:
+            self.known.note_undecided(call.signature, error.names)
+            raise
+        self.known.remember(call.signature, made)
+        note_program(self.model, self.files, call, made, self.known.threads)
+        return made

@@ -1,0 +1,57 @@
+"""Interfaces: what an open model has to be called with before it can be compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.dialects.levels import level_of
+from popgraph.dialects.onnx.containers import input_types
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.types import (
+    MapType,
+    OpaqueType,
+    OptType,
+    SeqType,
+    SparseType,
+    describe,
+    static_shape,
+)
+from popgraph.dialects.program import WeightStore
+from popgraph.open_model import Interface
+from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.passes.onnx.structural_inputs import branching_inputs, structural_inputs
+from popgraph.support.errors import (
+    UnsupportedError,
+)
+
+
+def interface_of(
+    module: ModuleOp, weights: WeightStore, known: Iterable[str] = ()
+) -> Interface | None:
+    """
+    What an open model is called with; None where all shapes and structures are known.
+
+    `known` are structural inputs that operators do not ask for.
+    """
+    if level_of(module) != "onnx":
+        return None
+    types = input_types(module)
+    is_static = all(static_shape(type_) is not None for type_ in types.values())
+    if is_static and any(op.op_type == "If" for op in module.walk() if isinstance(op, OnnxOp)):
+        infer_shapes(module, weights)  # What a reader believes of a branch need not be so.
+    found = {*structural_inputs(module, weights), *known}
+    structural = tuple(name for name in types if name in found)
+    if is_static and not structural:
+        return None
+    return Interface(tuple(types), structural, branching_inputs(module, weights))
+
+
+def check_tensors(module: ModuleOp) -> None:
+    """An error for inputs that no array can be, before anybody gives one."""
+    for name, type_ in input_types(module).items():
+        if isinstance(type_, SeqType | OptType | MapType | SparseType | OpaqueType):
+            raise UnsupportedError(
+                f"an input of type {describe(type_)} is not supported", f"input {name!r}"
+            )

@@ -1,0 +1,92 @@
+"""Loading: a model from whatever it is written in, as a module and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.parser import Parser
+from xdsl.utils.exceptions import ParseError as IRParseError
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.builder import pgraph
+from popgraph.builder.onnx.read import import_model
+from popgraph.builder.popart.builder import Builder
+from popgraph.dialects.levels import level_of
+from popgraph.passes.base import Compilation
+from popgraph.support.errors import (
+    ParseError,
+    PassError,
+)
+from popgraph.support.nesting import deepest
+from popgraph.support.texts import read_text
+
+Model: TypeAlias = Any
+"""A path (.onnx, .pgraph, .mlir), ONNX bytes, a ModelProto, a Builder or an IR module."""
+
+DEEPEST = 80
+"""Levels of IR text: who reads, verifies and prints it recurses over them."""
+
+
+def load(
+    model: Model, *, mapped: bool = False, search: Iterable[str] = ()
+) -> tuple[ModuleOp, Compilation]:
+    """
+    The model as a module of the level it was written at, and the weights that belong to it.
+
+    `search` are folders in which a `.pgraph` text looks for what it imports.
+    If `mapped`, weights may be parts of the model's file, to be used before anybody writes to it.
+    """
+    compilation = Compilation()
+    match model:
+        case ModuleOp():
+            return model.clone(), compilation
+        case Builder():
+            return model.module(), Compilation(model.weights)
+        case str() | Path() if Path(model).suffix == ".pgraph":
+            document = pgraph.load(Path(model), search)
+            return document.module, Compilation(document.weights)
+        case str() | Path() if Path(model).suffix == ".mlir":
+            return parse_ir(read_text(Path(model)), compilation, str(model)), compilation
+        case _:
+            return import_model(model, compilation.weights, mapped=mapped), compilation
+
+
+def to_pgraph(model: Model, *, whole: bool = True) -> pgraph.Listing:
+    """
+    Any model as `.pgraph` text; a notebook shows it in colours.
+
+    Unless it is `whole`, large weights are only named: such a text is there to be looked at.
+    """
+    module, compilation = load(model)
+    if level_of(module) != "onnx":
+        raise PassError(
+            f"a module of the {level_of(module)} level has no .pgraph text",
+            hint="only models as they were written have one",
+        )
+    return pgraph.Listing.of(module, compilation.weights, whole=whole)
+
+
+def parse_ir(text: str, compilation: Compilation, name: str = "<text>") -> ModuleOp:
+    """IR text of any level, verified."""
+    depth, line = deepest(text)
+    if depth > DEEPEST:
+        raise _too_deep(f"{name}, line {line}")
+    try:
+        module = Parser(compilation, text, name).parse_module()
+        module.verify()
+    except RecursionError as error:
+        raise _too_deep(name) from error
+    except (IRParseError, VerifyException, ValueError) as error:
+        raise ParseError(f"not valid IR: {error}", name) from error
+    return module
+
+
+def _too_deep(where: str) -> ParseError:
+    return ParseError(
+        f"this IR is nested more than {DEEPEST} levels deep",
+        where,
+        "regions, attributes, types and affine expressions count together: take them apart",
+    )

@@ -1,0 +1,129 @@
+"""Lowering: the passes, from the level of a module down to another one."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from popgraph.backends.reference import can_evaluate
+from popgraph.backends.reference.meaning import assert_same_meaning
+from popgraph.dialects.levels import ONNX, PROGRAM, check_level, level_of
+from popgraph.dialects.onnx.containers import model_of
+from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.weight_names import weights_by_name
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.evaluate_constants import evaluate_constants
+from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import current, planned
+from popgraph.passes.reproducer import note_failure
+from popgraph.support.errors import (
+    ModelError,
+    NeedsHostError,
+    PassError,
+    UnsupportedError,
+)
+from popgraph.support.locks import Lock
+
+LOWERING = Lock()
+"""Held while passes run: implicit builders of xDSL, in two threads at once, insert twice."""
+
+
+def verify(module: ModuleOp) -> None:
+    """`ModelError` unless every operation keeps the rules of its dialect."""
+    try:
+        module.verify()
+    except (VerifyException, ValueError) as error:
+        raise ModelError(
+            f"the model breaks a rule of its operators: {_cause_of(error)}",
+            _place_of(module),
+            "`popgraph print --at onnx` shows what was read",
+        ) from error
+
+
+def _cause_of(error: BaseException) -> str:
+    """What the innermost verifier says: those around it repeat it, with the whole text."""
+    while isinstance(error.__cause__, VerifyException):
+        error = error.__cause__
+    return str(error).strip().splitlines()[-1]
+
+
+def _place_of(module: ModuleOp) -> str:
+    """The first operation that does not verify by itself, as messages name it."""
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except (VerifyException, ValueError):
+            return op.where() if isinstance(op, OnnxOp) else op.name
+    return ""
+
+
+def same_meaning(step: Pass, before: ModuleOp, after: ModuleOp, weights: WeightStore) -> None:
+    """What POPGRAPH_CHECK runs after every pass."""
+    if step.KEEPS_MEANING and can_evaluate(before):
+        assert_same_meaning(before, after, weights, tolerance=step.TOLERANCE)
+
+
+def lower(
+    module: ModuleOp,
+    compilation: Compilation,
+    options: Options | None = None,
+    *,
+    level: str = PROGRAM,
+    until: str | None = None,
+    observer: Observer | None = None,
+) -> ModuleOp:
+    """
+    Takes `module`, which must verify, in place, from its own level down to the end of `level`.
+
+    `until` names the last pass to run instead. The environment's debug settings (see
+    `support/debug.py`) apply unless an `observer` is given.
+    """
+    verify(module)
+    if level_of(module) == ONNX:
+        weights_by_name(model_of(module).graph)  # as long as all of them are there
+        settle_constants(module, compilation.weights, options or Options())
+    observer = observer or Observer.from_environment(same_meaning)
+    until = until or observer.stop_after
+    until = None if until is None else current(until)
+    steps = list(planned(options or Options(), level_of(module), level))
+    if until is not None and until not in {made.name for _, made in steps}:
+        raise PassError(f"no pass {until!r} runs here", hint="`popgraph passes` lists them")
+    original = module.clone()
+    try:
+        with LOWERING:
+            for step, made in steps:
+                if step.level == ONNX and step.to is not None:
+                    check_static_form(module)
+                with observer.watching(made, module, compilation.weights):
+                    made.run(compilation, module)
+                if step.to is not None:
+                    check_level(module, step.to)
+                if made.name == until:
+                    break
+    except Exception as error:
+        passes = [made for _, made in steps]
+        note_failure(error, original, passes, compilation, observer.checks)
+        if isinstance(error, NeedsHostError):
+            error.model = original
+        raise
+    return module
+
+
+def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -> None:
+    """Nodes that nothing but Python computes are computed now, where all inputs are constants."""
+    trained = options.training is not None or options.variables
+    evaluate_constants(module, weights, trained=trained)
+
+
+def check_static_form(module: ModuleOp) -> None:
+    """An error for a model of which Python computes some nodes: it has no form further down."""
+    for op in host_nodes(module):
+        raise UnsupportedError(
+            f"{op.op_type} is computed by Python and has no form below the onnx level",
+            op.where(),
+            "`popgraph run` and popgraph.compile run such models, `popgraph print` and "
+            "`popgraph profile` show their steps",
+        )

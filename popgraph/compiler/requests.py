@@ -1,0 +1,285 @@
+"""Requests: what is to be built of a module, and how it becomes something to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import ModuleOp
+
+from popgraph.backends.base import Executable, check_dtype
+from popgraph.backends.c.build.host import host_machine
+from popgraph.backends.c.build_program import build as build_c
+from popgraph.backends.c.cache.program_key import program_key
+from popgraph.backends.c.cache.schedule_file import measured
+from popgraph.backends.c.run.executable import build_again, check_threads
+from popgraph.backends.reference import ReferenceExecutable, signature
+from popgraph.compiler.interfaces import check_tensors, interface_of
+from popgraph.compiler.lowering import lower, settle_constants, verify
+from popgraph.dialects.element_types import from_ir
+from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.program import WeightStore
+from popgraph.hosted import HostedExecutable, HostedModel, Role
+from popgraph.hosted.part import Maker
+from popgraph.open_model import Call, Interface, OpenModel, Undecided
+from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.diagnose import unknown_operators
+from popgraph.passes.onnx.infer_shapes import specialise
+from popgraph.passes.onnx.overridable import demand, overridable
+from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.structural_inputs import structural_inputs
+from popgraph.passes.options import Options
+from popgraph.passes.pipeline import planned
+from popgraph.runner import Overriding, Runner
+from popgraph.support.arrays import Array
+from popgraph.support.errors import (
+    ErrorGroup,
+    NeedsHostError,
+    PopgraphError,
+    UnsupportedError,
+    fitting_memory,
+    together,
+)
+from popgraph.support.files import changed, is_unchanged
+from popgraph.support.garbage import without_collection
+from popgraph.support.index_checks import ERROR
+
+STREAMS_OF_A_SEGMENT = 1 << 20
+"""More than a part of a model has nodes that draw."""
+
+
+def check_backend(backend: str, threads: int) -> None:
+    """An error for what can run nothing, before anything is compiled for it."""
+    if backend not in ("c", "reference"):
+        raise PopgraphError(f"no backend {backend!r}", hint="there are 'c' and 'reference'")
+    check_threads(threads)
+
+
+def for_this_machine(options: Options, threads: int = 1) -> Options:
+    """With what passes are to know of the machine that this process runs on."""
+    return replace(
+        options,
+        machine=options.machine or host_machine(),
+        threads=threads,
+        measured=measured() if options.measured is None else options.measured,
+    )
+
+
+Make: TypeAlias = Callable[[Call], Executable]
+Kept: TypeAlias = Callable[[Interface, Make], Make]
+"""What remembers the programs that are made of an open model."""
+
+
+def unkept(interface: Interface, make: Make) -> Make:
+    """Remembers nothing."""
+    return make
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What is to be built: a module and its weights, how, and for what to run."""
+
+    module: ModuleOp
+    compilation: Compilation
+    options: Options
+    backend: str
+    threads: int
+    role: Role = field(default_factory=Role)
+    """What the module is to a model of which Python computes some nodes."""
+    numbers: Iterator[int] = field(default_factory=count)
+    """Of the pieces of such a model."""
+
+    def __post_init__(self) -> None:
+        check_backend(self.backend, self.threads)
+
+    def runner(self, kept: Kept = unkept) -> Runner:
+        """The module as something to call; `kept` sees the programs of an open one."""
+        if level_of(self.module) == ONNX:
+            settle_constants(self.module, self.compilation.weights, self.options)
+            if host_nodes(self.module):
+                return Runner(self.steps())
+        overriding = self._overriding()
+        interface = interface_of(self.module, self.compilation.weights, self.role.known)
+        if interface is not None or self.backend == "reference":
+            self.compilation.weights.own()
+        if interface is None:
+            return Runner(self._program(), overriding)
+        verify(self.module)
+        check_tensors(self.module)
+        return Runner(OpenModel(interface, kept(interface, Programs(self))), overriding)
+
+    @property
+    def overridable(self) -> tuple[str, ...]:
+        """The initializers for which calls may bring other values; variables are written."""
+        is_onnx = level_of(self.module) == ONNX
+        if not is_onnx or self.options.training is not None or self.options.variables:
+            return ()
+        return overridable(self.module)
+
+    def _overriding(self) -> Overriding | None:
+        """What runs calls with other values for initializers."""
+        names = self.overridable
+        return Overriding(names, self._demanding(self.module.clone())) if names else None
+
+    def _demanding(self, module: ModuleOp) -> Callable[[frozenset[str]], Runner]:
+        """Makes a model whose initializers of some names are inputs."""
+        weights = self.compilation.weights
+        files = {str(path): state for path, state in weights.files.items()}
+
+        def make(names: frozenset[str]) -> Runner:
+            if not is_unchanged(files):
+                raise changed(files)
+            weights.own()
+            compilation, copy = Compilation(WeightStore(weights)), module.clone()
+            demand(copy, names)
+            return replace(self, module=copy, compilation=compilation).runner()
+
+        return make
+
+    def _program(self) -> Executable | HostedModel:
+        """The program of a module whose shapes are all known, or the steps, if it is none."""
+        try:
+            return self.executable()
+        except NeedsHostError as error:
+            if not self.splits:
+                raise
+            return self.whole(error).steps(error)
+
+    def whole(self, error: NeedsHostError) -> BuildRequest:
+        """The same of the module as it was before lowering found that it needs the host."""
+        assert isinstance(error.model, ModuleOp), "lowering keeps what it began with"
+        return replace(self, module=error.model)
+
+    @property
+    def splits(self) -> bool:
+        """Whether Python may compute nodes that turn out to have no static form."""
+        chosen = self.options
+        fixed = chosen.training or chosen.variables or chosen.extra_outputs
+        return self.role.whole and level_of(self.module) == ONNX and not fixed
+
+    def steps(self, reason: NeedsHostError | None = None) -> HostedModel:
+        """Segments that are compiled, and nodes that Python computes; the module is changed."""
+        if self.options.training is not None:
+            raise UnsupportedError(
+                "a model cannot be trained through what only Python computes",
+                host_nodes(self.module)[0].where(),
+                "train the part of the model before it or behind it",
+            )
+        verify(self.module)
+        weights = self.compilation.weights
+        refused = unknown_operators(self.module, weights) if self.role.whole else []
+        if refused:
+            raise together(refused)
+        weights.own()
+        maker = Maker(self._start, self._steps_of, self.numbers, self.role.repeated)
+        return HostedModel(self.module, weights, maker, reason)
+
+    def _start(self, module: ModuleOp, role: Role) -> Runner:
+        return self.piece(module, role).runner()
+
+    def _steps_of(self, module: ModuleOp, role: Role, reason: NeedsHostError | None) -> Runner:
+        return Runner(self.piece(module.clone(), role).steps(reason))
+
+    def piece(self, module: ModuleOp, role: Role) -> BuildRequest:
+        """A part of the model; each draws random numbers of its own."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
+        return replace(self, module=module, compilation=compilation, options=options, role=role)
+
+    def copied(self) -> BuildRequest:
+        """The same of a copy of the module: what lowers that leaves this one as it is."""
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        return replace(self, module=self.module.clone(), compilation=compilation)
+
+    def for_call(self, inputs: Mapping[str, Array]) -> tuple[BuildRequest, Mapping[str, Array]]:
+        """The same for the shapes and the structural values of a call, and its other inputs."""
+        interface = interface_of(self.module, self.compilation.weights, self.role.known)
+        if interface is None:
+            return self, inputs
+        call = interface.call(inputs)
+        rest = {name: array for name, array in inputs.items() if name not in call.values}
+        return self.specialised(call), rest
+
+    def specialised(self, call: Call) -> BuildRequest:
+        """The same of a copy of the module, for the shapes and the structural values of a call."""
+        types = signature(self.module)
+        for name, value in call.values.items():
+            check_dtype(name, value, from_ir(types[name].element_type))
+        module = self.module.clone()
+        compilation = Compilation(WeightStore(self.compilation.weights))
+        specialise(module, call.shapes, compilation.weights, call.values)
+        if call.choices:
+            decisive = structural_inputs(module, compilation.weights)
+            if names := tuple(name for name in decisive if name in call.choices):
+                raise Undecided(names)
+        return replace(self, module=module, compilation=compilation)
+
+    def executable(self) -> Executable:
+        """The program of a module whose shapes are all known; the module may be lowered."""
+        with fitting_memory():
+            return self._reference() if self.backend == "reference" else self._compiled()
+
+    def _reference(self) -> Executable:
+        options = replace(self.options, indices=self.options.indices or ERROR)
+        lower(self.module, self.compilation, options, level="graphcore")
+        return ReferenceExecutable(self.module, self.compilation.weights)
+
+    def _compiled(self) -> Executable:
+        options = for_this_machine(self.options, self.threads)
+        weights = self.compilation.weights
+        key = program_key(self.module, [made for _, made in planned(options)])
+        found = None if key is None else build_again(key, weights, self.threads)
+        if found is not None:
+            return found
+        with without_collection():
+            lower(self.module, self.compilation, options)
+            return build_c(self.module, weights, threads=self.threads, save_as=key)
+
+
+class Programs:
+    """
+    Makes the programs of an open model.
+
+    Calls for which there is none share the steps of the model, whose segments are open in turn.
+    """
+
+    def __init__(self, request: BuildRequest) -> None:
+        self._request = request
+        self._steps: HostedModel | None = None
+
+    def __call__(self, call: Call) -> Executable:
+        """The program for what a call brings; the module stays as it is."""
+        try:
+            return self._made(call)
+        except Undecided:
+            raise
+        except PopgraphError as error:
+            raise _with_values(error, call) from error
+
+    def _made(self, call: Call) -> Executable:
+        request = self._request
+        try:
+            return request.specialised(call).executable()
+        except NeedsHostError as error:
+            if not request.splits:
+                raise
+            if self._steps is None:
+                self._steps = replace(request, module=request.module.clone()).steps(error)
+        types = {name: from_ir(one.element_type) for name, one in signature(request.module).items()}
+        shapes = {name: shape for name, shape in call.shapes.items() if name not in call.values}
+        inputs = {name: (types[name], shape) for name, shape in shapes.items()}
+        return HostedExecutable(self._steps, inputs, call.values)
+
+
+def _with_values(error: PopgraphError, call: Call) -> PopgraphError:
+    """The error, with the values of the inputs that decided the structure where it was found."""
+    if not call.values or isinstance(error, ErrorGroup):
+        return error
+    values = [f"input {name!r} = {array.tolist()}" for name, array in call.values.items()]
+    where = ", ".join(values)
+    made = type(error)(error.what, f"{error.where}, with {where}".removeprefix(", "), error.hint)
+    if isinstance(error, NeedsHostError) and isinstance(made, NeedsHostError):
+        made.inner, made.node = error.inner, error.node
+    return made
