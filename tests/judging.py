@@ -17,7 +17,7 @@ from xdsl.utils.exceptions import VerifyException
 
 import popgraph
 from popgraph.builder.onnx.read import import_model
-from popgraph.dialects.element_types import from_ir
+from popgraph.dialects.element_types import from_ir, is_number
 from popgraph.dialects.onnx.containers import input_types
 from popgraph.dialects.onnx.types import dims
 from popgraph.dialects.program import WeightStore
@@ -122,6 +122,8 @@ def _judged(data: bytes, in_c: bool) -> Verdict:
         shape = dims(type_)
         if shape is None:
             return Verdict("compiled", "an input of unknown rank")
+        if not is_number(type_.element_type):
+            return Verdict("compiled", "an input of strings")
         sizes = [size if isinstance(size, int) else 2 for size in shape]
         if prod(sizes) > MOST:
             return Verdict("compiled", "large")

@@ -18,7 +18,7 @@ from tests.scalar_functions import FUNCTIONS, TYPES, erfc, model
 
 KINDS = 1 << 13
 """So many numbers of all kinds, besides those near where functions bend."""
-EXACT_BY_NATURE = {gc.CastOp, gc.CompareOp, gc.IsNanOp, gc.WhereOp}
+EXACT_BY_NATURE = {gc.BitcastOp, gc.CastOp, gc.CompareOp, gc.IsNanOp, gc.WhereOp}
 """What chooses, or has no float as its result."""
 
 

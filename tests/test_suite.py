@@ -39,6 +39,7 @@ PRIVATE = {
     "_apply": DECIDED,
     "_compute_x_ori": "of onnx: where its reference reads from, to leave out what it rounds wrong",
     "_exit": "os._exit: how a forked child ends that must not run its parent's exit handlers",
+    "_fake_quantize_learnable_per_tensor_affine": "of PyTorch: what straight-through gradients are",
     "_key": "another key is another program, which is not seen from outside before it is wrong",
     "_layouts": DECIDED,
     "_may_read_on": PLANTED,

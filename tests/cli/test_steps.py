@@ -128,7 +128,7 @@ def test_what_has_no_form_further_down_says_so(command: str, tmp_path: Path) -> 
 
 def test_ops_lists_what_python_computes() -> None:
     result = CliRunner().invoke(app, ["ops", "nonzero"])
-    assert result.output.split() == ["NonZero", "in", "Python"]
+    assert result.output.startswith("NonZero") and "host step" in result.output
 
 
 def test_opt_says_what_to_do_with_a_model(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_a_network_does_what_its_products_ask_for() -> None:
     assert 2 * (64 * 32 + 32 * 10) <= work.flops <= 2.2 * (64 * 32 + 32 * 10)
 
 
-LOOPED = """<ir_version: 8, opset_import: ["": 18]>
+RECURRENT = """<ir_version: 8, opset_import: ["": 18]>
 g (float[5, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r, bool c) => (float[1, 1, 4] y) {
   u, h = LSTM<hidden_size = 4>(x, w, r)
   y = If (c) <
@@ -134,7 +134,7 @@ g (float[5, 1, 3] x, float[1, 16, 3] w, float[1, 16, 4] r, bool c) => (float[1, 
 
 
 def test_products_of_every_turn_count_and_of_branches_the_longer() -> None:
-    made = parser.parse_model(LOOPED)
+    made = parser.parse_model(RECURRENT)
     square = np.random.default_rng(0).normal(size=(4, 4)).astype(np.float32)
     made.graph.initializer.append(numpy_helper.from_array(square, "v"))
     module, compilation = load(made)

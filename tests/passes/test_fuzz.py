@@ -335,5 +335,10 @@ def place_of(mutant: Mutant) -> Place:
     return next(place for place in places() if (place.name, place.training) == wanted)
 
 
+PLANTED_ELSEWHERE = {"alternate-chunks"}
+"""In tests/backends/test_control.py: few random loops have anything for it to do."""
+
+
 def test_every_pass_has_a_mutant() -> None:
-    assert {place.name for place in places()} == {mutant.pass_name for mutant in MUTANTS}
+    planted = {mutant.pass_name for mutant in MUTANTS}
+    assert {place.name for place in places()} == planted | PLANTED_ELSEWHERE
