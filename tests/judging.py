@@ -13,6 +13,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from xdsl.dialects.builtin import TensorType
 from xdsl.utils.exceptions import VerifyException
 
 import popgraph
@@ -122,7 +123,7 @@ def _judged(data: bytes, in_c: bool) -> Verdict:
         shape = dims(type_)
         if shape is None:
             return Verdict("compiled", "an input of unknown rank")
-        if not is_number(type_.element_type):
+        if not isinstance(type_, TensorType) or not is_number(type_.element_type):
             return Verdict("compiled", "an input of strings")
         sizes = [size if isinstance(size, int) else 2 for size in shape]
         if prod(sizes) > MOST:
