@@ -37,7 +37,10 @@ def refuse_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*rest: object, **named: object) -> object:
         raise AssertionError("the model went through protobuf")
 
-    for name in ("popgraph.compiler.import_model", "popgraph.builder.popart.builder.import_model"):
+    for name in (
+        "popgraph.compiler.loading.import_model",
+        "popgraph.builder.popart.builder.import_model",
+    ):
         monkeypatch.setattr(name, refused)
     monkeypatch.setattr("popgraph.builder.popart.builder.export_model", refused)
     monkeypatch.setattr("onnx.ModelProto", refused)
