@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes  # noqa: F401  (NumPy then knows the names of its types)
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -24,14 +25,16 @@ def transposed(
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8,
     )
-    array = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    array = (np.arange(np.prod(shape)) % 251).reshape(shape).astype(dtype)
     found = popgraph.compile(model, threads=threads)(x=array)
     (result,) = found.values()
     np.testing.assert_array_equal(result, array.transpose(order))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "i4", "u1", "f2", "?"])
+@pytest.mark.parametrize(
+    "dtype", ["f4", "f8", "i8", "i4", "u1", "f2", "?", "bfloat16", "float8_e4m3fn"]
+)
 @pytest.mark.parametrize("shape", [(256, 192), (100, 77), (17, 640), (640, 9), (33, 1)], ids=str)
 def test_matrices(shape: tuple[int, int], dtype: str, threads: int) -> None:
     transposed(shape, (1, 0), dtype, threads)

@@ -57,9 +57,11 @@ class AlternateChunks(Pass):
         """Chunks of which L2 holds a few, where it cannot hold all of what is read once."""
         what, tuning = loops_of(op, self.target).parallel_loops(), self.target.tuning
         held = self.target.l2(tuning.alternating_l2)
-        for read in what.touched[:2] if what is not None else ():
+        if what is None:
+            return
+        for read in what.touched[:2]:  # The factors.
             too_large = read.value in constant and read.size > held
-            if what is not None and too_large and _is_read_once(op, read.value):
+            if too_large and _is_read_once(op, read.value):
                 chunks = -(-read.size * tuning.alternating_chunks // held)
                 if parts := list(_split(what, read, chunks)):
                     op.attributes[NAME] = CutAttr.of(parts, alternating=True)
