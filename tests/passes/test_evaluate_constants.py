@@ -150,3 +150,12 @@ def test_a_scatter_of_constants_is_folded() -> None:
     assert not any(isinstance(op, tile.ScatterOp) for op in lowered.walk())
     found = popgraph.compile(made)(x=np.zeros(6, np.float32))["y"]
     np.testing.assert_array_equal(found, np.full(6, 1800))
+
+
+def test_strings_are_no_weights() -> None:
+    """Where weights are trained, floats are no constants; strings stay what they are."""
+    node = helper.make_node("StringConcat", ["s", "s"], ["y"])
+    made = model([node], ("s", np.array(["a"], object)))
+    made.opset_import[0].version = 20
+    run = popgraph.compile(made, options=Options(variables=True))
+    assert run(x=np.zeros(6, np.float32))["y"].tolist() == ["aa"]

@@ -145,4 +145,6 @@ def _is_large(value: SSAValue) -> bool:
 
 def _is_float(value: SSAValue) -> bool:
     element = getattr(value.type, "element_type", None)
-    return element is not None and element_types.from_ir(element).is_float
+    if element is None or not element_types.is_number(element):
+        return False
+    return element_types.from_ir(element).is_float
