@@ -147,8 +147,12 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo | None:
-        """As `acquireAvailableDevice`: there is always a device here."""
-        return self.acquireAvailableDevice(numIpus, tilesPerIpu, pattern, connectionType)
+        """
+        As `acquireAvailableDevice`: there is always a device here.
+
+        Programs put this method in the other's place, so it must not call that one by name.
+        """
+        return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
     def acquireAvailableDevice(
         self,
@@ -159,12 +163,7 @@ class DeviceManager:
         selectionCriterion: DeviceSelectionCriterion = DeviceSelectionCriterion.First,
     ) -> DeviceInfo:
         """Some IPUs, whose work this machine does."""
-        if numIpus < 1 or numIpus & (numIpus - 1):
-            raise popart_exception(
-                f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested "
-                "must be a power of two"
-            )
-        return _ipu(numIpus, tilesPerIpu, connectionType)
+        return _some_ipus(numIpus, tilesPerIpu, connectionType)
 
     def tryAcquireDeviceById(
         self,
@@ -173,7 +172,7 @@ class DeviceManager:
         connectionType: DeviceConnectionType = DeviceConnectionType.Always,
     ) -> DeviceInfo | None:
         """As `acquireDeviceById`."""
-        return self.acquireDeviceById(id, pattern, connectionType)
+        return _ipu(1, 0, connectionType)
 
     def acquireDeviceById(
         self,
@@ -199,6 +198,16 @@ class DeviceManager:
 
     def setOnDemandAttachTimeout(self, attachTimeout: int) -> None:
         """Nothing here keeps anyone waiting."""
+
+
+def _some_ipus(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:
+    """IPUs come in powers of two."""
+    if count < 1 or count & (count - 1):
+        raise popart_exception(
+            f"You have attempted to acquire {count} IPUs. The number of IPUs requested "
+            "must be a power of two"
+        )
+    return _ipu(count, tiles, connection)
 
 
 def _ipu(count: int, tiles: int, connection: DeviceConnectionType) -> DeviceInfo:

@@ -44,10 +44,10 @@ class Engine:
 
     def set_seed(self, seed: int) -> None:
         """The seed that steps draw from; its high bits count the steps that were taken with it."""
-        executable = self.prepared_for("setRandomSeedFromHost(uint64_t)")
         if not self._program.uses_seed:
             warnings.warn("the model has no random operation to seed", stacklevel=3)
             return
+        executable = self.prepared_for("setRandomSeedFromHost(uint64_t)")
         step, low = divmod(seed, 2**64)
         if not 0 <= step < 2**63:
             raise popart_exception(f"a seed is a number from 0 to 2^64 - 1, not {seed}")
@@ -55,8 +55,8 @@ class Engine:
 
     def seed(self) -> int:
         """The seed, plus 2^64 times the number of steps taken with it."""
-        executable = self.prepared_for("getRandomSeedToHost()")
         if not self._program.uses_seed:
             return 0
+        executable = self.prepared_for("getRandomSeedToHost()")
         seed, step = (int(number) for number in executable.read(SEED).astype(np.uint64))
         return seed + step * 2**64

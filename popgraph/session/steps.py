@@ -46,8 +46,8 @@ class Steps:
         self._checked = True
 
     def _check_offered(self, id: str) -> None:
-        if id in self._program.inputs:
-            return
+        if id in self._program.inputs or id in self._program.initial_values:
+            return  # programs hand all tensors to `PyStepIO`; a weight's value is not read
         if id in self._program.infos:
             raise popart_runtime_error(
                 f"The tensor '{id}' has been provided as one of the inputs to the stepIO, but "

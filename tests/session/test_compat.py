@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from popgraph import compat
-from popgraph.compat.__main__ import main
+from popgraph.compat.__main__ import USAGE, main
 from popgraph.support.arrays import Array
 
 CLASSES = 10
@@ -493,14 +493,43 @@ def test_old_operators_on_the_builder(guides: pytest.MonkeyPatch) -> None:
         _ = builder.nonsense
 
 
-def test_a_script_runs_unchanged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+TELLS = "import popart, sys; print(popart.DataFlow(2, ['x']).anchors(), sys.argv[1:], __name__)"
+
+
+@pytest.mark.parametrize("way", ["script", "module", "code"])
+def test_a_program_runs_unchanged(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(
-        "import popart, sys\nprint(popart.DataFlow(2, ['x']).anchors(), sys.argv[1:])"
-    )
-    monkeypatch.setattr(sys, "argv", ["popgraph.compat", os.fspath(script), "more"])
+    (tmp_path / "told_by_popart.py").write_text(TELLS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    program = {
+        "script": [os.fspath(tmp_path / "told_by_popart.py")],
+        "module": ["-m", "told_by_popart"],
+        "code": ["-c", TELLS],
+    }[way]
+    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *program, "-x", "more"])
     main()
-    assert capsys.readouterr().out == "['x'] ['more']\n"
+    assert capsys.readouterr().out == "['x'] ['-x', 'more'] __main__\n"
     compat.disable()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "usage"),
+        (["-m"], "usage"),
+        (["-x"], "usage"),
+        (["missing.py"], "there is no file missing.py"),
+        (["-m", "missing_module"], "there is no module missing_module"),
+    ],
+)
+def test_what_cannot_run_is_told(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    compat.disable()
+    assert str(stopped.value) == (USAGE if said == "usage" else said)

@@ -99,10 +99,9 @@ def test_calls_in_the_wrong_order() -> None:
         "Devicex::prepare() must be called before Devicex::weightsToHost("
         "const std::map<TensorId, MutableVoidData> &) is called."
     )
-    assert message(lambda: session.setRandomSeed(1)) == (
-        "Devicex::prepare() must be called before Devicex::setRandomSeedFromHost(uint64_t) is "
-        "called."
-    )
+    with pytest.warns(UserWarning, match="no random operation"):
+        session.setRandomSeed(1)
+    assert session.getRandomSeed() == 0
     session.prepareDevice()
     assert message(step) == (
         "Must call weightsFromHost before run as the model has initializers and the session has "
@@ -156,7 +155,9 @@ def test_a_model_can_be_saved_and_its_state_come_back(tmp_path: Path) -> None:
     session.weightsFromHost()
     step()
     session.modelToHost(str(path))
-    saved = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(path).graph.initializer}
+    initializers = onnx.load(path).graph.initializer
+    assert all(one.float_data and not one.raw_data for one in initializers)
+    saved = {one.name: onnx.numpy_helper.to_array(one) for one in initializers}
     assert set(saved) == {"w", "Accl___w"}
     np.testing.assert_array_equal(saved["w"], START - 1)
     np.testing.assert_array_equal(saved["Accl___w"], np.full((3, 2), 0.5, np.float32))
@@ -452,6 +453,26 @@ def test_the_seed_decides_on_random_numbers(device: popart.DeviceInfo) -> None:
     assert ((seen[0][0] != 0) != (seen[0][1] != 0)).any()
     np.testing.assert_allclose(seen[0][seen[0] != 0], 2.0, rtol=1e-6)
     assert session.getRandomSeed() != 2
+
+
+def test_a_seed_needs_a_compiled_program() -> None:
+    builder = popart.Builder()
+    flow = popart.DataFlow(1, [builder.aiOnnx.randomnormal([2])])
+    session = popart.InferenceSession(builder.getModelProto(), flow)
+    assert message(lambda: session.setRandomSeed(1)) == (
+        "Devicex::prepare() must be called before Devicex::setRandomSeedFromHost(uint64_t) is "
+        "called."
+    )
+
+
+@pytest.mark.parametrize("way", ["AvailableDevice", "DeviceById"])
+def test_a_program_may_put_try_acquire_in_the_place_of_acquire(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = getattr(popart.DeviceManager, f"tryAcquire{way}")
+    monkeypatch.setattr(popart.DeviceManager, f"acquire{way}", tried)
+    device = getattr(popart.DeviceManager(), f"acquire{way}")(1)
+    assert device.numIpus == 1
 
 
 def normals(device: popart.DeviceInfo) -> tuple[popart.InferenceSession, Callable[[], Array]]:

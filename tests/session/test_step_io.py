@@ -59,6 +59,20 @@ def test_wrong_numbers_of_elements() -> None:
     assert text.endswith("\nThe anchor return type is  All")
 
 
+def test_a_weight_among_the_inputs_is_not_read() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    w = builder.addInitializedInputTensor(np.array([1, 2], np.float32))
+    y = builder.aiOnnx.add([x, w])
+    device = popart.DeviceManager().createCpuDevice(backend="reference")
+    session = popart.InferenceSession(builder.getModelProto(), DataFlow(1, [y]), device)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    zeros = np.zeros(2, np.float32)
+    session.run(PyStepIO({x: zeros, w: zeros}, anchors))
+    np.testing.assert_array_equal(anchors[y], [1, 2])
+
+
 def test_names_that_do_not_fit() -> None:
     session, x, y = doubling()
     anchors = session.initAnchorArrays()

@@ -154,6 +154,10 @@ class TensorAttr(ParametrizedAttribute):
     def of(elements: Elements, storage: str = "raw", header: bytes = b"") -> TensorAttr:
         return TensorAttr(elements, StringAttr(storage), BytesAttr(header))
 
+    def typed(self) -> TensorAttr:
+        """The same tensor, its numbers in the field of their type."""
+        return TensorAttr(self.elements, StringAttr("typed"), self.header)
+
     @property
     def type(self) -> TensorType[Attribute]:
         return self.held.type

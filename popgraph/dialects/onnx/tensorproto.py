@@ -225,9 +225,9 @@ def _write_typed(proto: TensorProto, array: Array) -> None:
     flat = np.ascontiguousarray(array).reshape(-1)
     row = dtypes.from_numpy(array.dtype)
     if row.name in ("f32", "c64"):
-        proto.float_data.extend(flat.view(np.float32).tolist())
+        proto.float_data.extend(flat.view(np.float32).data)
     elif row.name in ("f64", "c128"):
-        proto.double_data.extend(flat.view(np.float64).tolist())
+        proto.double_data.extend(flat.view(np.float64).data)
     elif row.name == "i64":
         proto.int64_data.extend(flat.tolist())
     elif row.name in ("u32", "u64"):
