@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ import typer
 from popgraph.support.writing import write_text
 
 if TYPE_CHECKING:
+    from popgraph.conformance.cases import Case
     from popgraph.conformance.outcome import Outcome
 
 
@@ -27,6 +29,14 @@ class On(StrEnum):
 def command(
     backend: Annotated[
         list[On] | None, typer.Option(help="What runs them (may be given again).")
+    ] = None,
+    suite: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="PATH",
+            help="The tests of this wheel of onnx, or of this folder, and not those of the"
+            " installed package (may be given again).",
+        ),
     ] = None,
     only: Annotated[str, typer.Option(metavar="REGEX", help="Tests of such names only.")] = "",
     listed: Annotated[
@@ -47,10 +57,17 @@ def command(
     popgraph conformance
     popgraph conformance --backend reference --only '^test_reduce' --list
     popgraph conformance --backend c --backend reference --json conformance.json
+    popgraph conformance --suite onnx-1.6.0-cp37-cp37m-manylinux1_x86_64.whl --suite my/tests
 
     Inputs are fed when a model runs, as ONNX's runner does. What PopGraph refuses with a message
     counts as refused; other numbers than ONNX expects as wrong; anything else, a crash or a test
     that takes too long, as failed. Ends with status 1 if a test is wrong or failed.
+
+    Wheels of onnx up to 1.22 hold the tests of their release, in older versions of the operators:
+    `pip download --no-deps --python-version 3.10 onnx==1.12.0` gets one. They are unpacked to a
+    temporary folder, not installed. A folder of tests holds KIND/test_NAME/model.onnx, and beside
+    it test_data_set_*/input_*.pb and output_*.pb. What several suites have, byte by byte, runs once
+    and counts for each.
     """
     from popgraph.cli import models
     from popgraph.conformance.outcome import BROKEN
@@ -59,21 +76,32 @@ def command(
     if json_file is not None:
         models.check_place(json_file, "--json")
     many = jobs or os.cpu_count() or 1
-    found = {str(each): _outcomes(each, only, many, limit) for each in backend or [On.C]}
+    with _cases(suite or [], only) as cases:
+        found = {str(each): _outcomes(each, cases, many, limit) for each in backend or [On.C]}
     for name, outcomes in found.items():
-        typer.echo(text(name, outcomes, listed))
+        typer.echo(text(name, outcomes, listed, suites=bool(suite)))
     if json_file is not None:
         write_text(json_file, json.dumps(described(found), indent=1) + "\n")
     if any(each.status in BROKEN for outcomes in found.values() for each in outcomes):
         raise typer.Exit(1)
 
 
-def _outcomes(backend: On, only: str, jobs: int, limit: float) -> list[Outcome]:
+@contextmanager
+def _cases(suites: list[Path], only: str) -> Iterator[list[Case]]:
+    from popgraph.conformance.cases import all_cases, like
+    from popgraph.conformance.suites import opened
+
+    if not suites:
+        yield like(only, all_cases())
+        return
+    with opened(suites) as cases:
+        yield like(only, cases)
+
+
+def _outcomes(backend: On, cases: list[Case], jobs: int, limit: float) -> list[Outcome]:
     from popgraph.backend import CBackend, ReferenceBackend
-    from popgraph.conformance.cases import cases_like
     from popgraph.conformance.workers import outcomes
 
-    cases = cases_like(only)
     chosen = {On.C: CBackend, On.REFERENCE: ReferenceBackend}[backend]
     ran = outcomes(cases, chosen, jobs, limit)
     return list(_shown(ran, len(cases), f"conformance, {backend}"))
@@ -90,16 +118,18 @@ def _shown(ran: Iterable[Outcome], total: int, about: str) -> Iterator[Outcome]:
     yield from track(ran, about, total, console=console, transient=True, disable=not is_terminal())
 
 
-def text(backend: str, outcomes: list[Outcome], listed: bool) -> str:
-    """The tables."""
+def text(backend: str, outcomes: list[Outcome], listed: bool, *, suites: bool = False) -> str:
+    """The tables; with that of the suites, if they were named."""
     from importlib.metadata import version
 
-    from popgraph.conformance.report import failing_rows, group_rows, reason_rows
+    from popgraph.conformance.report import failing_rows, group_rows, reason_rows, suite_rows
     from popgraph.support.tables import table
 
+    about = "suites" if suites else f"onnx {version('onnx')}"
     parts = [
-        f"onnx {version('onnx')} on {backend}",
+        f"{about} on {backend}",
+        table(suite_rows(outcomes)) if suites else "",
         table(group_rows(outcomes)),
-        table(failing_rows(outcomes) if listed else reason_rows(outcomes)),
+        table(failing_rows(outcomes, suites=suites) if listed else reason_rows(outcomes)),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"

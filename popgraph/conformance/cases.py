@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,7 +23,7 @@ from onnx import (
     numpy_helper,
 )
 from onnx.backend.test.case.test_case import TestCase
-from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.loader import DATA_DIR, load_model_tests
 from onnx.backend.test.runner import Runner
 
 from popgraph.conformance.groups import nodes_of
@@ -32,8 +32,11 @@ KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 """As the onnx package has them."""
 Arrays: TypeAlias = Sequence[Any]
 
-SHIPPED = "onnx/backend/test/data/light/"
-"""Where models of the last kind are found in the package; the others would be downloads."""
+INSTALLED = Path(DATA_DIR)
+"""Where the onnx package has its tests, in a folder for each kind."""
+SHIPPED, MODELS = "onnx/backend/test/data/light/", "light"
+"""Where models of the last kind are said to be, and the folder beside the kinds in which they are;
+the others would be downloads."""
 DRAWN = {
     "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform",
     "RandomUniformLike",
@@ -50,6 +53,10 @@ class Case:
 
     kind: str
     found: TestCase
+    data: Path = INSTALLED
+    """The folder of its kind's folder."""
+    suites: tuple[str, ...] = (f"onnx-{onnx.__version__}",)
+    """All that have it, byte by byte."""
 
     @property
     def name(self) -> str:
@@ -78,7 +85,8 @@ class Case:
     @property
     def is_here(self) -> bool:
         """Whether its model need not be downloaded."""
-        return self.found.url is None or _is_shipped(self.found.url)
+        url = self.found.url
+        return url is None or (url.startswith(SHIPPED) and bool(_outputs_beside(self._file())))
 
     def why_skipped(self) -> str:
         """Why nobody can run it, or nothing."""
@@ -105,21 +113,19 @@ class Case:
     def _file(self) -> Path:
         if self.found.model_dir is not None:
             return Path(self.found.model_dir) / "model.onnx"
-        return _shipped_file(self.found.url)
+        return self.data / MODELS / PurePosixPath(str(self.found.url)).name
+
+    def files(self) -> list[Path]:
+        """All that it consists of, unless it is in memory."""
+        if self.found.model_dir is not None:
+            return sorted(each for each in Path(self.found.model_dir).rglob("*") if each.is_file())
+        return [self._file(), *_outputs_beside(self._file())] if self.is_here else []
 
 
 def _drops(node: NodeProto, given: Mapping[str, Any]) -> bool:
     """Whether a Dropout is told to train, with a ratio that is not zero."""
     _, ratio, training = node.input
     return bool(given.get(training)) and bool(given.get(ratio, 0.5))
-
-
-def _is_shipped(url: str) -> bool:
-    return url.startswith(SHIPPED) and bool(_outputs_beside(_shipped_file(url)))
-
-
-def _shipped_file(url: str) -> Path:
-    return Path(onnx.__file__).parent.parent / url
 
 
 def _outputs_beside(model: Path) -> list[Path]:
@@ -187,5 +193,10 @@ def all_cases() -> tuple[Case, ...]:
 
 
 def cases_like(pattern: str) -> list[Case]:
+    """Those of the installed package in whose names a regular expression is found."""
+    return like(pattern, all_cases())
+
+
+def like(pattern: str, cases: Iterable[Case]) -> list[Case]:
     """Those in whose names a regular expression is found."""
-    return [case for case in all_cases() if re.search(pattern, case.name)]
+    return [case for case in cases if re.search(pattern, case.name)]

@@ -13,7 +13,7 @@ from onnx.backend.base import Backend
 from onnx.backend.test.runner import Runner
 
 from popgraph.conformance.cases import Case
-from popgraph.conformance.groups import group_of
+from popgraph.conformance.groups import OTHER, group_of
 from popgraph.support.errors import PopgraphError
 
 
@@ -47,12 +47,13 @@ class Outcome:
     status: Status
     reason: str = ""
     seconds: float = 0.0
+    suites: tuple[str, ...] = ("",)
+    """All that have the case."""
 
     @classmethod
     def of(cls, case: Case, status: Status, reason: str = "", seconds: float = 0.0) -> Outcome:
-        group = group_of(case.model) if case.is_here else "downloads"
         text = " ".join(reason.split())[:LONGEST]
-        return cls(case.name, case.kind, group, status, text, round(seconds, 3))
+        return cls(case.name, case.kind, _group(case), status, text, round(seconds, 3), case.suites)
 
     @property
     def general_reason(self) -> str:
@@ -62,13 +63,22 @@ class Outcome:
         return re.sub(r"\d+ of \d+|\d+ / \d+ \([\d.e-]+%\)", "...", text)[:80]
 
 
+def _group(case: Case) -> str:
+    if not case.is_here:
+        return "downloads"
+    try:
+        return group_of(case.model)
+    except Exception:  # a file that holds no model
+        return OTHER
+
+
 def outcome(case: Case, backend: type[Backend]) -> Outcome:
     """Runs a case in this process; every exception is one of the outcomes."""
-    skipped = case.why_skipped()
-    if skipped:
-        return Outcome.of(case, Status.SKIPPED, skipped)
     began = time.monotonic()
     try:
+        skipped = case.why_skipped()
+        if skipped:
+            return Outcome.of(case, Status.SKIPPED, skipped)
         found = next(wrong_in(case, backend), "")
         status, reason = Status.WRONG if found else Status.PASSED, found
     except PopgraphError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -16,34 +17,63 @@ def counts(found: Sequence[Outcome]) -> dict[str, Counter[Status]]:
     """How many of each group ended how; the last row is of all."""
     groups = {group: Counter[Status]() for group in GROUPS}
     for each in found:
-        groups.setdefault(each.group, Counter())[each.status] += 1
+        groups.setdefault(each.group, Counter())[each.status] += len(each.suites)
     rows = {group: row for group, row in groups.items() if row}
-    return rows | {"all": Counter(each.status for each in found)}
+    return rows | {"all": sum(rows.values(), Counter[Status]())}
+
+
+def counts_of_suites(found: Sequence[Outcome]) -> dict[str, Counter[Status]]:
+    """How many of each suite ended how."""
+    suites: dict[str, Counter[Status]] = {}
+    for each in found:
+        for suite in each.suites:
+            suites.setdefault(suite, Counter())[each.status] += 1
+    return {suite: suites[suite] for suite in sorted(suites, key=_natural)}
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in it count as such: 1.10 follows 1.9."""
+    return [(int(part or 0), text) for text, part in re.findall(r"(\D*)(\d*)", name)]
 
 
 def group_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """The table by group."""
-    heading = ("group", "tests", *Status)
+    """The table by group; a test of several suites counts for each."""
+    return _table("group", counts(found))
+
+
+def suite_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
+    """The table by suite."""
+    return _table("suite", counts_of_suites(found))
+
+
+def _table(heading: str, counted: dict[str, Counter[Status]]) -> list[tuple[str, ...]]:
     rows = [
-        (group, str(row.total()), *(str(row[status]) for status in Status))
-        for group, row in counts(found).items()
+        (name, str(row.total()), *(str(row[status]) for status in Status))
+        for name, row in counted.items()
     ]
-    return [heading, *rows]
+    return [(heading, "tests", *Status), *rows]
 
 
 def reason_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
     """The table by reason, of all that did not pass, the most frequent first."""
-    reasons = Counter(
-        (each.status, each.general_reason) for each in found if each.status != Status.PASSED
-    )
+    reasons: Counter[tuple[Status, str]] = Counter()
+    for each in found:
+        if each.status != Status.PASSED:
+            reasons[each.status, each.general_reason] += len(each.suites)
     rows = [(str(count), status, reason) for (status, reason), count in reasons.most_common()]
     return [("tests", "status", "reason"), *rows]
 
 
-def failing_rows(found: Sequence[Outcome]) -> list[tuple[str, ...]]:
-    """Every case that did not pass."""
+def failing_rows(found: Sequence[Outcome], *, suites: bool = False) -> list[tuple[str, ...]]:
+    """Every case that did not pass, after its `suites` if there may be several."""
     return [
-        (each.name, each.group, each.status, each.reason)
+        (
+            *([" ".join(each.suites)] if suites else []),
+            each.name,
+            each.group,
+            each.status,
+            each.reason,
+        )
         for each in sorted(found, key=lambda each: (each.group, each.name))
         if each.status != Status.PASSED
     ]

@@ -1,0 +1,134 @@
+"""The test suites of other releases of ONNX: folders, and wheels that are unpacked for a while."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from onnx.backend.test.case.test_case import TestCase
+
+from popgraph.conformance.cases import MODELS, Case
+from popgraph.support.errors import ModelError
+
+MODEL, DESCRIPTION = "model.onnx", "data.json"
+"""Of what a test consists: its model, or a file that says where to find it."""
+PREFIX = "test_"
+RTOL, ATOL = 1e-3, 1e-7
+"""What ONNX's runner allows where a test says nothing."""
+MOST_BYTES = 2**32
+"""More than all tests of a release take; the rest of a file is not unpacked."""
+
+
+@contextmanager
+def opened(places: Iterable[Path]) -> Iterator[list[Case]]:
+    """
+    The tests of these folders and wheels, for as long as they are needed.
+
+    A test that several of them have, byte by byte, is one.
+    """
+    with ExitStack() as stack:
+        yield _distinct(case for place in places for case in _suite(place, stack))
+
+
+def _distinct(cases: Iterable[Case]) -> list[Case]:
+    found: dict[tuple[str, str, str], list[Case]] = {}
+    for case in cases:
+        found.setdefault((case.kind, case.name, _fingerprint(case)), []).append(case)
+    return [
+        replace(same[0], suites=tuple(name for case in same for name in case.suites))
+        for same in found.values()
+    ]
+
+
+def _suite(place: Path, stack: ExitStack) -> list[Case]:
+    if place.is_dir():
+        folder, name = place, place.resolve().name
+    elif place.is_file():
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="popgraph-suite-")))
+        name = _release(place)
+        _unpack(place, folder)
+    else:
+        raise ModelError("there is no such file or folder", str(place))
+    cases = [replace(case, suites=(name,)) for case in _cases(folder)]
+    if not cases:
+        raise ModelError(
+            "there are no tests of models in it",
+            str(place),
+            f"give a wheel of onnx, or a folder that holds KIND/{PREFIX}NAME/{MODEL}",
+        )
+    return cases
+
+
+def _release(wheel: Path) -> str:
+    """Name and version, of all that the name of a wheel says: `onnx-1.12.0`."""
+    return "-".join(wheel.stem.split("-")[:2])
+
+
+def _unpack(file: Path, folder: Path) -> None:
+    """What belongs to tests. Whatever their names say, all files end in the folder."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            members = [each for each in archive.infolist() if _is_of_a_test(each.filename)]
+            if sum(each.file_size for each in members) > MOST_BYTES:
+                raise ModelError(f"its tests are larger than {MOST_BYTES} bytes", str(file))
+            archive.extractall(folder, members)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise ModelError(
+            f"it cannot be unpacked: {error}", str(file), "give a wheel of onnx as PyPI has it"
+        ) from None
+
+
+def _is_of_a_test(name: str) -> bool:
+    folders = PurePosixPath(name).parts[:-1]
+    return any(each.startswith(PREFIX) or each == MODELS for each in folders)
+
+
+def _cases(folder: Path) -> list[Case]:
+    """All tests below a folder; a test without a model says where to find it."""
+    files = [*folder.rglob(f"{PREFIX}*/{MODEL}"), *folder.rglob(f"{PREFIX}*/{DESCRIPTION}")]
+    return [_case(each) for each in sorted({file.parent for file in files})]
+
+
+def _case(folder: Path) -> Case:
+    kind, has_model = folder.parent.name, (folder / MODEL).is_file()
+    said = _description(folder / DESCRIPTION)
+    test = TestCase(
+        name=folder.name,
+        model_name=str(said.get("model_name", folder.name.removeprefix(PREFIX))),
+        url=None if has_model else str(said.get("url", "")),
+        model_dir=str(folder) if has_model else None,
+        model=None,
+        data_sets=None,
+        kind=kind,
+        rtol=float(said.get("rtol", RTOL)),
+        atol=float(said.get("atol", ATOL)),
+    )
+    return Case(kind, test, folder.parent.parent)
+
+
+def _description(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        return {}
+    try:
+        said = json.loads(file.read_text())
+        if isinstance(said, dict):
+            return said
+    except ValueError:
+        pass
+    raise ModelError("it is no object of JSON", str(file), "it says where the model of a test is")
+
+
+def _fingerprint(case: Case) -> str:
+    """Of all bytes of a test."""
+    found = hashlib.sha256(f"{case.found.rtol} {case.found.atol}".encode())
+    for file in case.files():
+        found.update(f"{file.name} {file.parent.name} {file.stat().st_size} ".encode())
+        found.update(file.read_bytes())
+    return found.hexdigest()

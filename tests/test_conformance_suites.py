@@ -1,0 +1,161 @@
+"""Tests that the suites of other releases of ONNX run from folders and from wheels."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from typer.testing import CliRunner
+
+from popgraph.backend import ReferenceBackend
+from popgraph.cli import app
+from popgraph.conformance.outcome import Status, outcome
+from popgraph.conformance.suites import MOST_BYTES, opened
+from popgraph.support.errors import ModelError
+
+DATA = Path("onnx/backend/test/data")
+X = np.array([-1, 0, 2], np.float32)
+
+
+def unary(operator: str) -> onnx.ModelProto:
+    info = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", info[:1], info[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+
+
+def write_test(folder: Path, operator: str, wanted: np.ndarray) -> None:
+    data = folder / "test_data_set_0"
+    data.mkdir(parents=True)
+    onnx.save(unary(operator), folder / "model.onnx")
+    for name, value in {"input_0": X, "output_0": wanted}.items():
+        (data / f"{name}.pb").write_bytes(numpy_helper.from_array(value).SerializeToString())
+
+
+def suite(folder: Path, *, relu: np.ndarray | None = None) -> Path:
+    """Two tests of nodes, one that is a download, and a model that several tests might name."""
+    write_test(folder / DATA / "node" / "test_neg", "Neg", -X)
+    write_test(
+        folder / DATA / "node" / "test_relu", "Relu", np.maximum(X, 0) if relu is None else relu
+    )
+    say(folder, "test_far", {"model_name": "far", "url": "https://host/far.tar.gz"})
+    light = folder / DATA / "light"
+    light.mkdir()
+    onnx.save(unary("Exp"), light / "light_near.onnx")
+    wanted = np.exp(np.arange(3, dtype=np.float32) / 3)
+    (light / "light_near_output_0.pb").write_bytes(
+        numpy_helper.from_array(wanted).SerializeToString()
+    )
+    url = f"{DATA.as_posix()}/light/light_near.onnx"
+    say(folder, "test_near", {"model_name": "near", "url": url, "rtol": 1e-5, "atol": 0})
+    return folder
+
+
+def say(folder: Path, name: str, said: object) -> None:
+    place = folder / DATA / "real" / name
+    place.mkdir(parents=True)
+    (place / "data.json").write_text(json.dumps(said))
+
+
+def wheel(folder: Path, version: str) -> Path:
+    """The folder, zipped, with what is not to be unpacked."""
+    place = folder.parent / f"onnx-{version}-cp39-cp39-any.whl"
+    with zipfile.ZipFile(place, "w") as archive:
+        for file in folder.rglob("*"):
+            archive.write(file, file.relative_to(folder))
+        archive.writestr("onnx/__init__.py", "raise RuntimeError")
+    return place
+
+
+@pytest.mark.parametrize("zipped", [False, True], ids=["folder", "wheel"])
+def test_the_tests_of_a_suite_run(tmp_path: Path, zipped: bool) -> None:
+    place = suite(tmp_path / "my")
+    with opened([wheel(place, "1.0.0") if zipped else place]) as cases:
+        found = {each.name: outcome(each, ReferenceBackend) for each in cases}
+    assert {name: each.status for name, each in found.items()} == {
+        "test_neg": Status.PASSED,
+        "test_relu": Status.PASSED,
+        "test_near": Status.PASSED,
+        "test_far": Status.SKIPPED,
+    }
+    assert found["test_neg"].suites == (("onnx-1.0.0",) if zipped else ("my",))
+    assert (found["test_neg"].kind, found["test_near"].kind) == ("node", "real")
+
+
+def test_a_wheel_leaves_nothing_behind_and_nothing_outside(tmp_path: Path) -> None:
+    place = wheel(suite(tmp_path / "in" / "my"), "1.0.0")
+    with zipfile.ZipFile(place, "a") as archive:
+        archive.writestr("../../test_x/outside.pb", b"")
+    with opened([place]) as cases:
+        files = [file for case in cases for file in case.files()]
+        root = cases[0].data.parents[3]
+        assert files and all(file.is_relative_to(root) for file in files)
+        assert not (root / "onnx" / "__init__.py").exists()
+        assert not (tmp_path / "test_x").exists() and not (root.parent / "test_x").exists()
+    assert not root.exists()
+
+
+def test_a_test_of_several_suites_runs_once_and_counts_for_each(tmp_path: Path) -> None:
+    wrong = np.array([5, 5, 5], np.float32)
+    first, second = suite(tmp_path / "v1.9"), suite(tmp_path / "v1.10", relu=wrong)
+    with opened([second, first]) as cases:
+        suites = {(case.name, case.suites) for case in cases}
+    both = ("v1.10", "v1.9")
+    assert {each for each in suites if each[1] == both} == {
+        ("test_neg", both),
+        ("test_near", both),
+        ("test_far", both),
+    }
+    ran = CliRunner().invoke(
+        app,
+        [
+            *("conformance", "--backend", "reference", "--jobs", "1", "--list"),
+            *("--suite", str(second), "--suite", str(first)),
+            *("--json", str(tmp_path / "found.json")),
+        ],
+    )
+    assert ran.exit_code == 1, ran.output
+    assert "suite  tests  passed  wrong  failed  refused  skipped" in ran.stdout
+    rows = [line.split() for line in ran.stdout.splitlines()]
+    assert ["v1.9", "4", "3", "0", "0", "0", "1"] in rows
+    assert ["v1.10", "4", "2", "1", "0", "0", "1"] in rows
+    assert rows.index(["v1.9", "4", "3", "0", "0", "0", "1"]) < rows.index(
+        ["v1.10", "4", "2", "1", "0", "0", "1"]
+    )
+    assert ["all", "8", "5", "1", "0", "0", "2"] in rows
+    assert ["v1.10", "test_relu", "other", "wrong"] in [row[:4] for row in rows]
+    found = json.loads((tmp_path / "found.json").read_text())["backends"]["reference"]
+    assert found["counts"]["all"] == {"passed": 5, "wrong": 1, "skipped": 2}
+    assert [test["suites"] for test in found["tests"] if test["name"] == "test_neg"] == [[*both]]
+
+
+def test_a_damaged_model_fails_alone(tmp_path: Path) -> None:
+    place = suite(tmp_path / "my")
+    (place / DATA / "node" / "test_neg" / "model.onnx").write_bytes(b"\xff\xff no model")
+    with opened([place]) as cases:
+        found = {each.name: outcome(each, ReferenceBackend).status for each in cases}
+    assert (found["test_neg"], found["test_relu"]) == (Status.FAILED, Status.PASSED)
+
+
+def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.whl").write_text("no archive")
+    good = wheel(suite(tmp_path / "my"), "1.0.0")
+    for name, what in {
+        "absent": "there is no such file or folder",
+        "empty": "there are no tests of models in it",
+        "text.whl": "it cannot be unpacked: File is not a zip file",
+    }.items():
+        with pytest.raises(ModelError, match=what), opened([tmp_path / name]):
+            pass
+    monkeypatch.setattr("popgraph.conformance.suites.MOST_BYTES", 10)
+    with pytest.raises(ModelError, match="its tests are larger than 10 bytes"), opened([good]):
+        pass
+    assert MOST_BYTES > 10
+    (tmp_path / "my" / DATA / "real" / "test_far" / "data.json").write_text("[1")
+    with pytest.raises(ModelError, match="it is no object of JSON"), opened([tmp_path / "my"]):
+        pass
