@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check lint types fuzz sanitize conformance targets bless bench docs accuracy operators sizes clean
+.PHONY: help demo test test-all check lint types fuzz sanitize conformance suites targets bless bench docs accuracy operators sizes clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ sanitize: $(READY)  ## tests whose kernels and runtime are compiled with ASan an
 
 conformance: $(READY)  ## run ONNX's own test suite on both backends
 	$(BIN)/popgraph conformance --backend c --backend reference
+
+suites: $(READY)  ## run the test suites of the wheels of onnx that WHEELS names: make suites WHEELS='old/*.whl'
+	$(BIN)/popgraph conformance $(foreach wheel,$(wildcard $(WHEELS)),--suite $(wheel))
 
 targets: $(READY)  ## the code of a dozen models for avx512, avx2, sse2, and aarch64 and arm where QEMU and a cross compiler are
 	POPGRAPH_PROFILE=fuzz $(BIN)/python -m pytest tests/backends/test_c_targets.py --timeout 0 -rs

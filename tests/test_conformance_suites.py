@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import OptionalProto, TensorProto, helper, numpy_helper
 from typer.testing import CliRunner
 
 from popgraph.backend import ReferenceBackend
 from popgraph.cli import app
+from popgraph.conformance.corrected import CORRECTIONS, what_was_corrected
 from popgraph.conformance.outcome import Status, outcome
 from popgraph.conformance.suites import MOST_BYTES, opened
 from popgraph.support.errors import ModelError
@@ -139,6 +140,65 @@ def test_a_damaged_model_fails_alone(tmp_path: Path) -> None:
     with opened([place]) as cases:
         found = {each.name: outcome(each, ReferenceBackend).status for each in cases}
     assert (found["test_neg"], found["test_relu"]) == (Status.FAILED, Status.PASSED)
+
+
+def test_a_test_that_onnx_corrected_is_skipped_in_the_releases_that_had_it(tmp_path: Path) -> None:
+    folder = tmp_path / "my"
+    write_test(folder / DATA / "node" / "test_unique_not_sorted_without_axis", "Neg", -X)
+    with opened([wheel(folder, "1.6.0")]) as cases:
+        (skipped,) = (outcome(each, ReferenceBackend) for each in cases)
+    assert skipped.status == Status.SKIPPED
+    assert skipped.reason == (
+        "it expects sorted elements of a node that is not to sort; onnx 1.8.1 has another one"
+    )
+    with opened([wheel(folder, "1.8.1")]) as cases:
+        (ran,) = (outcome(each, ReferenceBackend) for each in cases)
+    assert ran.status == Status.PASSED
+
+
+def test_what_is_corrected_is_not_what_corrects_it() -> None:
+    """Every entry has its effect before the release that it names, and none from there on."""
+    for each in CORRECTIONS:
+        numbers = [tuple(map(int, one.split("."))) for one in (*each.releases, each.corrected)]
+        assert numbers == sorted(set(numbers)), each
+    assert what_was_corrected("test_attention_3d_gqa", ["onnx-1.18.0"])
+    for name in ("test_attention_3d_gqa_expanded", "test_attention_4d", "test_attention_4d_scaled"):
+        assert not what_was_corrected(name, ["onnx-1.18.0"])
+    for suites in ([], ["onnx-1.20.1"], ["my"]):
+        assert not what_was_corrected("test_attention_3d_gqa", suites)
+
+
+def test_bits_of_bfloat16_and_optionals_of_old_are_read(tmp_path: Path) -> None:
+    """Old releases wrote uint16 for bfloat16, and of an absent tensor one without a type."""
+    place = tmp_path / "my" / "node" / "test_cast"
+    data = place / "test_data_set_0"
+    data.mkdir(parents=True)
+    made = [
+        helper.make_tensor_value_info("x", TensorProto.BFLOAT16, [2]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, [2]),
+        helper.make_tensor_value_info("has", TensorProto.BOOL, []),
+    ]
+    of_tensor = helper.make_tensor_type_proto(TensorProto.INT32, [])
+    optional = helper.make_value_info("o", helper.make_optional_type_proto(of_tensor))
+    nodes = [
+        helper.make_node("Cast", ["x"], ["y"], to=TensorProto.FLOAT),
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+    ]
+    graph = helper.make_graph(nodes, "g", [made[0], optional], made[1:])
+    opset = [helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), place / "model.onnx")
+    absent = OptionalProto(elem_type=OptionalProto.TENSOR, tensor_value=TensorProto())
+    bits = numpy_helper.from_array(np.array([0x3F80, 0xC000], np.uint16))
+    for name, message in {
+        "input_0": bits,
+        "input_1": absent,
+        "output_0": numpy_helper.from_array(np.array([1, -2], np.float32)),
+        "output_1": numpy_helper.from_array(np.array(False)),
+    }.items():
+        (data / f"{name}.pb").write_bytes(message.SerializeToString())
+    with opened([tmp_path / "my"]) as cases:
+        found = outcome(cases[0], ReferenceBackend)
+    assert (found.status, found.reason) == (Status.PASSED, "")
 
 
 def test_what_is_no_suite_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from popgraph.builder.popart.draft import DEFAULT_OPSET
 from popgraph.builder.popart.names import RESERVED_PREFIXES
-from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.passes.onnx.to_graphcore.registry import supported_operators
 
 POPART = (3, 4, 0)
@@ -59,7 +59,7 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
     known = set(supported_operators())
     newest: dict[str, int] = {}
     for schema in SCHEMAS:
-        if schema.domain or schema.deprecated or schema.since_version > opsetVersion:
+        if schema.domain or is_removed(schema) or schema.since_version > opsetVersion:
             continue
         newest[schema.name] = max(newest.get(schema.name, 0), schema.since_version)
     return [

@@ -49,6 +49,50 @@ def test_types_that_only_inference_takes(
     assert popgraph.compile(model, backend="reference")(inputs)["y"].size
 
 
+@pytest.mark.parametrize("fed", [True, False], ids=["fed", "constant"])
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_one_element_may_bound_a_range(backend: str, fed: bool) -> None:
+    """Though ONNX wants scalars: its function for RMSNormalization-23 was once written so."""
+    bounds = {"start": [2], "limit": [9], "delta": [3]}
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT64, [1]) for name in bounds]
+    constants = [
+        helper.make_tensor(name, TensorProto.INT64, [1], value) for name, value in bounds.items()
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Range", list(bounds), ["y"])],
+        "g",
+        infos if fed else [],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, ["N"])],
+        [] if fed else constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 11)], ir_version=8)
+    inputs = {name: np.array(value) for name, value in bounds.items()} if fed else {}
+    found = popgraph.compile(model, backend=backend)(inputs)["y"]
+    np.testing.assert_array_equal(found, [2, 5, 8], strict=True)
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_group_normalization_18_scales_groups(backend: str) -> None:
+    """ONNX calls that version deprecated, but models were made of it, and onnxruntime runs them."""
+    types = {"x": [3, 4, 2, 2], "scale": [2], "bias": [2]}
+    infos = [helper.make_tensor_value_info(name, F32, shape) for name, shape in types.items()]
+    node = helper.make_node("GroupNormalization", list(types), ["y"], num_groups=2, epsilon=0.01)
+    graph = helper.make_graph(
+        [node], "g", infos, [helper.make_tensor_value_info("y", F32, types["x"])]
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    draw = np.random.default_rng(0)
+    inputs = {name: draw.normal(size=shape).astype("f4") for name, shape in types.items()}
+    rows = inputs["x"].reshape(3, 2, 8).astype(np.float64)
+    rows = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + 0.01)
+    wanted = rows * inputs["scale"][:, None] + inputs["bias"][:, None]
+    found = popgraph.compile(model, backend=backend)(inputs)["y"]
+    np.testing.assert_allclose(found, wanted.reshape(3, 4, 2, 2), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ModelError, match="needs|input|scale"):
+        del model.graph.node[0].attribute[:]
+        popgraph.compile(model, backend=backend)
+
+
 @pytest.mark.parametrize("shape", [[2], ["N"]], ids=["known", "open"])
 @pytest.mark.parametrize("backend", ["c", "reference"])
 def test_what_does_not_verify_is_not_compiled(backend: str, shape: list[int]) -> None:

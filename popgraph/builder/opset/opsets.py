@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from popgraph.builder.opset.enums import DataType, PopartEnum
-from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.support import dtypes
 
 FIRST_OPSET = 6
@@ -223,7 +223,7 @@ def _schemas_of(version: int) -> list[Schema]:
     """The operators that are new in a version (in the first: all of them, in their last form)."""
     newest: dict[str, Schema] = {}
     for schema in SCHEMAS:
-        if schema.domain or schema.deprecated or schema.since_version > version:
+        if schema.domain or is_removed(schema) or schema.since_version > version:
             continue
         if version > FIRST_OPSET and schema.since_version != version:
             continue

@@ -26,7 +26,7 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
 from popgraph.dialects.onnx.schema_op import SchemaOp
-from popgraph.dialects.onnx.schemas import SCHEMAS, op_base, op_class, operators
+from popgraph.dialects.onnx.schemas import SCHEMAS, is_removed, op_base, op_class, operators
 from popgraph.dialects.onnx.types import (
     DimsAttr,
     MapType,
@@ -86,6 +86,7 @@ __all__ = [
     "TensorAttr",
     "Yield",
     "dialect",
+    "is_removed",
     "model_of",
     "op_base",
     "op_class",

@@ -12,7 +12,7 @@ from onnx import TensorProto, TypeProto, helper, numpy_helper
 from onnx.checker import ValidationError
 from onnx.defs import OpSchema, get_schema
 from onnx.shape_inference import InferenceError, infer_node_outputs
-from xdsl.dialects.builtin import f16, f32, i32, i64
+from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects import element_types
@@ -159,7 +159,8 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
 
     After the letter of the standard come what PopART's programs rely on: shapes in 32 bits,
     scales of Resize in half precision, scalars (and statistics) in single precision beside tensors
-    in half, and element types that only a later version of the operator allows.
+    in half, and element types that only a later version of the operator allows; and tensors of one
+    element that bound a Range, as ONNX's own function for RMSNormalization-23 once had them.
     """
     types = {value: value.type for value in operands}
     arrays = {value: known[value] for value in types if value in known}
@@ -178,6 +179,8 @@ def _readings(op: SchemaOp, operands: Iterable[SSAValue], known: Known) -> Itera
         )
     if op.op_type in _NARROW:
         yield letter, *_widened(op, types, arrays)
+    if op.op_type == "Range":
+        yield letter, *_as_scalars(types, arrays)
     single = [value for value in types if _is_beside_half(op, value)]
     if single:
         halves = {value: tensor_type(f16, dims(value.type)) for value in single}
@@ -207,6 +210,19 @@ def _widened(
                 if value in known:
                     known[value] = known[value].astype(element_types.from_ir(kind).numpy)
     return wide, {value: numpy_helper.from_array(array) for value, array in known.items()}
+
+
+def _as_scalars(
+    types: Mapping[SSAValue, Attribute], arrays: Mapping[SSAValue, Array]
+) -> tuple[dict[SSAValue, Attribute], dict[SSAValue, TensorProto]]:
+    """Tensors of one element in one dimension as if they had none."""
+    alone = {
+        value: tensor_type(type_.get_element_type(), ())
+        for value, type_ in types.items()
+        if isinstance(type_, TensorType) and dims(type_) == (1,)
+    }
+    scalars = {v: array.reshape(()) if v in alone else array for v, array in arrays.items()}
+    return {**types, **alone}, {v: numpy_helper.from_array(one) for v, one in scalars.items()}
 
 
 def _is_beside_half(op: SchemaOp, value: SSAValue) -> bool:

@@ -190,6 +190,18 @@ _VERSIONS: dict[tuple[str, str], dict[int, OpSchema]] = {}
 for _schema in SCHEMAS:
     _VERSIONS.setdefault((_schema.domain, _schema.name), {})[_schema.since_version] = _schema
 
+
+def is_removed(schema: OpSchema) -> bool:
+    """
+    Whether models of a version may not use an operator any more.
+
+    GroupNormalization-18, its first version, was called deprecated long after models were made of
+    it: those run.
+    """
+    first = min(_VERSIONS[schema.domain, schema.name])
+    return bool(schema.deprecated) and schema.since_version > first
+
+
 _LAST_OPSETS: dict[str, int] = {
     domain: last for domain, (_, last) in defs.C.schema_version_map().items()
 }
@@ -246,7 +258,7 @@ def op_class(op_type: str, opset_version: int, domain: str = "") -> type[SchemaO
             hint=f"it came with opset {first}; import that or a later one",
         )
     schema = _VERSIONS[key][since]
-    if schema.deprecated:
+    if is_removed(schema):
         raise ModelError(
             f"operator {op_type} was removed in opset {since} of domain {domain or 'ai.onnx'}",
             hint="import an earlier opset, or use what replaced it",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from popgraph.dialects.onnx import SCHEMAS
+from popgraph.dialects.onnx import SCHEMAS, is_removed
 from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.onnx.schema_facts import (
@@ -84,7 +84,7 @@ def _without_versions(row: Row) -> tuple[object, ...]:
 def way_of(schema: Schema) -> Way:
     """How one version of an operator of ONNX is computed."""
     key = (schema.domain, schema.name)
-    if schema.deprecated:
+    if is_removed(schema):
         return Way.REMOVED
     if key in REGISTRY:
         return Way.LOWERING

@@ -8,7 +8,7 @@ from typing import TypeAlias
 from xdsl.ir import Operation, SSAValue
 
 from popgraph.dialects.graphcore.base import Operand
-from popgraph.dialects.onnx import SCHEMAS, OnnxOp
+from popgraph.dialects.onnx import SCHEMAS, OnnxOp, is_removed
 from popgraph.dialects.onnx.custom import CHECK_INDICES
 from popgraph.passes.onnx.to_graphcore.node import Node
 
@@ -68,7 +68,7 @@ def supported_operators() -> dict[tuple[str, str], tuple[int, ...]]:
     """
     versions: dict[tuple[str, str], list[int]] = {}
     for schema in SCHEMAS:
-        if not schema.deprecated:
+        if not is_removed(schema):
             versions.setdefault((schema.domain, schema.name), []).append(schema.since_version)
     return {
         key: tuple(sorted(versions.get(key, [1])))
