@@ -88,9 +88,6 @@ def test_group_normalization_18_scales_groups(backend: str) -> None:
     wanted = rows * inputs["scale"][:, None] + inputs["bias"][:, None]
     found = popgraph.compile(model, backend=backend)(inputs)["y"]
     np.testing.assert_allclose(found, wanted.reshape(3, 4, 2, 2), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ModelError, match="needs|input|scale"):
-        del model.graph.node[0].attribute[:]
-        popgraph.compile(model, backend=backend)
 
 
 @pytest.mark.parametrize("shape", [[2], ["N"]], ids=["known", "open"])
