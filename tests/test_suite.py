@@ -22,6 +22,7 @@ TESTS = PACKAGE.parent / "tests"
 ACROSS_PASSES = {
     "cases": "the claims of all passes",
     "control_flow": "branches and loops from import to results",
+    "control_versions": "the versions of branches and loops from import to results",
     "depth": "no pass recurses over the depth of a graph",
     "fuzz": "random networks through every pass",
     "machine": "what passes are told of a processor, and decide for each",
