@@ -102,12 +102,25 @@ def test_a_node_has_the_version_of_the_day_or_that_which_is_said() -> None:
 
 
 OWN_RUNNER = """
-from onnx.backend.test import BackendTest
+from onnx.backend.test import BackendTest, runner
+from onnx.helper import make_opsetid
 
 import popgraph.backend
 
+refused = "mystery"
+load = runner.load_model_tests
+
+def with_a_mystery(kind):
+    found = load(kind=kind)
+    for case in found:
+        if case.name == "test_sign":  # an operator that nobody knows: all of ONNX's are supported
+            case.name = "test_mystery"
+            case.model.graph.node[0].domain = "no.such.domain"
+            case.model.opset_import.append(make_opsetid("no.such.domain", 1))
+    return found
+
+runner.load_model_tests = with_a_mystery
 tests = BackendTest(popgraph.backend, __name__)
-refused = "momentum"
 names = ("relu", "sub", "batchnorm_epsilon", "operator_chunk", "softmax_lastdim", refused)
 for name in names:
     tests.include(f"^test_{name}_cpu")

@@ -14,6 +14,7 @@ from popgraph.dialects.graphcore import GRAPHCORE, Binary, Unary
 from popgraph.support import dtypes
 
 LATEST = 24
+PREVIEW = "ai.onnx.preview.training"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,9 @@ def model_of(operator: str, node: Broken) -> ModelProto:
         [made], "g", infos, [helper.make_empty_tensor_value_info(outputs[0])], constants
     )
     classical = 5 if name == "TreeEnsemble" else 3
-    versions = {"": node.opset, "ai.graphcore": 1, "ai.onnx.ml": classical}
+    versions = {
+        "": node.opset, "ai.graphcore": 1, "ai.onnx.ml": classical, PREVIEW: 1,
+    }  # fmt: skip
     opsets = [helper.make_opsetid(*pair) for pair in versions.items()]
     return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -282,6 +285,27 @@ def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
     }
     for name, nodes in rows.items():
         yield f"ai.onnx.ml.{name}", tuple(nodes)
+
+
+def _of_training() -> Iterator[tuple[str, tuple[Broken, ...]]]:
+    """The operators of ai.onnx.preview.training."""
+    momentum = {"alpha": 0.9, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0}
+    for name, groups in (("Momentum", 3), ("Adagrad", 3), ("Adam", 4)):
+        given = momentum if name == "Momentum" else {}
+        nodes = [
+            row("f32[2] i64[]" + " f32[3]" * groups, **given),
+            row("f32[] i64[2]" + " f32[3]" * groups, **given),
+            row("f32[] f32[]" + " f32[3]" * groups, **given),
+            row("f32[] i64[]" + " i64[3]" * groups, **given),
+            row("f32[] i64[]" + " f32[3]" * (groups + 1), **given),
+            row("f32[] i64[]", **given),
+            row("f32[] i64[]" + " f32[3]" * (groups - 1) + " f32[2]", **given),
+            row("f32[] i64[]" + " f32[3]" * groups, outputs=groups, **given),
+        ]
+        if name == "Momentum":
+            nodes.append(row("f32[] i64[] f32[3] f32[3] f32[3]", **momentum | {"mode": "fast"}))
+            nodes.append(row("f32[] i64[] f32[3] f32[3] f32[3]"))
+        yield f"{PREVIEW}.{name}", tuple(nodes)
 
 
 _IMAGE, _WEIGHT = "f32[1, 4, 6, 6]", "f32[8, 4, 3, 3]"
@@ -1054,5 +1078,6 @@ NODES: dict[str, tuple[Broken, ...]] = {
     ),
     "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
     **dict(_classical()),
+    **dict(_of_training()),
 }
 """By operator, those of other domains with the domain's name before."""

@@ -121,7 +121,7 @@ def _broadcast(op: SchemaOp, operands: Operands) -> TypeConflict | None:
 
 def _is_elementwise(op: SchemaOp) -> bool:
     """Whether every result is as large as all operands together ask for."""
-    if op.op_type == "Einsum":  # which broadcasts, too, but as its equation says
+    if op.op_type == "Einsum" or op.domain:  # which broadcast, too, but each in its own way
         return False
     return len(op.results) == 1 and "broadcast" in str(op.SCHEMA.doc)
 

@@ -93,6 +93,7 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("LpPool", "auto_pad"): _PADDING,
     ("MaxPool", "auto_pad"): _PADDING,
     ("NegativeLogLikelihoodLoss", "reduction"): _REDUCTION,
+    ("Momentum", "mode"): ("nesterov", "standard"),
     ("Pad", "mode"): ("constant", "reflect", "edge", "wrap"),
     ("QLinearConv", "auto_pad"): _PADDING,
     ("RNN", "direction"): _DIRECTION,
@@ -200,17 +201,17 @@ class Seen:
 
 Rule: TypeAlias = Callable[[Seen], Complaints]
 
-RULES: dict[str, Rule] = {}
-"""By operator of the standard domain; each rule takes every version."""
+RULES: dict[tuple[str, str], Rule] = {}
+"""By domain ("" is the standard one) and operator; each rule takes every version."""
 
 
-def asks(*names: str) -> Callable[[Rule], Rule]:
+def asks(*names: str, domain: str = "") -> Callable[[Rule], Rule]:
     """Registers a rule for operators."""
 
     def register(rule: Rule) -> Rule:
         for name in names:
-            assert name not in RULES, f"{name} has two rules"
-            RULES[name] = rule
+            assert (domain, name) not in RULES, f"{name} has two rules"
+            RULES[domain, name] = rule
         return rule
 
     return register
@@ -220,7 +221,7 @@ def unmet(op: SchemaOp, known: Known) -> TypeConflict | None:
     """The first thing that a node's operator asks for and that is not so."""
     for complaint in _attributes(op):
         return complaint
-    rule = RULES.get(op.op_type) if op.domain == "" else None
+    rule = RULES.get((op.domain, op.op_type))
     return None if rule is None else next(rule(Seen(op, known)), None)
 
 
