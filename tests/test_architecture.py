@@ -92,12 +92,14 @@ ROOMS: dict[str, dict[str, str]] = {
         "number_labels": "",
         "overridable": "",
         "partition": "infer_shapes",
+        "enclose_gradients": "partition",
         "to_graphcore": "",
         "evaluate_constants": "partition to_graphcore",
         "structural_inputs": "to_graphcore",
-        "normalize": "index_bounds infer_shapes to_graphcore",
+        "normalize": "enclose_gradients index_bounds infer_shapes to_graphcore",
         "operator_ways": "partition to_graphcore",
-        "diagnose": "infer_shapes partition to_graphcore structural_inputs normalize",
+        "diagnose": "enclose_gradients infer_shapes partition to_graphcore structural_inputs "
+                    "normalize",
     },
     "passes/structured": {
         "analysis": "",

@@ -14,6 +14,7 @@ from popgraph.dialects.onnx.weight_names import weights_by_name
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.observer import Observer
+from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.evaluate_constants import evaluate_constants
 from popgraph.passes.onnx.partition import host_nodes
 from popgraph.passes.options import Options
@@ -113,7 +114,12 @@ def lower(
 
 
 def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -> None:
-    """Nodes that nothing but Python computes are computed now, where all inputs are constants."""
+    """
+    Nodes that nothing but Python computes are computed now, where all inputs are constants.
+
+    Before nodes are told apart, each Gradient gets what it names.
+    """
+    enclose_gradients(module)
     trained = options.training is not None or options.variables
     evaluate_constants(module, weights, trained=trained)
 

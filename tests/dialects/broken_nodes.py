@@ -289,6 +289,20 @@ def _classical() -> Iterator[tuple[str, tuple[Broken, ...]]]:
 
 def _of_training() -> Iterator[tuple[str, tuple[Broken, ...]]]:
     """The operators of ai.onnx.preview.training."""
+    yield (
+        f"{PREVIEW}.Gradient",
+        (
+            row("f32[2]", xs=["x0"], y="nobody"),
+            row("f32[2]", xs=["nobody"], y="x0"),
+            row("f32[2] f32[2]", xs=["x0", "x0"], y="x0"),
+            row("f32[2] f32[2]", xs=["x0"], y="x0"),
+            row("f32[2]", xs=["x0"], zs=["x1"], y="x0"),
+            row("f32[2]", outputs=2, xs=["x0"], y="x0"),
+            row("i32[2]", xs=["x0"], y="x0"),
+            row("f32[2]", xs=["x0"], y="y0"),
+            row("f32[2]", xs=["x0"]),
+        ),
+    )
     momentum = {"alpha": 0.9, "beta": 1.0, "mode": "standard", "norm_coefficient": 0.0}
     for name, groups in (("Momentum", 3), ("Adagrad", 3), ("Adam", 4)):
         given = momentum if name == "Momentum" else {}

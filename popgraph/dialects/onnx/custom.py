@@ -33,6 +33,13 @@ CHECK_INDICES = ("ai.popgraph", "CheckIndices")
 CALL = ("ai.graphcore", "Call")
 """Domain and name of the operator that runs a graph, its attribute `callee`."""
 
+GRADIENT = ("ai.onnx.preview.training", "Gradient")
+"""
+Domain and name of ONNX's operator for derivatives.
+
+It names what it differentiates; where that is its attribute `function`, a graph, it is `Custom`.
+"""
+
 
 @irdl_op_definition
 class Custom(OnnxOp):
@@ -116,6 +123,11 @@ class Custom(OnnxOp):
     def is_call(self) -> bool:
         """Whether this is PopART's call of a graph that stands inside it."""
         return (self.domain, self.op_type) == CALL and len(self.graphs().get("callee", ())) == 1
+
+    @property
+    def is_gradient(self) -> bool:
+        """Whether this is ONNX's Gradient, with the graph that it differentiates."""
+        return (self.domain, self.op_type) == GRADIENT and "function" in self.graphs()
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -114,6 +114,8 @@ class Inference:
         if function is None:
             if op.is_call:
                 self._visit_call(op)
+            elif op.is_gradient:
+                self._visit_gradient(op)
             return
         inner = Inference(function.opset_versions, self.store, self.functions)
         inner.weights_change = self.weights_change
@@ -140,6 +142,21 @@ class Inference:
         for result, made in zip(op.output_values(), graph.yielded, strict=False):
             if result is not None:
                 set_type(result, refined(made.type, result.type))
+
+    def _visit_gradient(self, op: Custom) -> None:
+        """Gradients have the types of what the graph gets; that need not be what it is made of."""
+        (graph,) = op.graphs()["function"]
+        given = zip(graph.block.args, op.operands, strict=True)
+        outside, self.trusting = self.trusting, False
+        for argument, value in given:
+            if value.type != UNKNOWN:
+                set_type(argument, value.type)
+            self.take(argument, value)
+        self.visit_graph(graph)
+        self.trusting = outside
+        for result, value in zip(op.output_values(), op.operands, strict=False):
+            if result is not None:
+                set_type(result, value.type)
 
     def _visit_node(self, op: SchemaOp) -> None:
         held = op.properties.get("value")

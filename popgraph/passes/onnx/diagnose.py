@@ -16,6 +16,7 @@ from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.types import static_shape
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
+from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.partition import Segment, host_nodes, is_literal, partition, why_hosted
 from popgraph.passes.onnx.structural_inputs import structural_inputs
@@ -54,6 +55,7 @@ def diagnose(module: ModuleOp, store: WeightStore) -> Diagnosis:
     What Python computes is told apart first, then each of the segments between is lowered.
     """
     copy, store = module.clone(), WeightStore(store)
+    enclose_gradients(copy)
     found = Diagnosis(sum(not is_literal(op) for op in model_of(module).graph.nodes))
     for op in host_nodes(copy):
         found.hosted.append((operator(op), place_of(op), why_hosted(op)))

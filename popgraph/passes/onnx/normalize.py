@@ -22,6 +22,7 @@ from popgraph.dialects.onnx.tensorproto import from_value
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.analysis.replace import insert_made_for
 from popgraph.passes.base import Compilation, Pass
+from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.index_bounds import insert_checks
 from popgraph.passes.onnx.infer_shapes import infer_shapes
 from popgraph.passes.onnx.to_graphcore import supported_operators
@@ -74,6 +75,7 @@ def normalize(
     weights: str = CONSTANT,
 ) -> None:
     """As the pass; `keep` tells which operators stay though their schema defines them."""
+    enclose_gradients(module)
     model = model_of(module)
     inference = infer_shapes(module, store, weights)
     _Expansion(model, keep, store, inference, checked).expand(model.graph.block)

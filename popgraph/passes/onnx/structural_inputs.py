@@ -140,6 +140,8 @@ class _Walk:
     ) -> list[Sources]:
         """Of an If, all that its condition and its branches are; of others nothing is known."""
         graphs = [graph for many in op.graphs().values() for graph in many]
+        if isinstance(op, Custom) and op.is_gradient:
+            sources.update(zip(graphs[0].block.args, given, strict=True))
         for graph in graphs:
             self.follow(graph, sources)
         if (op.domain, op.op_type) != ("", "If"):

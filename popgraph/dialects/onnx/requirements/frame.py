@@ -194,6 +194,12 @@ class Seen:
         held = self.op.properties.get(name, self.op.DEFAULTS.get(name))
         return held.data.decode(errors="replace") if isinstance(held, BytesAttr) else default
 
+    def texts(self, name: str) -> list[str]:
+        """A list of names that the node gives."""
+        held = self.op.properties.get(name)
+        found = [] if held is None else to_python(held)
+        return [str(one) for one in found] if isinstance(found, list) else []
+
     def list_of(self, name: str, index: int) -> list[int] | None:
         """A list that is an attribute in old versions and an operand in new ones."""
         return self.integers(name) if name in self.op.KINDS else self.numbers(index)

@@ -1,4 +1,4 @@
-"""What optimizers that are operators ask of rates, counts and the groups of their tensors."""
+"""What gradients and optimizers that are operators ask of names, and of groups of tensors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,23 @@ PREVIEW = "ai.onnx.preview.training"
 
 GROUPS = {"Momentum": 3, "Adagrad": 3, "Adam": 4}
 """How many tensors there are to each one that is optimized: value, gradient and state."""
+
+
+@asks("Gradient", domain=PREVIEW)
+def gradient(node: Seen) -> Complaints:
+    xs, zs = node.texts("xs"), node.texts("zs")
+    if len({*xs, *zs}) < len(xs) + len(zs):
+        yield TypeConflict("`xs` and `zs` name a tensor twice", "name every tensor once")
+    if len(node) != len(xs) + len(zs) or not all(map(node.has, range(len(node)))):
+        yield TypeConflict(
+            f"{sum(map(node.has, range(len(node))))} inputs for {len(xs) + len(zs)} names",
+            "there is a value for each name of `xs`, then for each of `zs`",
+        )
+    if len(node.op.output_names) > len(xs):
+        yield TypeConflict(
+            f"{len(node.op.output_names)} outputs for {len(xs)} names",
+            "there is a gradient for each name of `xs`",
+        )
 
 
 @asks(*GROUPS, domain=PREVIEW)

@@ -78,6 +78,10 @@ class LoweringContext(ABC):
         """
 
     @abstractmethod
+    def append(self, block: Block) -> None:
+        """Moves the operations of a block behind those that have been built."""
+
+    @abstractmethod
     def at_home(self) -> AbstractContextManager[object]:
         """Within it, operations are added to the main graph."""
 

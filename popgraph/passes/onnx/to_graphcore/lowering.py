@@ -159,6 +159,11 @@ class Lowering(LoweringContext):
             self.block, self.turns = outside
             self.moved.pop()
 
+    def append(self, block: Block) -> None:
+        for op in list(block.ops):
+            op.detach()
+            self.block.add_op(op)
+
     def at_home(self) -> AbstractContextManager[object]:
         return ImplicitBuilder(self.home)
 
