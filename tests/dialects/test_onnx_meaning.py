@@ -25,7 +25,6 @@ SKIPPED = {
     "test_if_opt": "onnx.reference wraps optionals twice",
     "test_scan_sum": "onnx.reference has no Scan of opset 8",
     "scatter_with": "onnx.reference has no Scatter",
-    "image_decoder": "needs Pillow",
     "training_dropout": "draws its own random numbers",
 }
 

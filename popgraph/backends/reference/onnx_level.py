@@ -26,7 +26,7 @@ from popgraph.dialects.onnx.types import OptType, SeqType, describe, dims, stati
 from popgraph.dialects.program import WeightStore
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
-from popgraph.support.errors import RunError, UnsupportedError
+from popgraph.support.errors import PopgraphError, RunError, UnsupportedError
 
 Values = dict[SSAValue, Any]
 """What the values of a body are: arrays, lists for sequences, None for an absent optional."""
@@ -294,6 +294,8 @@ class Interpreter:
         )
         try:
             return evaluate_node(op, values, self.store, self.model.opset_versions, functions)
+        except PopgraphError as error:
+            raise RunError(error.what, op.where(), error.hint) from error
         except Exception as error:
             if (body := self.defined(op)) is not None:
                 return self.call(op, body, values)

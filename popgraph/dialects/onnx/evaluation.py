@@ -11,6 +11,7 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 from xdsl.ir import SSAValue
 
+from popgraph.dialects.onnx.images import ImageDecoder
 from popgraph.dialects.onnx.older_meaning import older
 from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.pools import AveragePool, GlobalMaxPool, MaxPool
@@ -47,6 +48,7 @@ def evaluate_node(
     own = [
         AveragePool,
         GlobalMaxPool,
+        ImageDecoder,
         MaxPool,
         *(older(op.op_type, op.since_version) if not op.domain else ()),
     ]

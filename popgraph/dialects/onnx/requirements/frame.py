@@ -88,6 +88,7 @@ CHOICES: dict[tuple[str, str], Sequence[str]] = {
     ("GRU", "direction"): (*_DIRECTION, "foward"),  # which is the default of version 1
     ("Gelu", "approximate"): ("none", "tanh"),
     ("GridSample", "padding_mode"): ("zeros", "border", "reflection"),
+    ("ImageDecoder", "pixel_format"): ("RGB", "BGR", "Grayscale"),
     ("LSTM", "direction"): _DIRECTION,
     ("LinearAttention", "update_rule"): ("linear", "gated", "delta", "gated_delta"),
     ("LpPool", "auto_pad"): _PADDING,
