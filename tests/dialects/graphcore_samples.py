@@ -248,7 +248,7 @@ def max_pool_grad() -> Iterator[Sample]:
     for shape, options in POOLS:
         dy = normal(*shape[:2], *options["sizes"])
         yield Sample(gc.MaxPoolGradOp, [apart(*shape), dy], options)
-        yield Sample(gc.MaxPoolGradOp, [np.zeros(shape, np.float32), dy], options)
+        yield Sample(gc.MaxPoolGradOp, [np.zeros(shape, np.float32), dy], options, smooth=False)
 
 
 def average_pool() -> Iterator[Sample]:

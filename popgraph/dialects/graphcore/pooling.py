@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import BoolAttr, TensorType
 from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
+from popgraph.dialects.graphcore.arithmetic import AddOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     FLOATS,
     NUMBERS,
@@ -22,7 +23,10 @@ from popgraph.dialects.graphcore.base import (
     precisely,
     shape_of,
 )
+from popgraph.dialects.graphcore.broadcasting import BroadcastOp, scalar
 from popgraph.dialects.graphcore.geometry import Geometry
+from popgraph.dialects.graphcore.logic import AndOp, CompareOp, NotOp, OrOp
+from popgraph.dialects.graphcore.movement import PadOp, SliceOp
 from popgraph.dialects.program.attributes import IntsAttr
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
@@ -171,6 +175,44 @@ class MaxPoolGradOp(Pool):
         for at, offset in enumerate(geometry.offsets()):
             result[geometry.places(offset, sizes)] += np.where(first == at, dy, 0)
         return result[geometry.inside(x.shape[2:])]
+
+    def gradient(self, dx: SSAValue) -> tuple[Operand | None, ...]:
+        """What stands at the first largest element of every window; places have no slope."""
+        best = MaxPoolOp(self.x, **self.options)
+        one, zero = scalar(1, self.x), scalar(0, dx)
+        inside = BroadcastOp(one, shape=shape_of(self.x)).result
+        found: Operand = BroadcastOp(zero, shape=shape_of(self.dy))
+        free: Operand | None = None
+        for offset in self.geometry.offsets():
+            x, there, here = (self._at(value, offset) for value in (self.x, inside, dx))
+            is_nan = NotOp(CompareOp(x, x, predicate="eq"))
+            is_best = OrOp(CompareOp(x, best, predicate="eq"), is_nan)
+            chosen = AndOp(is_best, CompareOp(there, one, predicate="eq"))
+            chosen = chosen if free is None else AndOp(chosen, free)
+            found = AddOp(found, WhereOp(chosen, here, zero))
+            free = NotOp(chosen) if free is None else AndOp(free, NotOp(chosen))
+        return (None, found)
+
+    def _at(self, value: SSAValue, offset: Shape) -> Operand:
+        """What every window has at one of its places; 0 in the padding."""
+        geometry, sizes = self.geometry, self.sizes.data
+        spatial = shape_of(value)[2:]
+        ends = zip(spatial, geometry.low, geometry.high, geometry.reach(sizes), strict=True)
+        after = [max(high, reach - low - size) for size, low, high, reach in ends]
+        padded = PadOp(
+            value,
+            low=(0, 0, *geometry.low),
+            high=(0, 0, *after),
+            interior=[0] * (2 + len(spatial)),
+            value=0.0,
+        )
+        starts = [at * step for at, step in zip(offset, geometry.dilations, strict=True)]
+        return SliceOp(
+            padded,
+            starts=(0, 0, *starts),
+            sizes=(*shape_of(value)[:2], *sizes),
+            steps=(1, 1, *geometry.strides),
+        )
 
 
 @operation

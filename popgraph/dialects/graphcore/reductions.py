@@ -92,15 +92,22 @@ class ReduceProdOp(AxesReduction):
         return (precisely(lambda a: np.prod(a, axis=self.axes.data, keepdims=keep), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """The product of the others: that of the non-zero ones, unless another is zero."""
+        """
+        The product of the others: that of the non-zero ones, unless another is zero.
+
+        Of one zero among the others this says it by its value: second derivatives want its slope.
+        """
         zero, one = scalar(0, self.x), scalar(1, self.x)
         is_zero = CompareOp(self.x, zero, "eq")
         zeros = CastOp(is_zero, to=tensor_of(self.x).element_type)
         factors = WhereOp(is_zero, one, self.x)
         product = ReduceProdOp(factors, axes=self.axes.data, keepdims=True)
         count = ReduceSumOp(zeros, axes=self.axes.data, keepdims=True)
-        no_other_zero = CompareOp(SubOp(count, zeros), zero, "eq")
-        others = WhereOp(no_other_zero, DivOp(product, factors), zero)
+        values = WhereOp(is_zero, self.x, zero)
+        rest = SubOp(ReduceSumOp(values, axes=self.axes.data, keepdims=True), values)
+        other_zeros, quotient = SubOp(count, zeros), DivOp(product, factors)
+        with_zeros = WhereOp(CompareOp(other_zeros, one, "eq"), MulOp(quotient, rest), zero)
+        others = WhereOp(CompareOp(other_zeros, zero, "eq"), quotient, with_zeros)
         return (MulOp(self.kept(dy), others),)
 
 

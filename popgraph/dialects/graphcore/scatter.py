@@ -144,7 +144,7 @@ class ScatterOp(Lookup):
         return reshaped(is_last, (*indices, *[1] * (len(data) - axis - 1)))
 
     def _of_product(self, dy: SSAValue) -> Gradients:
-        """The product of the others: that of the non-zero ones, unless another is zero."""
+        """As that of `reduce_prod`."""
         zero, one = scalar(0, dy), scalar(1, dy)
         element = tensor_of(dy).element_type
         are_zero = [CompareOp(value, zero, "eq") for value in (self.data, self.updates)]
@@ -153,16 +153,26 @@ class ScatterOp(Lookup):
             WhereOp(is_zero, one, value)
             for is_zero, value in zip(are_zero, (self.data, self.updates), strict=True)
         ]
-        product = self._scattered(factors, "mul")
-        count = self._scattered(zeros, "add")
+        values = [
+            WhereOp(is_zero, value, zero)
+            for is_zero, value in zip(are_zero, (self.data, self.updates), strict=True)
+        ]
+        totals = [
+            self._scattered(factors, "mul"),
+            self._scattered(zeros, "add"),
+            self._scattered(values, "add"),
+        ]
 
-        def others(total: Operand, zeros_of_all: Operand, number: int) -> Operand:
-            no_other_zero = CompareOp(SubOp(zeros_of_all, zeros[number]), zero, "eq")
-            return WhereOp(no_other_zero, DivOp(total, factors[number]), zero)
+        def others(all_of: Sequence[Operand], number: int) -> Operand:
+            product, count, total = all_of
+            other_zeros, quotient = SubOp(count, zeros[number]), DivOp(product, factors[number])
+            rest = MulOp(quotient, SubOp(total, values[number]))
+            with_zeros = WhereOp(CompareOp(other_zeros, one, "eq"), rest, zero)
+            return WhereOp(CompareOp(other_zeros, zero, "eq"), quotient, with_zeros)
 
-        of_updates = others(self._picked(product), self._picked(count), 1)
+        of_updates = others([self._picked(total) for total in totals], 1)
         return (
-            MulOp(dy, others(product, count, 0)),
+            MulOp(dy, others(totals, 0)),
             MulOp(self._picked(dy), of_updates),
             None,
         )
