@@ -66,6 +66,8 @@ def with_sum(model: onnx.ModelProto) -> onnx.ModelProto:
     del model.graph.output[:]
     info = onnx.helper.make_tensor_value_info(LOSS, onnx.TensorProto.FLOAT, [])
     model.graph.output.append(info)
+    if not any(one.domain == "" for one in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid("", onnx.defs.onnx_opset_version()))
     return model
 
 
