@@ -26,14 +26,12 @@ STATISTICS: Mapping[str, tuple[int, ...]] = {"BatchNormalization": (3, 4)}
 
 SETTINGS: Mapping[str, tuple[int, ...]] = {
     "Clip": (1, 2),
-    "DequantizeLinear": (1,),
     "Dropout": (1,),
     "NonMaxSuppression": (3, 4),
     "OneHot": (2,),
     "Pad": (2,),
     "QLinearConv": (1, 4, 6),
     "QLinearMatMul": (1, 4, 6),
-    "QuantizeLinear": (1,),
     "Range": (0, 1, 2),
     "Resize": (1, 2),
     "RoiAlign": (1,),

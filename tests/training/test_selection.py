@@ -20,6 +20,7 @@ from popgraph.passes.graphcore.training.add_optimizer import AddOptimizer
 from popgraph.passes.optimizer_spec import SGD, Scalar
 from popgraph.passes.options import Options, Training
 from popgraph.support.errors import ModelError
+from popgraph.training.roles import KIND
 from popgraph.training.selection import Choice, Selection, Weight, select
 
 TEXT = """<ir_version: 8, opset_import: ["" : 15], producer_name: "PRODUCER">
@@ -98,6 +99,22 @@ def test_other_exporters_have_no_weights_of_one_number() -> None:
 
 def test_what_no_exporter_made_is_all_meant() -> None:
     assert set(selected("").trained) == ALWAYS | {"onnx::Mul_8"}
+
+
+def test_buffers_are_known_where_the_exporter_tells_them() -> None:
+    """PyTorch's newer exporter says of every tensor whose it is; what it made has no such note."""
+    made = proto()
+    for name, kind in (("temperature", "PARAMETER"), ("fc.bias", "BUFFER")):
+        info = made.graph.value_info.add()
+        info.name = name
+        info.type.tensor_type.elem_type = 1
+        info.metadata_props.add(key=KIND, value=kind)
+    made.graph.node[4].input[1] = made.graph.initializer[8].name = "mul_made"
+    compilation = Compilation()
+    found = select(import_model(made, compilation.weights), "loss")
+    assert set(found.trained) == ALWAYS - {"fc.bias"}
+    assert reasons(found)["fc.bias"] == "a buffer of the module"
+    assert reasons(found)["mul_made"] == "a constant of the exporter"
 
 
 def test_patterns_decide_otherwise() -> None:

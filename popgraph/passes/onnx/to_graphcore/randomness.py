@@ -55,9 +55,9 @@ class Source:
 
 @lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
-    """Steps of training drop, unless an input says that this node never does, or always."""
+    """Steps of training drop, unless an attribute or an input says that this node does not."""
     ratio: float | None = node.real("ratio", 0.5)
-    training = node.lowering.training  # `is_test` is how old models were exported for inference
+    training = node.lowering.training and not node.integer("is_test")
     given = node.optional(1)
     if node.version >= 12:
         known = np.array(0.5) if given is None else node.lowering.array(given)
