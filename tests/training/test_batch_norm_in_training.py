@@ -197,7 +197,6 @@ def test_what_popart_wants_detached_is_inference(
 
 # Dropout
 
-TESTED = 7
 DROPOUTS = {
     1: "Dropout<ratio = 0.25, consumed_inputs = [0]>(z)",
     6: "Dropout<ratio = 0.25>(z)",
@@ -230,8 +229,7 @@ def test_a_dropout_drops_in_training_and_not_in_inference(opset: int, backend: s
     found = dropped(DROPOUTS[opset], opset, backend)
     assert 0.2 < (found == 0).mean() < 0.3
     np.testing.assert_allclose(found[found != 0], 1 / 0.75, rtol=1e-6)
-    if opset >= TESTED:  # a version before is told by `is_test` that it infers
-        assert (dropped(DROPOUTS[opset], opset, backend, training=False) == 1).all()
+    assert (dropped(DROPOUTS[opset], opset, backend, training=False) == 1).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
