@@ -69,7 +69,6 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
     """A model with its loss, and how it is trained, as the `train` section of its file says."""
     from popgraph.builder.pgraph import load as load_text
     from popgraph.passes.base import Compilation
-    from popgraph.passes.options import Training
     from popgraph.training.task import task_of
 
     task = None
@@ -84,7 +83,7 @@ def _step(path: Path) -> tuple[ModuleOp, Compilation, Training]:
             str(path),
             "a .pgraph file says it: `train (labels: i32[N]) { loss = nll(y, labels) ... }`",
         )
-    return task.module, Compilation(task.weights), Training(task.loss, task.rule)
+    return task.module, Compilation(task.weights), task.training
 
 
 def pairs(texts: Iterable[str], option: str) -> dict[str, str]:

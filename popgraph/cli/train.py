@@ -50,6 +50,14 @@ def command(
     backend: Annotated[Backend, typer.Option(help="C, or NumPy for every operation.")] = Backend.C,
     value: Values = None,
     indices: IndicesChoice = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Weights that stay as they are: 'layer1.*'."),
+    ] = None,
+    train_only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="Of all weights, train these only: 'fc.*'."),
+    ] = None,
     straight_through: Annotated[
         bool,
         typer.Option(
@@ -69,12 +77,19 @@ def command(
         --loss 'nll(y, labels)' --optimizer 'Adam(0.001)' --batch 64 -o trained.onnx
 
     A .pgraph file says loss and optimizer in its `train` section; the options go before it.
+    A table says what is trained, and why the rest is not: running statistics, settings of
+    operators and constants of an exporter; --freeze and --train-only (which may be given again)
+    decide otherwise. BatchNormalization and Dropout mean what they mean in training, whatever
+    mode they were exported in; a BatchNormalization whose running statistics are frozen uses
+    these. The file that -o writes is for inference.
     Samples that do not fill a batch are left out of an epoch (they differ from epoch to epoch).
     """
     from popgraph.cli import models
     from popgraph.passes.base import Compilation
     from popgraph.training.driver import Driver
     from popgraph.training.epochs import Batches, count_samples
+    from popgraph.training.inference_form import to_inference
+    from popgraph.training.selection import Choice
     from popgraph.training.trained_weights import put_weights, trained_weights
 
     arrays = models.read_arrays([*(data or ()), *(more or ())], "--data")
@@ -85,6 +100,8 @@ def command(
     if output is not None:  # said before hours of training
         models.check_place(output, "--output")
     module, task = _task(model, arrays, loss, optimizer)
+    task = replace(task, choice=Choice(tuple(freeze or ()), tuple(train_only or ())))
+    task.selection.check()
     samples = count_samples(arrays)
     batches = Batches(epochs, min(batch, samples), samples, seed)
     chosen = None if indices is None else indices.value
@@ -98,9 +115,11 @@ def command(
         for name, array in arrays.items()
         if name in executable.inputs
     }
+    typer.echo(f"{task.selection}\n")
     _train(Driver.of(task, executable), executable, task, arrays, batches)
     if output is not None:
         put_weights(module, trained_weights(module, executable), task.weights)
+        to_inference(module)
         models.save(output, module, Compilation(task.weights))
         typer.echo(f"trained weights are in {output}")
 
@@ -112,6 +131,8 @@ def _task(
     from popgraph.builder.pgraph import add_loss, parse_optimizer
     from popgraph.builder.pgraph import load as load_text
     from popgraph.cli import models
+    from popgraph.training.merged_weights import separate_weights
+    from popgraph.training.roles import Origin
     from popgraph.training.task import Task, task_of
     from popgraph.training.update_rule import optimizer_of
 
@@ -122,6 +143,7 @@ def _task(
     else:
         model, compilation = models.load(path)
         weights = compilation.weights
+        separate_weights(model, weights)
     if optimizer:
         rule, schedule = optimizer_of(parse_optimizer(optimizer)), None
     elif task is not None and task.rule is not None:
@@ -130,7 +152,8 @@ def _task(
         raise ModelError("no optimizer is given", str(path), "--optimizer 'SGD(0.1, momentum=0.9)'")
     if loss is not None:
         training, name = add_loss(model, weights, loss, _new_inputs(model, arrays))
-        task = Task(training, weights, name)
+        origin = Origin.of(model, is_text=path.suffix == ".pgraph")
+        task = Task(training, weights, name, origin=origin)
     if task is None:
         raise ModelError("no loss is given", str(path), "--loss 'nll(y, labels)'")
     return model, replace(task, rule=rule, schedule=schedule)

@@ -26,6 +26,8 @@ class Training:
     after_step: tuple[str, ...] = ()
     """Variables (weights, optimizer state, streamed scalars) that are to be outputs as well, as
     they are when the step has ended."""
+    frozen: tuple[str, ...] = ()
+    """Weights that stay as they are: they get no gradient, and running statistics do not move."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Options:
     def weights(self) -> str:
         """What initializers of floats become."""
         return VARIABLE if self.variables or self.training is not None else CONSTANT
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The weights that training leaves as they are."""
+        return () if self.training is None else self.training.frozen
 
     @property
     def target(self) -> Target:

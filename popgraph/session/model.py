@@ -26,6 +26,7 @@ from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
+from popgraph.training.merged_weights import separate_weights
 
 Source = Any
 """A path, ONNX bytes, a ModelProto, a Builder or an IR module."""
@@ -170,6 +171,7 @@ def open_model(source: Source) -> tuple[ModuleOp, WeightStore]:
             f"a session takes a model as it was written, not a module of the {level} level",
             hint="popgraph.compile runs modules of any level",
         )
+    separate_weights(module, compilation.weights)
     return module, compilation.weights
 
 

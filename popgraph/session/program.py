@@ -37,6 +37,8 @@ class Request:
     optimizer: OptimizerSpec | None = None
     variables: bool = False
     """Weights can be changed by the host (always so in training)."""
+    frozen: tuple[str, ...] = ()
+    """Weights that steps of training leave as they are; the host may change them."""
     disabled: frozenset[str] = frozenset()
     code: Options = field(default_factory=Options)
     """How code is made."""
@@ -113,6 +115,7 @@ class Program:
                 self._request.optimizer,
                 tuple(anchors.gradients),
                 tuple(anchors.after_step),
+                self._request.frozen,
             )
         options = replace(
             self._request.code,

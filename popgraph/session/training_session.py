@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from popgraph.backends.base import Executable
@@ -16,9 +17,12 @@ from popgraph.session.optimizer_of_rule import popart_optimizer
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
+from popgraph.session.program import Request
 from popgraph.session.session import Session, one_of
 from popgraph.support.arrays import Array
 from popgraph.training.driver import Driver
+from popgraph.training.roles import Origin
+from popgraph.training.selection import Choice, Selection, select
 from popgraph.training.task import Task, task_of
 
 
@@ -29,6 +33,10 @@ class TrainingSession(Session):
     `loss` is the id of a tensor of one element; older programs give `losses`, a list. A `.pgraph`
     file says both in its `train` section: `TrainingSession("net.pgraph", DataFlow(1, ["loss"]))`;
     its schedule, if it has one, sets the learning rate of every batch.
+
+    `selection` says what is trained; `freeze` and `train_only`, patterns of names of weights,
+    change it. A BatchNormalization that is written for inference uses the statistics of the batch
+    and moves the running ones, unless these are frozen.
     """
 
     def __init__(
@@ -46,6 +54,8 @@ class TrainingSession(Session):
         dataFeed: DataFlow | None = None,
         passes: Patterns | None = None,
         losses: AnyLoss | None = None,
+        freeze: Sequence[str] = (),
+        train_only: Sequence[str] = (),
     ) -> None:
         flow = one_of("dataFlow", dataFlow, dataFeed)
         wanted = as_losses(loss if loss is not None else losses)
@@ -63,8 +73,14 @@ class TrainingSession(Session):
         if rule is None or optimizer is None:
             raise TypeError("TrainingSession() needs an optimizer")
         self._optimizer = self._next = optimizer
+        with as_popart_errors():
+            self._choice = Choice.of(freeze, train_only)
+        self._task = task
+        module, weights = (task.module, task.weights) if task else open_model(fnModel)
+        self._origin = task.origin if task else Origin.of(module)
         super().__init__(
-            *(open_model(fnModel) if task is None else (task.module, task.weights)),
+            module,
+            weights,
             wanted,
             rule,
             flow,
@@ -75,6 +91,20 @@ class TrainingSession(Session):
             name,
         )
         self._driver = Driver(self._program.scalars, rule, schedule)
+
+    def _request(self) -> Request:
+        model, task = self._model, self._task
+        assert model.final_loss is not None, "a session that trains has a loss"
+        found = select(model.module, model.final_loss, self._choice, self._origin)
+        self._selection = found.with_constants(model.module, task.constants if task else ())
+        if self._choice:
+            self._selection.check()
+        return replace(super()._request(), frozen=self._selection.frozen)
+
+    @property
+    def selection(self) -> Selection:
+        """What is trained, what moves with the batches, and why the rest stays as it is."""
+        return self._selection
 
     def getTensorIds(self) -> list[str]:
         return self._tensor_ids()

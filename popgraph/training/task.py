@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
@@ -16,6 +17,8 @@ from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
 from popgraph.support.arrays import Array
 from popgraph.support.shapes import Shape
+from popgraph.training.roles import Origin
+from popgraph.training.selection import Choice, Selection, select
 from popgraph.training.update_rule import rule_of
 
 
@@ -32,6 +35,24 @@ class Task:
     schedule: Schedule | None = None
     terms: tuple[str, ...] = ()
     """Numbers that the loss is computed from, which are reported with it."""
+    choice: Choice = field(default_factory=Choice)
+    """What the user wants to be trained."""
+    origin: Origin | None = None
+    """That of the model to which the loss was added, if it was."""
+    constants: tuple[str, ...] = ()
+    """Weights that a text has frozen."""
+
+    @cached_property
+    def selection(self) -> Selection:
+        """What is trained, and why the rest is not."""
+        found = select(self.module, self.loss, self.choice, self.origin)
+        return found.with_constants(self.module, self.constants)
+
+    @property
+    def training(self) -> Training:
+        """What passes are told."""
+        assert self.rule is not None, "a program that trains has an update rule"
+        return Training(self.loss, self.rule, frozen=self.selection.frozen)
 
     def request(
         self,
@@ -43,9 +64,8 @@ class Task:
         straight_through: bool = False,
     ) -> BuildRequest:
         """What is to be built for steps on inputs of these shapes; some always have `values`."""
-        assert self.rule is not None, "a program that trains has an update rule"
         options = Options(
-            training=Training(self.loss, self.rule),
+            training=self.training,
             indices=indices,
             straight_through=straight_through,
         )
@@ -69,4 +89,6 @@ def task_of(document: Document) -> Task | None:
         None if call is None else rule_of(call, schedule),
         schedule,
         section.terms,
+        origin=Origin(is_text=True),
+        constants=section.frozen,
     )

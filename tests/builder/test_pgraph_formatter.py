@@ -52,6 +52,7 @@ graph g(x: f32[N, width], s: sequence(f32[?]), m: map(i64, string)) -> (y: f32[N
 }
 train g (labels: i32[N]) {
     freeze x, "layer0/*"
+    train_only y, "layer1/*"
     loss = nll(y, labels)
     optimizer = SGD(0.1)
 }

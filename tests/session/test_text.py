@@ -90,6 +90,32 @@ def test_frozen_weights_stay_and_the_others_change(tmp_path: Path) -> None:
     assert section.frozen == ("base",)
 
 
+def test_train_only_leaves_the_others(tmp_path: Path) -> None:
+    path = text(tmp_path, more="train_only w")
+    held = steps(path, 3)
+    assert "base" not in held
+    assert np.allclose(held["w"], 0.5 - 0.3 * GRADIENT)
+    both = parse(text(tmp_path, more='train_only "*"\n freeze base').read_text()).training
+    assert both is not None
+    assert both.frozen == ("base",)
+
+
+def test_a_session_freezes_what_it_is_told_to(tmp_path: Path) -> None:
+    flow = popgraph.DataFlow(1, ["loss"])
+    session = popgraph.TrainingSession(text(tmp_path), flow, freeze="bas?")
+    assert session.selection.trained == ("w",) and session.selection.frozen == ("base",)
+    held = steps(text(tmp_path), 3, train_only=["w"])
+    assert np.allclose(held["w"], 0.5 - 0.3 * GRADIENT)
+    assert held["base"].tolist() == [1, 2, 3]
+    with pytest.raises(popgraph.popart_exception, match="named like 'bse'") as caught:
+        popgraph.TrainingSession(text(tmp_path), flow, train_only=["w", "bse"])
+    assert "at: train_only" in str(caught.value) and "did you mean 'base'?" in str(caught.value)
+    with pytest.raises(popgraph.popart_exception, match="nothing is left to train"):
+        popgraph.TrainingSession(text(tmp_path), flow, freeze=["*"])
+    with pytest.raises(popgraph.popart_exception, match="3 is no pattern of names"):
+        popgraph.TrainingSession(text(tmp_path), flow, freeze=[3])  # type: ignore[list-item]
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_session_follows_the_schedule(batches: int, tmp_path: Path) -> None:
     path = text(tmp_path, more="schedule = step(every=1, factor=0.5, warmup=2)")
@@ -106,7 +132,9 @@ def test_popgraph_train_follows_the_schedule_and_tells_the_terms(tmp_path: Path)
     arguments = ["train", str(path), *data, "--epochs", "4", "--output", str(trained)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
-    assert re.match(r"epoch 1/4  loss \S+  fit \S+  size 1\.50000\n", result.output)
+    table = "trained      1 tensor  3 values\nnot trained  1 tensor  3 values  frozen\n\n"
+    assert result.output.startswith(table)
+    assert re.search(r"\n\nepoch 1/4  loss \S+  fit \S+  size 1\.50000\n", result.output)
     numbers = re.search(r"w: f32\[3\] = \[(.*)\]", trained.read_text())
     assert numbers is not None
     found = np.array(list(map(float, numbers[1].split(","))))
@@ -163,6 +191,9 @@ def test_every_schedule_is_tested() -> None:
         ("freeze bas", "there is no weight `bas`"),
         ("freeze bas", "did you mean `base`?"),
         ('freeze "*"', "nothing is left to train"),
+        ("train_only bas", "did you mean `base`?"),
+        ("train_only base\n freeze base", "nothing is left to train"),
+        ("train_only 1", "`train_only` names weights"),
     ],
 )
 def test_wrong_settings_are_told(more: str, said: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 
 from popgraph.builder.pgraph.syntax.source import Source
-from popgraph.builder.pgraph.syntax.tree import Name, Text
+from popgraph.builder.pgraph.syntax.tree import Freeze, Name, Text
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.writer import GraphWriter
@@ -14,12 +14,26 @@ from popgraph.support.names import closest
 
 
 def frozen_weights(
-    source: Source, writer: GraphWriter, patterns: Sequence[Name | Text]
+    source: Source, writer: GraphWriter, statements: Sequence[Freeze]
 ) -> tuple[str, ...]:
-    """The weights that patterns name; a pattern that names none is a mistake."""
+    """The weights that stay as they are; a pattern that names no weight is a mistake."""
     weights = [op.value_name.text for op in writer.block.ops if isinstance(op, Initializer)]
+    named = {
+        others: _named(source, weights, [one for one in statements if one.others is others])
+        for others in (False, True)
+    }
+    left_out = set(weights) - {*named[True]} if any(one.others for one in statements) else set()
+    found = tuple(name for name in weights if name in left_out or name in named[False])
+    if weights and len(found) == len(weights):
+        span = statements[0].patterns[0].span
+        source.parse_error(span, "nothing is left to train", "freeze fewer weights")
+    return found
+
+
+def _named(source: Source, weights: Sequence[str], statements: Sequence[Freeze]) -> Collection[str]:
+    """The weights that the patterns of statements name."""
     found: dict[str, None] = {}
-    for pattern in patterns:
+    for pattern in (pattern for one in statements for pattern in one.patterns):
         matched = [weight for weight in weights if _matches(pattern, weight)]
         found.update(dict.fromkeys(matched))
         if matched:
@@ -31,9 +45,7 @@ def frozen_weights(
             f"there is no weight `{text}`",
             f"did you mean `{close}`?" if close else "",
         )
-    if weights and len(found) == len(weights):
-        source.parse_error(patterns[0].span, "nothing is left to train", "freeze fewer weights")
-    return tuple(found)
+    return found
 
 
 def _matches(pattern: Name | Text, weight: str) -> bool:

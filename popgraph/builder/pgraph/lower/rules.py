@@ -145,4 +145,6 @@ def _refuse_graph(context: GraphContext, graph: Graph) -> list[SSAValue]:
 
 
 def _refuse_freeze(context: GraphContext, statement: Freeze) -> None:
-    context.source.parse_error(statement.span, "`freeze` stands in a `train` section", "")
+    context.source.parse_error(
+        statement.span, f"`{statement.keyword}` stands in a `train` section", ""
+    )

@@ -90,7 +90,7 @@ class _Settings:
 
     optimizer: OptimizerCall | None = None
     schedule: Schedule | None = None
-    frozen: list[Name | Text] = field(default_factory=list)
+    frozen: list[Freeze] = field(default_factory=list)
     statements: list[Statement] = field(default_factory=list)
 
 
@@ -197,8 +197,8 @@ def _settings(context: FileContext, train: Train) -> _Settings:
                     found.optimizer = optimizer_call(context.source, value, context.scope)
                 case Assignment(targets=[Target(name=Name(text="schedule"))], value=value):
                     found.schedule = schedule_of(context.source, value, context.scope)
-                case Freeze(patterns=patterns):
-                    found.frozen += patterns
+                case Freeze():
+                    found.frozen.append(statement)
                 case _:
                     found.statements.append(statement)
         except Failed:

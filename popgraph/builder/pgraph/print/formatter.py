@@ -356,7 +356,7 @@ class _Formatter:
                 return f"for {self.for_head(statement, depth)} {self.block(statement.body, depth)}"
             case Freeze():
                 patterns = (self.texts.expression(one) for one in statement.patterns)
-                return f"freeze {', '.join(patterns)}"
+                return f"{statement.keyword} {', '.join(patterns)}"
             case Weight():
                 head = f"weight {name_text(statement.name.text)}: {self.texts.type(statement.type)}"
             case Constant():

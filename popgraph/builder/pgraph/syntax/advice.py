@@ -209,7 +209,19 @@ _ENDS_OF_VALUES = ("NAME", "QUOTED", "RPAR", "RSQB")
 
 
 _STATEMENTS = (
-    *("weight", "const", "let", "for", "freeze", "graph", "def", "function", "train", "opset"),
+    *(
+        "weight",
+        "const",
+        "let",
+        "for",
+        "freeze",
+        "train_only",
+        "graph",
+        "def",
+        "function",
+        "train",
+        "opset",
+    ),
     *("import", "from", "return", "while", "loop", "if"),
 )
 

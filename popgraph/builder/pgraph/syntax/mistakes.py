@@ -186,6 +186,11 @@ TABLE: tuple[Advice, ...] = (
         _in_graph("freeze\n", "freeze 1"),
     ),
     Advice(
+        "`train_only` names weights",
+        '`train_only head, "layer4/*"`',
+        _in_graph("train_only\n", "train_only 1"),
+    ),
+    Advice(
         "an annotation is a word after `@`",
         '`@ipu(1)`, `@name("conv1")`, before what it is about',
         ("@\n", "@1", '@"a"', *_in_graph("@\n", "@1", '@"a"', "@ =")),

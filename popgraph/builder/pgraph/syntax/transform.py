@@ -211,6 +211,9 @@ class ToTree(Transformer_NonRecursive[Token, tree.File]):
     def freeze(self, meta: Meta, children: list[Any]) -> tree.Freeze:
         return tree.Freeze(span_of(meta), tuple(children))
 
+    def train_only(self, meta: Meta, children: list[Any]) -> tree.Freeze:
+        return tree.Freeze(span_of(meta), tuple(children), others=True)
+
     def targets(self, meta: Meta, children: list[Any]) -> tuple[tree.Target, ...]:
         return _present(children)
 

@@ -379,6 +379,12 @@ class Freeze(Node):
 
     patterns: tuple[Name | Text, ...]
     annotations: tuple[Annotation, ...] = ()
+    others: bool = False
+    """`train_only head`: all that the patterns do not name."""
+
+    @property
+    def keyword(self) -> str:
+        return "train_only" if self.others else "freeze"
 
 
 Statement: TypeAlias = Weight | Constant | Static | Assignment | For | Region | Freeze

@@ -35,7 +35,8 @@ class Autodiff(Pass):
     """
     Adds the gradients of a loss: an output `Gradient___w` for every variable w that it has one.
 
-    `loss` is an output of one element. `wrt`: only these variables. `gradients`: inputs, outputs
+    `loss` is an output of one element. `wrt`: only these variables; `frozen`: all but these.
+    `gradients`: inputs, outputs
     or variables whose gradient must be there. The gradient of the loss itself is `loss_scale`,
     or, with `stream_loss_scale`, the variable `lossScaling_<type>` that starts with it.
     """
@@ -47,16 +48,22 @@ class Autodiff(Pass):
     gradients: tuple[str, ...] = ()
     loss_scale: float = 1.0
     stream_loss_scale: bool = False
+    frozen: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, options: Options) -> Autodiff | None:
         if options.training is None:
             return None
         training = options.training
-        return cls.towards(training.loss, training.optimizer, training.gradients)
+        return cls.towards(training.loss, training.optimizer, training.gradients, training.frozen)
 
     @staticmethod
-    def towards(loss: str, optimizer: OptimizerSpec, gradients: tuple[str, ...] = ()) -> Autodiff:
+    def towards(
+        loss: str,
+        optimizer: OptimizerSpec,
+        gradients: tuple[str, ...] = (),
+        frozen: tuple[str, ...] = (),
+    ) -> Autodiff:
         """The pass for what an optimizer wants: it is the optimizer that scales the loss."""
         scale = optimizer.loss_scaling
         return Autodiff(
@@ -64,6 +71,7 @@ class Autodiff(Pass):
             gradients=gradients,
             loss_scale=scale.value,
             stream_loss_scale=not scale.constant,
+            frozen=frozen,
         )
 
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
@@ -111,7 +119,8 @@ class Autodiff(Pass):
         """The values of which gradients are wanted, by name."""
         variables = {op.variable.text: op.result for op in graph.variables()}
         known = {**graph.inputs, **graph.outputs, **variables}
-        wrt = self.wrt or tuple(name for name, value in variables.items() if is_float(value))
+        floats = {name for name, value in variables.items() if is_float(value)}
+        wrt = self.wrt or tuple(name for name in variables if name in floats - {*self.frozen})
         for name in (*wrt, *self.gradients):
             if name not in known:
                 raise PassError(

@@ -46,6 +46,8 @@ class LoweringContext(ABC):
     """How often what is being lowered is written out, because loops around it are unrolled."""
     moved: list[Moved] = field(default_factory=list)
     """For each body around what is being lowered, the variables that it updates."""
+    frozen: frozenset[str] = frozenset()
+    """Weights that training leaves as they are."""
     straight_through: bool = False
     """Whether gradients pass what is quantized and read back."""
     passages: dict[SSAValue, SSAValue] = field(default_factory=dict)
@@ -112,6 +114,12 @@ class LoweringContext(ABC):
             steps = MulOp(AddOp(turn, self.literal(np.array(1))), self.literal(each))
             state = AddOp(state, steps).result
         return state
+
+    def moves(self, value: SSAValue) -> bool:
+        """Whether a step of training may give the weight that a value is another value."""
+        if not self.training or not isinstance(value.owner, VariableOp):
+            return False
+        return value.owner.variable.text not in self.frozen
 
     def update(self, old: SSAValue, new: SSAValue) -> None:
         """`new` is the next value of the variable that `old` is; nothing if it is not one."""

@@ -25,9 +25,11 @@ class OnnxToGraphcore(Pass):
     ONNX nodes become graphcore operations; the model becomes a graph named main.
 
     `weights`: initializers are constants, or (those of floats) variables. `training`: operators
-    that have no mode of their own behave as in training. `extra_outputs`: ONNX tensors that are
-    to be outputs as well. `straight_through`: gradients pass what is rounded to integers and read
-    back. `first_stream`: where the streams of random numbers begin. Shapes must be known.
+    that are not told a mode behave as in training, but for the statistics of batches that are
+    `frozen`. `constants`: initializers that are no variables in any case. `extra_outputs`: ONNX
+    tensors that are to be outputs as well. `straight_through`: gradients pass what is rounded to
+    integers and read back. `first_stream`: where the streams of random numbers begin. Shapes must
+    be known.
     """
 
     name = "onnx-to-graphcore"
@@ -38,6 +40,8 @@ class OnnxToGraphcore(Pass):
     extra_outputs: tuple[str, ...] = ()
     straight_through: bool = False
     first_stream: int = 0
+    frozen: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
     tuning: Tuning = Tuning()
 
     @classmethod
@@ -48,6 +52,8 @@ class OnnxToGraphcore(Pass):
             extra_outputs=options.extra_outputs,
             straight_through=options.straight_through and options.training is not None,
             first_stream=options.first_stream,
+            frozen=options.frozen,
+            constants=() if options.variables else options.frozen,
             tuning=options.tuning,
         )
 
@@ -65,6 +71,8 @@ class OnnxToGraphcore(Pass):
             variables=self.weights == VARIABLE,
             opsets=model.opset_versions,
             tuning=self.tuning,
+            frozen=frozenset(self.frozen),
+            constants=frozenset(self.constants),
             straight_through=self.straight_through,
             streams=count(self.first_stream),
         )

@@ -52,6 +52,8 @@ class Lowering(LoweringContext):
     """The lowering of one graph: what each ONNX value has become."""
 
     variables: bool = False
+    constants: frozenset[str] = frozenset()
+    """Initializers that are constants, although others are variables."""
     opsets: Mapping[str, int] = field(default_factory=dict)
     home: Block = field(default_factory=Block)
     """The main graph's."""
@@ -215,7 +217,7 @@ class Lowering(LoweringContext):
         else:
             literal = self.weights.attribute(op.array(self.weights))
         is_float = element_types.from_ir(literal.type.element_type).is_float
-        is_variable = self.variables and is_float
+        is_variable = self.variables and is_float and name not in self.constants
         if is_variable and name in self.weight_names:
             raise UnsupportedError(
                 f"two graphs have a weight named {name!r}",

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
+from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.program import ConstantOp
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
@@ -56,7 +57,7 @@ def hardmax(node: Node) -> Lowered:
 @lowers("BatchNormalization", domain=GRAPHCORE)
 def batch_normalization(node: Node) -> Lowered:
     epsilon = node.real("epsilon", 1e-5)
-    if not _is_training(node):
+    if not (_is_training(node) or _is_trained(node)):
         old = [_untrained(node, index) for index in (3, 4)]
         values = _channels(node, [node[0], node[1], node[2], *old], node.dtype)
         return [reshaped(gc.BatchNormOp(*values, epsilon=epsilon).result, node.shape)]
@@ -94,9 +95,30 @@ def _is_training(node: Node) -> bool:
     return statistics and not node.integer("is_test")
 
 
+def _is_trained(node: Node) -> bool:
+    """
+    Whether a node that is written for inference, as exporters write it, is in training now.
+
+    It is where its running statistics may move. PopART's own operator, and nodes whose result only
+    reaches the loss detached, as PopART wants it there, mean what is written.
+    """
+    may_move = all(node.lowering.moves(node[index]) for index in (3, 4))
+    return may_move and node.op.domain != GRAPHCORE and not _is_detached(node.op.results[0])
+
+
+def _is_detached(value: SSAValue) -> bool:
+    """Whether a value is read, and no gradient can come back to it from there."""
+    readers = [use.operation for use in value.uses if isinstance(use.operation, OnnxOp)]
+    return bool(readers) and all(
+        reader.op_type == "Detach" or all(map(_is_detached, reader.results)) for reader in readers
+    )
+
+
 def _running_variance(node: Node, variance: Operand) -> Operand:
-    # The batchnormalization of ai.graphcore is PyTorch's, which corrects the bias.
-    if not node.integer("unbiased_variance", int(node.op.domain == GRAPHCORE)):
+    # What PyTorch exported for inference, and the operator of ai.graphcore, correct the bias as
+    # PyTorch does; what ONNX itself says of training is the variance of the batch.
+    as_torch = node.op.domain == GRAPHCORE or not _is_training(node)
+    if not node.integer("unbiased_variance", int(as_torch)):
         return variance
     count = prod(node.shape) // prod(shape_of(node[1]))
     return gc.MulOp(variance, node.scalar(count / max(count - 1, 1), dtype_of(variance)))

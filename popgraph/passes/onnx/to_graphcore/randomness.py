@@ -55,15 +55,15 @@ class Source:
 
 @lowers("Dropout", structural=[2])
 def dropout(node: Node) -> Lowered:
-    """Operators of opset 12 and later say themselves whether they train, the first that not."""
+    """Steps of training drop, unless an attribute or an input says that this node does not."""
     ratio: float | None = node.real("ratio", 0.5)
     training = node.lowering.training and not node.integer("is_test")
     given = node.optional(1)
     if node.version >= 12:
         known = np.array(0.5) if given is None else node.lowering.array(given)
         ratio = None if known is None else float(known.item())
-        mode = node.optional(2)
-        training = mode is not None and bool(node.array(2, "training_mode").item())
+        if node.optional(2) is not None:
+            training = bool(node.array(2, "training_mode").item())
     result: Operand
     wide: Operand
     if training and ratio is None:

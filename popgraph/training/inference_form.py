@@ -1,0 +1,89 @@
+"""Writes a trained model for inference: batch norms use running statistics, nothing is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i64
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects.onnx import SchemaOp, model_of
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.types import UNKNOWN
+
+RUNNING = (3, 4, 3, 4)
+"""Of a BatchNormalization, the inputs that stand for the outputs behind the first."""
+SAYS_ITSELF = 14
+"""The version of BatchNormalization since which an attribute says whether it trains."""
+TOLD = 12
+"""The version of Dropout since which an input says whether it drops."""
+TESTED = 7
+"""The version of both since which there is no `is_test`."""
+
+
+def to_inference(module: ModuleOp) -> None:
+    """Gives BatchNormalization and Dropout of a model at the onnx level their inference form."""
+    for op in list(model_of(module).walk()):
+        if isinstance(op, SchemaOp) and op.domain == "":
+            if op.op_type == "BatchNormalization":
+                _use_running_statistics(op)
+            elif op.op_type == "Dropout":
+                _drop_nothing(op)
+
+
+def _use_running_statistics(op: SchemaOp) -> None:
+    """One output; whoever reads others gets the running statistics."""
+    attributes = dict(op.onnx_attributes())
+    if op.since_version < TESTED:
+        attributes["is_test"] = IntegerAttr(1, i64)
+    if op.since_version >= SAYS_ITSELF:
+        attributes["training_mode"] = IntegerAttr(0, i64)
+    inputs = op.input_values()
+    pairs = zip(op.output_names[1:], op.output_values()[1:], RUNNING, strict=False)
+    for name, value, index in pairs:
+        source = inputs[index]
+        if value is not None and value.uses and source is not None:
+            _copy(op, source, name, value)
+    _replace(op, inputs, attributes, op.output_names[:1])
+
+
+def _copy(op: SchemaOp, source: SSAValue, name: str, value: SSAValue) -> None:
+    """`Identity` of a value, under the name of one that is no longer computed."""
+    version = 1 if op.since_version < SAYS_ITSELF else SAYS_ITSELF
+    made = op_class("Identity", version).make([source], {}, {}, [name], [source.type], {})
+    block = op.parent
+    assert block is not None, "a node stands in a graph"
+    block.insert_op_before(made, op)
+    value.replace_all_uses_with(made.results[0])
+
+
+def _drop_nothing(op: SchemaOp) -> None:
+    attributes, inputs = dict(op.onnx_attributes()), op.input_values()
+    if op.since_version < TESTED:
+        attributes["is_test"] = IntegerAttr(1, i64)
+    if op.since_version >= TOLD:
+        inputs = inputs[:2]
+    _replace(op, inputs, attributes, op.output_names)
+
+
+def _replace(
+    op: SchemaOp,
+    inputs: Sequence[SSAValue | None],
+    attributes: Mapping[str, Attribute],
+    names: Sequence[str],
+) -> None:
+    """The same node with other inputs and attributes, and the first of its outputs."""
+    values = op.output_values()[: len(names)]
+    types = [UNKNOWN if value is None else value.type for value in values]
+    extra = {key: held for key, held in op.attributes.items() if key != "outputs"}
+    made = type(op).make(inputs, attributes, {}, names, types, extra)
+    made.location = op.location
+    block = op.parent
+    assert block is not None, "a node stands in a graph"
+    block.insert_op_before(made, op)
+    for old, new in zip(values, made.output_values(), strict=False):
+        if old is not None and new is not None:
+            new.name_hint = old.name_hint
+            old.replace_all_uses_with(new)
+    op.detach()
+    op.erase()

@@ -1,0 +1,218 @@
+"""What is trained: the weights of a model, and why others stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from popgraph.dialects.onnx import Graph, Initializer, model_of
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.dialects.onnx.weight_names import weights_by_name
+from popgraph.support.errors import ModelError
+from popgraph.support.names import closest
+from popgraph.support.shapes import Shape, prod
+from popgraph.support.tables import table
+from popgraph.training.roles import Origin, Roles, is_float, shape_of
+
+TRAINED, MOVED, STAYS = "trained", "moved by every batch", "not trained"
+"""What becomes of a weight."""
+STATISTICS = "running statistics"
+FROZEN = "frozen"
+
+
+@dataclass(frozen=True)
+class Weight:
+    """An initializer of a model, and what training does with it."""
+
+    name: str
+    shape: Shape
+    fate: str
+    reason: str = ""
+    """Why it is not trained by its gradient."""
+    is_float: bool = True
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What of a model is to be trained: patterns of names, as in file names."""
+
+    freeze: tuple[str, ...] = ()
+    """These stay as they are."""
+    train_only: tuple[str, ...] = ()
+    """All others stay as they are."""
+
+    @staticmethod
+    def of(freeze: object, train_only: object) -> Choice:
+        """As Python gives them: names or patterns, and one alone may be a string."""
+        return Choice(_patterns("freeze", freeze), _patterns("train_only", train_only))
+
+    def __bool__(self) -> bool:
+        return bool(self.freeze or self.train_only)
+
+    def check(self, names: Sequence[str]) -> None:
+        """`ModelError` for a pattern that names nothing."""
+        for option in ("freeze", "train_only"):
+            for pattern in getattr(self, option):
+                if not any(fnmatchcase(name, pattern) for name in names):
+                    raise _no_such_weight(pattern, option, names)
+
+    def freezes(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.freeze)
+
+    def leaves_out(self, name: str) -> bool:
+        return bool(self.train_only) and not self.asks_for(name)
+
+    def asks_for(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self.train_only)
+
+
+def _patterns(option: str, given: object) -> tuple[str, ...]:
+    found = (given,) if isinstance(given, str) else tuple(given)  # type: ignore[arg-type]
+    for pattern in found:
+        if not isinstance(pattern, str):
+            raise ModelError(
+                f"{pattern!r} is no pattern of names", option, 'freeze=["conv1.*", "bn?.weight"]'
+            )
+    return found
+
+
+def _no_such_weight(pattern: str, option: str, names: Sequence[str]) -> ModelError:
+    close = closest(pattern, names, 0.5)
+    listed = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    hint = f"did you mean {close!r}?" if close else f"its weights are {listed or 'none'}"
+    return ModelError(f"no weight of the model is named like {pattern!r}", option, hint)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is trained of a model, what moves with the batches, and what stays as it is."""
+
+    weights: tuple[Weight, ...] = ()
+
+    def names(self, fate: str) -> tuple[str, ...]:
+        return tuple(weight.name for weight in self.weights if weight.fate == fate)
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        return self.names(TRAINED)
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """The running statistics that every batch moves."""
+        return self.names(MOVED)
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The weights of floats that stay as they are."""
+        floats = (weight for weight in self.weights if weight.is_float)
+        return tuple(weight.name for weight in floats if weight.fate == STAYS)
+
+    def with_constants(self, module: ModuleOp, names: Sequence[str]) -> Selection:
+        """The same, and weights that a text has frozen: constants of the model."""
+        shapes = {
+            op.output_names[0]: static_shape(op.results[0].type) or ()
+            for op in model_of(module).graph.nodes
+            if op.op_type == "Constant"
+        }
+        frozen = [Weight(name, shapes[name], STAYS, FROZEN, is_float=False) for name in names]
+        return Selection((*self.weights, *frozen))
+
+    def check(self) -> None:
+        """`ModelError` if nothing is trained."""
+        if not self.trained:
+            reasons = [weight.reason for weight in self.weights]
+            most = max(reasons, key=reasons.count) if reasons else "the model has no weights"
+            raise ModelError(
+                "nothing is left to train", "the weights of the model", f"mend this: {most}"
+            )
+
+    def rows(self) -> Iterator[tuple[str, ...]]:
+        """What becomes of weights, how many these are, how many numbers, and why."""
+        for fate in (TRAINED, MOVED, STAYS):
+            reasons = dict.fromkeys(one.reason for one in self.weights if one.fate == fate)
+            for reason in reasons:
+                same = [one for one in self.weights if (one.fate, one.reason) == (fate, reason)]
+                count = sum(prod(one.shape) for one in same)
+                yield fate, _counted(len(same), "tensor"), _counted(count, "value"), reason
+
+    def __str__(self) -> str:
+        return "\n".join(line.rstrip() for line in table(list(self.rows())).splitlines())
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def select(
+    module: ModuleOp, loss: str, choice: Choice | None = None, origin: Origin | None = None
+) -> Selection:
+    """
+    What is trained of a model at the onnx level, of which `loss` is a value.
+
+    `origin` is that of the model, if this one was made of it.
+
+    Floats that the loss depends on are, unless they are running statistics, settings of operators
+    or constants that an exporter made. `train_only` decides in place of these rules.
+    """
+    graph, choice = model_of(module).graph, choice or Choice()
+    weights, roles = weights_by_name(graph), Roles(module, origin or Origin.of(module))
+    choice.check(list(weights))
+    behind = _behind(graph, loss)
+    found = tuple(
+        _weight(initializer, name, roles, choice, initializer.result in behind)
+        for name, initializer in weights.items()
+    )
+    return Selection(found)
+
+
+def _weight(
+    initializer: Initializer, name: str, roles: Roles, choice: Choice, decides: bool
+) -> Weight:
+    shape, floats = shape_of(initializer), is_float(initializer)
+    fate, reason = _fate(initializer, name, roles, choice, decides)
+    return Weight(name, shape, fate, reason, floats)
+
+
+def _fate(
+    initializer: Initializer, name: str, roles: Roles, choice: Choice, decides: bool
+) -> tuple[str, str]:
+    """What becomes of an initializer, and why."""
+    floats = is_float(initializer)
+    if floats and choice.freezes(name):
+        return STAYS, FROZEN
+    if floats and choice.leaves_out(name):
+        return STAYS, "not among train_only"
+    if floats and roles.statistics(initializer):
+        return MOVED, STATISTICS
+    objection = roles.objection(initializer, name)
+    if objection and not (floats and choice.asks_for(name)):
+        return STAYS, objection
+    return (TRAINED, "") if decides else (STAYS, "the loss does not depend on it")
+
+
+def _behind(graph: Graph, name: str) -> set[SSAValue]:
+    """All values from which a value of a graph is computed, and itself."""
+    found: set[SSAValue] = set()
+    pending = _named(graph, name)
+    while pending:
+        value = pending.pop()
+        if value in found:
+            continue
+        found.add(value)
+        if isinstance(value.owner, Operation):
+            for op in value.owner.walk():
+                pending.extend(op.operands)
+    return found
+
+
+def _named(graph: Graph, name: str) -> list[SSAValue]:
+    """The value of a name: an output, or the result of a node."""
+    outputs = dict(zip(graph.output_names, graph.yielded, strict=True))
+    if name in outputs:
+        return [outputs[name]]
+    pairs = (zip(op.output_names, op.output_values(), strict=False) for op in graph.nodes)
+    return [value for each in pairs for label, value in each if label == name and value is not None]
