@@ -95,7 +95,7 @@ def _gemm(
 def _global_lp_pool(x: Array, p: float = 2, **_: Any) -> Array:
     powers = np.abs(x.astype(np.float64)) ** p
     total = powers.sum(axis=tuple(range(2, x.ndim)), keepdims=True)
-    return (total ** (1 / p)).astype(x.dtype)
+    return np.asarray(total ** (1 / p), x.dtype)
 
 
 def _max_roi_pool(
@@ -135,7 +135,7 @@ def _dequantize_linear(
         along[1 if axis is None else axis] = scale.size
         scale, zero = scale.reshape(along), None if zero is None else zero.reshape(along)
     shifted = wide if zero is None else wide - zero.astype(np.int64)
-    return (shifted * scale).astype(scale.dtype)
+    return np.asarray(shifted * scale, scale.dtype)
 
 
 def _cast(x: Array, to: str = "FLOAT", **_: Any) -> Array:
