@@ -212,9 +212,9 @@ ATTRIBUTES = {"pads": ("pads", "paddings"), "constant_value": ("value",), "K": (
 
 def fit(schema: OpSchema, example: Example) -> Fitted:
     """The example's inputs and attributes as a version takes them."""
-    newest = defs.get_schema(schema.name, schema.domain)
-    if newest.deprecated:
-        newest = schema
+    newest = [one for one in schemas() if (one.domain, one.name) == (schema.domain, schema.name)][
+        -1
+    ]
     node = NodeProto(op_type=schema.name, domain=schema.domain)
     formals = [one.name for one in schema.inputs]
     values: dict[int, Any] = {}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import NodeProto, TensorProto, helper, numpy_helper, parser
 
@@ -106,7 +107,14 @@ ROW = "g (float[2] s, float[2] x) => (float[2] t, float[2] r) { t = Identity (s)
 
 GRID = np.array([[[[-0.5, 0.25], [0.5, -1.0]]]], np.float32)
 
+PATTERNS = ("uint2", "uint4", "uint8", "uint16", "uint32", "uint64")
+
 SOME: Sequence[Example] = (
+    *(
+        example("BitCast", np.array([1, 2]).astype(getattr(ml_dtypes, name, name)),
+                to=TensorProto.DataType.Value(name.upper()))
+        for name in PATTERNS
+    ),
     example("Cast", ramp(2, 3), to=TensorProto.FLOAT),
     example("CastLike", ramp(2, 3), ramp(1)),
     example("GridSample", ramp(1, 1, 3, 3), GRID),
@@ -159,6 +167,7 @@ SOME: Sequence[Example] = (
     example("RandomUniformLike", ramp(2, 3), dtype=TensorProto.FLOAT),
     example("Tile", ramp(2, 2), np.array([2, 1], np.int64)),
     example("Tile", ramp(2, 2), np.array(2, np.float32), np.array(1, np.float32)),
+    example("Upsample", ramp(1, 1, 2, 2), height_scale=2.0, width_scale=2.0),
     example("Upsample", ramp(1, 1, 2, 2), np.array([1, 1, 2, 2], np.float32)),
     example("ScatterND", ramp(4), np.array([[1], [3]]), ramp(2, start=5)),
     example("Scatter", ramp(2, 2), np.array([[1, 0]]), ramp(1, 2, start=5)),

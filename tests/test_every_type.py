@@ -7,29 +7,14 @@ from collections import Counter
 import pytest
 
 from popgraph.conformance.outcome import Status
-from tests.every_type import Trial, element, pairs, schemas
+from tests.every_type import pairs, schemas
 from tests.sampling import share
-from tests.type_outcomes import Outcome, in_c, measured
+from tests.type_outcomes import NOT_COMPUTED, in_c, is_bad, is_complex, measured
 
 SHARES = 12
 """A run takes every twelfth operator, `make test-all` all of them."""
 AT_LEAST = 8200
 """How many versions times types pass when all are tried; raise it when more do."""
-COMPLEX = ("complex64", "complex128")
-NOT_COMPUTED: dict[str, str] = {
-    "BitCast": "its two types are of one width, which pairs of them are not",
-    "Col2Im": "onnx's reference adds up neither strings nor complex numbers",
-    "If": "nothing makes a sequence of these types inside a branch",
-    "ImageDecoder": "Pillow is not installed",
-    "Loop": "onnx's own rules let such values into no sequence and no optional",
-    "OneHot": "onnx's reference does not multiply strings",
-    "RandomNormalLike": "onnx's schema admits strings, of which only the shape is asked",
-    "RandomUniformLike": "onnx's schema admits strings, of which only the shape is asked",
-    "Resize": "onnx's reference interpolates neither strings nor imaginary parts",
-    "Split": "onnx's examples of later versions do not fit the first",
-    "Tile": "onnx's examples of later versions do not fit the first",
-}
-"""Operators of which some type is refused, or computed otherwise than by onnx's reference."""
 
 
 def operators() -> list[str]:
@@ -53,15 +38,6 @@ def test_types_are_computed_as_schemas_say() -> None:
     unexpected += [one for one in compiled if is_bad(one) and not is_complex(one.trial)]
     assert not unexpected, "\n".join(f"{one.trial.title}: {one.reason}" for one in unexpected)
     assert len(taken) < len(operators()) or len(passed) >= AT_LEAST
-
-
-def is_bad(outcome: Outcome) -> bool:
-    return outcome.status in (Status.WRONG, Status.FAILED, Status.REFUSED)
-
-
-def is_complex(trial: Trial) -> bool:
-    """C has no complex numbers."""
-    return element(trial.type) in COMPLEX
 
 
 def test_a_wrong_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

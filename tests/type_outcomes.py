@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,15 +18,34 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.conformance.cases import DRAWN
 from popgraph.conformance.outcome import Status
 from popgraph.dialects.program import WeightStore
+from popgraph.passes.onnx.operator_ways import way_of
 from popgraph.support import dtypes
 from popgraph.support.errors import PopgraphError
-from tests.every_type import Trial, trials
+from tests.every_type import BY_ONNX_NAME, Trial, element, schemas, trials, variables
 
 DIGITS = {"f64": 1e-7, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e8m0": 0.0}
 """By how much results may differ; of floats of eight bits and fewer, by two of their steps."""
 STEPS = {"f8e4m3fn": 0.25, "f8e4m3fnuz": 0.25, "f8e5m2": 0.5, "f8e5m2fnuz": 0.5, "f4e2m1": 0.5}
 TOGETHER = 40
 """How many trials are one model in C."""
+
+
+NOT_COMPUTED: dict[str, str] = {
+    "Col2Im": "onnx's reference adds up neither strings nor complex numbers",
+    "If": "nothing makes a sequence of these types inside a branch",
+    "ImageDecoder": "Pillow is not installed",
+    "Loop": "onnx's own rules let such values into no sequence and no optional",
+    "OneHot": "onnx's reference does not multiply strings",
+    "RandomNormalLike": "onnx's schema admits strings, of which only the shape is asked",
+    "RandomUniformLike": "onnx's schema admits strings, of which only the shape is asked",
+    "Resize": "onnx's reference interpolates neither strings nor imaginary parts",
+    "Split": "onnx's examples of later versions do not fit the first",
+    "Upsample": "onnx's reference does not interpolate strings",
+    "Tile": "onnx's examples of later versions do not fit the first",
+}
+"""Operators of which some type is refused, or computed otherwise than by onnx's reference."""
+
+COMPLEX = ("complex64", "complex128")
 
 
 @dataclass(frozen=True)
@@ -36,6 +55,55 @@ class Outcome:
     trial: Trial
     status: Status
     reason: str = ""
+
+
+def is_bad(outcome: Outcome) -> bool:
+    return outcome.status in (Status.WRONG, Status.FAILED, Status.REFUSED)
+
+
+def is_complex(trial: Trial) -> bool:
+    """C has no complex numbers."""
+    return element(trial.type) in COMPLEX
+
+
+def admitted(schema: OpSchema) -> tuple[str, list[str]]:
+    """The type variable of the first input, or of the first output, with the types it may be."""
+    formals = [*schema.inputs, *schema.outputs]
+    known = variables(schema)
+    name = next((one.type_str for one in formals if one.type_str in known), "")
+    return name, known.get(name, [])
+
+
+def first_types(names: Container[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """By operator, the types of its first input, and why those are not computed that are not."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for schema in schemas():
+        key = (schema.domain, schema.name)
+        variable, types = admitted(schema)
+        for type_ in types if key in names else ():
+            whys = found.setdefault(key, {})
+            why = _why_not(schema, variable, type_)
+            if why is not None:
+                whys[short(type_)] = whys.get(short(type_)) or why
+    return found
+
+
+def _why_not(schema: OpSchema, variable: str, type_: str) -> str | None:
+    """Why a type is not computed, in few words; "" if it is right, None if nothing tells."""
+    if element(type_) in COMPLEX and way_of(schema).is_compiled:
+        return "no complex numbers in C"
+    outcome = measured(schema, variable, type_, "reference")
+    if outcome is None:
+        return None
+    return NOT_COMPUTED.get(schema.name, outcome.reason) if is_bad(outcome) else ""
+
+
+def short(type_: str) -> str:
+    """`f32` for `tensor(float)`, `seq` for sequences of whatever."""
+    if not type_.startswith("tensor("):
+        return type_.partition("(")[0]
+    row = BY_ONNX_NAME.get(element(type_))
+    return "string" if row is None else row.name
 
 
 def judged(trial: Trial) -> dict[str, Any] | str:
