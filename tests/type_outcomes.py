@@ -40,7 +40,6 @@ NOT_COMPUTED: dict[str, str] = {
     "RandomUniformLike": "onnx's schema admits strings, of which only the shape is asked",
     "Resize": "onnx's reference interpolates neither strings nor imaginary parts",
     "Split": "onnx's examples of later versions do not fit the first",
-    "Upsample": "onnx's reference does not interpolate strings",
     "Tile": "onnx's examples of later versions do not fit the first",
 }
 """Operators of which some type is refused, or computed otherwise than by onnx's reference."""

@@ -138,6 +138,17 @@ def _dequantize_linear(
     return np.asarray(shifted * scale, scale.dtype)
 
 
+def _upsample(x: Array, mode: str | None = "nearest", scales: Any = None, **more: Any) -> Array:
+    """Of whole scales, as elements are repeated."""
+    if scales is None:
+        scales = [1, 1, more["height_scale"], more["width_scale"]]
+    if mode not in (None, "nearest") or any(scale != int(scale) for scale in scales):
+        raise NotImplementedError("Upsample between elements")
+    for axis, scale in enumerate(scales):
+        x = np.repeat(x, int(scale), axis)
+    return x
+
+
 def _cast(x: Array, to: str = "FLOAT", **_: Any) -> Array:
     """Types had names."""
     return x.astype(helper.tensor_dtype_to_np_dtype(helper.TensorProto.DataType.Value(to)))
@@ -179,6 +190,7 @@ OLDER: dict[str, tuple[int, Meaning]] = {
     "GlobalLpPool": (EVER, _global_lp_pool),
     "MaxRoiPool": (EVER, _max_roi_pool),
     "Reshape": (5, _reshape),
+    "Upsample": (9, _upsample),
     "Softmax": (13, flattened(_softmax)),
     "LogSoftmax": (13, flattened(_log_softmax)),
     "Hardmax": (13, flattened(_hardmax)),
