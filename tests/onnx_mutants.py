@@ -18,8 +18,8 @@ from onnx import (
     numpy_helper,
     parser,
 )
-from onnx.backend.test.case.node import collect_testcases
 
+from popgraph.conformance.cases import node_cases
 from popgraph.passes.onnx.to_graphcore import supported_operators
 
 NUMBERS = (0, 1, -1, 2, 3, 4, 5, -2, 7, 2**31, -(2**31) - 1, 2**62, -(2**63), 2**63 - 1)
@@ -91,7 +91,7 @@ def node_models() -> tuple[ModelProto, ...]:
         if not schema.domain and schema.has_function
     }
     models: dict[str, ModelProto] = {}
-    for case in collect_testcases(None):
+    for case in node_cases():
         model = case.model
         small = model is not None and model.ByteSize() < 20_000
         if small and all(node.op_type in known for node in model.graph.node):

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from popgraph.conformance.cases import Case, all_cases
 from popgraph.conformance.outcome import Status, outcome
 from popgraph.passes.graphcore.training.autodiff import PREFIX, Autodiff
 from popgraph.support.errors import PopgraphError
+from tests.every_type import schemas
 from tests.passes.test_onnx_gradients import forward
+from tests.type_outcomes import first_types
 
 RECORD = Path(__file__).parent.parent / "docs" / "operators.json"
 LOSS = "sum_of_all"
@@ -100,14 +103,36 @@ def measured(on: str) -> dict[str, Any]:
             tried = has_gradient(case)
             row[2] = row[2] if tried is None else tried
     operators = {name: found[name] for name in sorted(found)}
-    return {"onnx": onnx.__version__, "backend": on, "operators": operators}
+    head = {"onnx": onnx.__version__, "backend": on}
+    return {**head, "operators": operators, "types": measured_types()}
+
+
+PARTS = 16
+
+
+def measured_types() -> dict[str, list[Any]]:
+    """By operator, the types of its first input that are right, and why the others are not."""
+    keys = sorted({(one.domain, one.name) for one in schemas()})
+    found: dict[str, list[Any]] = {}
+    with ProcessPoolExecutor(2) as pool:
+        for some in pool.map(first_types, [keys[part::PARTS] for part in range(PARTS)]):
+            for (domain, name), whys in some.items():
+                right = sorted(one for one, why in whys.items() if not why)
+                rest = {one: why for one, why in sorted(whys.items()) if why}
+                found[f"{domain}.{name}".lstrip(".")] = [right, rest]
+    return {name: found[name] for name in sorted(found)}
 
 
 def lines(record: dict[str, Any]) -> str:
     """JSON with an operator in each line."""
-    rows = [f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in record["operators"].items()]
-    head = {key: value for key, value in record.items() if key != "operators"}
-    return json.dumps(head)[:-1] + ', "operators": {\n' + ",\n".join(rows) + "\n}}\n"
+    tables = ("operators", "types")
+    head = {key: value for key, value in record.items() if key not in tables}
+    parts = [f'"{name}": {{\n' + ",\n".join(_rows(record[name])) + "\n}" for name in tables]
+    return json.dumps(head)[:-1] + ", " + ", ".join(parts) + "}\n"
+
+
+def _rows(table: dict[str, Any]) -> list[str]:
+    return [f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in table.items()]
 
 
 if __name__ == "__main__":

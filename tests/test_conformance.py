@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +206,23 @@ def test_the_command_ends_with_1_if_an_answer_is_wrong(monkeypatch: pytest.Monke
     ran = CliRunner().invoke(app, ["conformance", "--only", "^test_(relu|sub)$", "--jobs", "1"])
     assert ran.exit_code == 1, ran.output
     assert "all    2      1       1      0       0        0" in ran.stdout
+
+
+def test_all_tests_get_the_cases_from_one_place() -> None:
+    """ONNX makes them once in a process, as its first caller asks: no test may be that one."""
+    asking = "collect_" + "testcases"
+    files = Path(__file__).parent.rglob("*.py")
+    assert [str(file) for file in files if asking in file.read_text()] == []
+
+
+def test_cases_are_drawn_alike_whatever_was_drawn_before() -> None:
+    """Their numbers are those of the first seed, and NumPy's generator goes on where it was."""
+    code = (
+        "import numpy as np\nfrom popgraph.conformance.cases import node_cases\n"
+        "np.random.seed({seed})\nbefore = np.random.get_state()[1].tolist()\n"
+        "found = node_cases()\nassert np.random.get_state()[1].tolist() == before\n"
+        "print([one.data_sets[0][0][0].sum() for one in found if one.name == 'test_add'])"
+    )
+    runs = [[sys.executable, "-c", code.format(seed=seed)] for seed in (1, 2)]
+    sums = {subprocess.run(run, check=True, capture_output=True).stdout for run in runs}
+    assert len(sums) == 1 and sums != {b"[]\n"}

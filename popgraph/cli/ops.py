@@ -30,8 +30,9 @@ ABOUT = {
     Level.ONNX: "Every operator of ONNX in all its versions, those of PopART (`ai.graphcore`) and "
     "those of onnxruntime that PopGraph knows (`com.microsoft`), and how each is computed: by a "
     "lowering of its own, by the function by which ONNX defines it, by a definition made of ONNX's "
-    "operators, or by Python (a host step). The element types are those of the first input; older "
-    "versions take those of the latest one, too. Tests are those of ONNX's suite that are about "
+    "operators, or by Python (a host step). The element types are those of the first input for "
+    "which the result was measured to be right, in every version that admits them, and then those "
+    "that are not computed, and why. Tests are those of ONNX's suite that are about "
     "one node of the operator, in whatever version, and count what passes as the reference backend "
     "runs it (`make operators` measures it); a gradient is one of some input of floats.",
     Level.GRAPHCORE: "What a network computes.",
@@ -76,7 +77,7 @@ def command(
     from popgraph.cli.report import markdown_page
     from popgraph.support.tables import table
 
-    rows = _onnx(_measured(record)) if level == Level.ONNX else _own(level)
+    rows = _onnx(_measured(record), _measured_types(record)) if level == Level.ONNX else _own(level)
     found = [row for row in rows if pattern.lower() in row[0].lower()]
     if not found:
         raise _none(pattern, rows)
@@ -109,7 +110,27 @@ def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
     }
 
 
-def _onnx(measured: Mapping[str, tuple[str, str]]) -> list[tuple[str, ...]]:
+def _measured_types(record: Path | None) -> dict[str, str]:
+    """By operator, the types of its first input that were right, and why others are not."""
+    if record is None:
+        return {}
+    return {
+        name: "; ".join([_families(tuple(right)), *_reasons(rest)])
+        for name, (right, rest) in json.loads(read_text(record))["types"].items()
+    }
+
+
+def _reasons(rest: Mapping[str, str]) -> list[str]:
+    """`not c64, c128 (no complex numbers in C)`, for each reason."""
+    whys = dict.fromkeys(rest.values())
+    return [
+        f"not {_families(tuple(one for one in rest if rest[one] == why))} ({why})" for why in whys
+    ]
+
+
+def _onnx(
+    measured: Mapping[str, tuple[str, str]], types: Mapping[str, str]
+) -> list[tuple[str, ...]]:
     """What is known of operators; what tests gave stands in the last of the rows of each."""
     from popgraph.passes.onnx.operator_ways import rows
 
@@ -121,7 +142,7 @@ def _onnx(measured: Mapping[str, tuple[str, str]]) -> list[tuple[str, ...]]:
             _ranges(row.versions),
             row.way,
             "yes" if row.way.is_compiled else "no",
-            _families(row.types),
+            types.get(row.title, _families(row.types)),
             *(measured.get(row.title, ("", "")) if last[row.title] is row else ("", ""))[
                 : 2 * bool(measured)
             ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto
-from onnx.backend.test.case.node import collect_testcases
-from onnx.backend.test.case.test_case import TestCase
 
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
 from popgraph.builder.pgraph import parse, text_of
 from popgraph.builder.pgraph.syntax import tree
+from popgraph.conformance.cases import node_cases
 from popgraph.dialects.onnx import tensor_type
 from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.types import UNKNOWN
@@ -317,16 +315,10 @@ def assert_comes_back(model: ModelProto) -> None:
     assert text_of(document.module, document.weights) == text
 
 
-@cache
-def node_tests() -> list[TestCase]:
-    with np.errstate(all="ignore"):
-        return collect_testcases(None)
-
-
 @pytest.mark.share(4)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_node_tests_of_onnx_come_back_from_their_texts(part: int) -> None:
-    cases = node_tests()[part::PARTS]
+    cases = node_cases()[part::PARTS]
     assert len(cases) > 200
     for case in cases:
         assert_comes_back(case.model)

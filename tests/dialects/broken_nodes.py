@@ -476,6 +476,7 @@ NODES: dict[str, tuple[Broken, ...]] = {
         *_POOLS,
         row(_IMAGE, kernel_shape=[2, 2], storage_order=2),
     ),
+    "GlobalLpPool": (row("f32[4]"), row("f32[1, 2, 3]", p=0)),
     "LpPool": (
         *_POOLS,
         row(_IMAGE, kernel_shape=[2, 2], p=0),
@@ -745,6 +746,12 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[1, 1, 4, 4] f32[1, 2, 2, 2]", padding_mode="edge"),
         row("f32[1, 1, 4, 4] f32[1, 2, 2, 2]", align_corners=2),
     ),
+    "MaxRoiPool": (
+        row("f32[1, 2, 4, 4] f32[3, 5]", pooled_shape=[2]),
+        row("f32[1, 2, 4, 4] f32[3, 5]", pooled_shape=[2, 0]),
+        row("f32[1, 2, 4, 4] f32[3, 4]", pooled_shape=[2, 2]),
+        row("f32[1, 2, 4] f32[3, 5]", pooled_shape=[2, 2]),
+    ),
     "RoiAlign": (
         row("f32[1, 2, 4, 4] f32[3, 4]"),
         row("f32[1, 2, 4, 4] f32[3, 5] i64[3]"),
@@ -966,6 +973,7 @@ NODES: dict[str, tuple[Broken, ...]] = {
     "EyeLike": (row("f32[3]"), row("f32[3, 3, 3]"), row("f32[3, 3]", dtype=99)),
     **dict(_each("RandomNormal RandomUniform", row(""), row("", shape=[-1]), row("", shape="a"))),
     **dict(_each("RandomNormalLike RandomUniformLike", row(""), row("f32[2]", dtype=6))),
+    "Multinomial": (row("f32[4]"), row("f32[2, 3]", sample_size=0), row("i32[2, 3]")),
     "Bernoulli": (row("i32[2]"), row("f32[2]", dtype=99)),
     "Dropout": (row("f32[2] f32{0.5, 0.5}"), row("f32[2] f32=1.5"), row("f32[2] f32=-0.5")),
     **dict(

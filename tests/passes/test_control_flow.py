@@ -10,13 +10,13 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper, parser
-from onnx.backend.test.case.node import collect_testcases
 from xdsl.ir import Operation
 
 import popgraph
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
 from popgraph.builder.onnx.write import export_model
+from popgraph.conformance.cases import node_cases
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
 from popgraph.dialects.onnx import model_of
@@ -883,9 +883,7 @@ SEQUENCES = {"test_if_seq", "test_if_opt", "test_loop13_seq", "test_loop16_seq_n
 def test_cases_of_onnx_with_graphs_inside() -> None:
     """Its own, and what its functions make of operators that lowering knows by itself."""
     found, unsupported = set(), set()
-    with np.errstate(all="ignore"):
-        cases = collect_testcases(None)
-    for case in cases:
+    for case in node_cases():
         operators = {node.op_type for node in case.model.graph.node}
         expanded = "_expanded" in case.name
         if not operators & {"If", "Loop", "Scan"} or (

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
-from onnx.backend.test.case.node import collect_testcases
 from xdsl.dialects.builtin import ModuleOp, NameLoc
 
 from popgraph.backends.reference import evaluate
 from popgraph.builder.onnx.read import import_model
+from popgraph.conformance import cases as conformance
 from popgraph.conformance.cases import ROUNDED
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.check import check_ir
@@ -88,12 +88,11 @@ def test_node_cases_of_onnx() -> None:
 @cache
 def node_cases() -> list[Any]:
     """But for expanded twins: they are what `normalize` makes of a case."""
-    with np.errstate(all="ignore"):
-        return [
-            case
-            for case in collect_testcases(None)
-            if not case.name.startswith(RANDOM + ROUNDED) and "_expanded" not in case.name
-        ]
+    return [
+        case
+        for case in conformance.node_cases()
+        if not case.name.startswith(RANDOM + ROUNDED) and "_expanded" not in case.name
+    ]
 
 
 class Settled(NamedTuple):
@@ -684,7 +683,7 @@ def test_every_supported_operator_has_versions() -> None:
 def test_a_wrong_lowering_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX's cases can fail: a Sub that takes its inputs the other way round."""
     monkeypatch.setitem(REGISTRY, ("", "Sub"), lambda node: gc.SubOp(node[1], node[0]))
-    case = next(case for case in collect_testcases("Sub") if case.name == "test_sub")
+    case = next(case for case in node_cases() if case.name == "test_sub")
     inputs, outputs = case.data_sets[0]
     assert compare(case, run_case(case.model, inputs), outputs)
 

@@ -133,6 +133,11 @@ def _between(given: Given, x: Array, strings: Sequence[str], numbers: Sequence[i
 def one_hot_encoder(given: Given, x: Array) -> Array:
     is_text = _holds_text(x)
     categories = given.many("cats_strings" if is_text else "cats_int64s")
+    if not categories:
+        raise given.fail(
+            f"OneHotEncoder has no categories of {'strings' if is_text else 'integers'}",
+            "`cats_strings` are for strings, `cats_int64s` for numbers",
+        )
     whole = np.asarray(_plain(x)) if is_text else np.asarray(x).astype(np.int64)
     made = np.stack([whole == one for one in categories], axis=-1).astype(np.float32)
     unknown = whole[made.sum(axis=-1) == 0]

@@ -41,6 +41,8 @@ def evaluate_node(
 
     node = write_node(op, store, name_of)
     feeds = {name: values[value] for value, name in names.items() if value in values}
+    if (op.domain, op.op_type) in GIVING_FLOATS:
+        feeds = {name: _as_floats(array) for name, array in feeds.items()}
     outputs = [name for name in node.output if name]
     versions = dict(opsets)
     if not op.regions:
@@ -55,6 +57,20 @@ def evaluate_node(
     runner = _runner(node, feeds, outputs, versions, functions, own)
     found = dict(zip(outputs, runner.run(outputs, feeds), strict=True))
     return [_as_array(found.get(name)) for name in node.output]
+
+
+GIVING_FLOATS = frozenset(
+    ("ai.onnx.ml", name)
+    for name in (
+        "LinearClassifier", "LinearRegressor", "Normalizer", "SVMClassifier", "SVMRegressor",
+        "Scaler", "TreeEnsembleClassifier", "TreeEnsembleRegressor",
+    )
+)  # fmt: skip
+"""Operators that take integers and give floats: onnx's reference cuts off their fractions."""
+
+
+def _as_floats(array: Any) -> Any:
+    return array.astype(np.float32) if array.dtype.kind in "iu" else array
 
 
 def _runner(

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
+from onnx import helper
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_rnn import RNN_7
+from onnx.reference.ops.op_roi_align import RoiAlign
+from onnx.reference.ops.op_scatter_elements import ScatterElements
 
 from popgraph.support.arrays import Array
 
@@ -65,6 +70,99 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(np.divide(a, b) if a.dtype.kind == "f" else np.floor_divide(a, b))
 
 
+def _batch_normalization(
+    x: Array, scale: Array, bias: Array, mean: Array, variance: Array,
+    epsilon: float = 1e-5, spatial: int | None = 1, **_: Any,
+) -> Array:  # fmt: skip
+    """What is inferred: onnx's reference mixes in the statistics of the batch."""
+
+    def of_channels(numbers: Array) -> Array:
+        return numbers.reshape(-1, *(1,) * (x.ndim - 2)) if spatial != 0 else numbers
+
+    scale, bias, mean, variance = map(of_channels, (scale, bias, mean, variance))
+    normal = (x - mean) / np.sqrt(variance + x.dtype.type(epsilon))
+    return np.asarray(normal * scale + bias, x.dtype)
+
+
+def _gemm(
+    a: Array, b: Array, c: Array, alpha: float = 1.0, beta: float = 1.0, **turned: Any
+) -> Array:
+    left = a.T if turned.get("transA") else a
+    right = b.T if turned.get("transB") else b
+    return np.asarray(alpha * (left @ right) + beta * c, a.dtype)
+
+
+def _global_lp_pool(x: Array, p: float = 2, **_: Any) -> Array:
+    powers = np.abs(x.astype(np.float64)) ** p
+    total = powers.sum(axis=tuple(range(2, x.ndim)), keepdims=True)
+    return np.asarray(total ** (1 / p), x.dtype)
+
+
+def _max_roi_pool(
+    x: Array, regions: Array, pooled_shape: Any = (), spatial_scale: float = 1.0, **_: Any
+) -> Array:
+    """The largest element of each bin, 0 where there is none."""
+    found = np.zeros((len(regions), x.shape[1], *pooled_shape), x.dtype)
+    corners = regions[:, 1:].astype(np.float64) * spatial_scale
+    rounded = np.sign(corners) * np.floor(np.abs(corners) + 0.5)
+    for at, (image, (left, top, right, bottom)) in enumerate(
+        zip(regions[:, 0].astype(int), rounded, strict=True)
+    ):
+        rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
+        columns = _bins(left, right, pooled_shape[1], x.shape[3])
+        for (row, high), (column, wide) in product(enumerate(rows), enumerate(columns)):
+            seen = x[image, :, high, wide]
+            if seen.size:
+                found[at, :, row, column] = seen.max(axis=(1, 2))
+    return found
+
+
+def _bins(first: float, last: float, count: int, size: int) -> list[slice]:
+    """The elements of each bin between two of them, without those outside."""
+    length = max(last - first + 1, 1) / count
+    ends = [
+        (first + np.floor(at * length), first + np.ceil((at + 1) * length)) for at in range(count)
+    ]
+    return [slice(*(int(np.clip(end, 0, size)) for end in pair)) for pair in ends]
+
+
+def _dequantize_linear(
+    x: Array, scale: Array, zero: Array | None = None, axis: int | None = 1, **_: Any
+) -> Array:
+    wide = x.astype(np.int64)
+    along = [1] * x.ndim
+    if scale.size > 1:
+        along[1 if axis is None else axis] = scale.size
+        scale, zero = scale.reshape(along), None if zero is None else zero.reshape(along)
+    shifted = wide if zero is None else wide - zero.astype(np.int64)
+    return np.asarray(shifted * scale, scale.dtype)
+
+
+def _upsample(x: Array, mode: str | None = "nearest", scales: Any = None, **more: Any) -> Array:
+    """Of whole scales, as elements are repeated."""
+    if scales is None:
+        scales = [1, 1, more["height_scale"], more["width_scale"]]
+    if mode not in (None, "nearest") or any(scale != int(scale) for scale in scales):
+        raise NotImplementedError("Upsample between elements")
+    for axis, scale in enumerate(scales):
+        x = np.repeat(x, int(scale), axis)
+    return x
+
+
+def _cast(x: Array, to: str = "FLOAT", **_: Any) -> Array:
+    """Types had names."""
+    return x.astype(helper.tensor_dtype_to_np_dtype(helper.TensorProto.DataType.Value(to)))
+
+
+def _reshape(x: Array, shape: Any = (), **_: Any) -> Array:
+    return x.reshape([x.shape[at] if size == 0 else size for at, size in enumerate(shape)])
+
+
+def _dropout(x: Array, **_: Any) -> Array:
+    """As in inference: what is dropped, nobody can tell."""
+    return x
+
+
 PLACED: dict[str, Callable[..., Any]] = {
     "Add": np.add,
     "And": np.logical_and,
@@ -78,10 +176,21 @@ PLACED: dict[str, Callable[..., Any]] = {
     "Sub": np.subtract,
     "Xor": np.logical_xor,
 }
+EVER = 1 << 31
+"""Until no version: onnx's reference has none."""
 OLDER: dict[str, tuple[int, Meaning]] = {
     **{name: (7, placed(function)) for name, function in PLACED.items()},
+    "BatchNormalization": (14, _batch_normalization),
+    "Cast": (6, _cast),
     "Clip": (6, _clip),
+    "DequantizeLinear": (19, _dequantize_linear),
+    "Dropout": (7, _dropout),
+    "Gemm": (7, _gemm),
     "PRelu": (7, _prelu),
+    "GlobalLpPool": (EVER, _global_lp_pool),
+    "MaxRoiPool": (EVER, _max_roi_pool),
+    "Reshape": (5, _reshape),
+    "Upsample": (9, _upsample),
     "Softmax": (13, flattened(_softmax)),
     "LogSoftmax": (13, flattened(_log_softmax)),
     "Hardmax": (13, flattened(_hardmax)),
@@ -89,8 +198,27 @@ OLDER: dict[str, tuple[int, Meaning]] = {
 """Until which version (not included) an operator had another meaning, and which."""
 
 
+class _RoiAlign(RoiAlign):  # type: ignore[misc]
+    """Places were not shifted by half an element before there was a word for it."""
+
+    def _run(self, *operands: Array, **attributes: Any) -> Any:
+        shift = {"coordinate_transformation_mode": "output_half_pixel"}
+        return super()._run(*operands, **attributes | shift)
+
+
+SUCCESSORS: dict[str, tuple[int, type[OpRun]]] = {
+    "RNN": (7, RNN_7),
+    "RoiAlign": (16, _RoiAlign),
+    "Scatter": (11, ScatterElements),
+}
+"""Until which version what onnx's reference knows of a later version computes it as well."""
+
+
 def older(op_type: str, version: int) -> list[type[OpRun]]:
     """The operator as onnx's reference wants it, if it needs to be told."""
+    last, successor = SUCCESSORS.get(op_type, (0, None))
+    if successor is not None and version < last:
+        return [type(op_type, (successor,), {"op_domain": ""})]
     until, meaning = OLDER.get(op_type, (0, None))
     if version >= until:
         return []
@@ -99,6 +227,8 @@ def older(op_type: str, version: int) -> list[type[OpRun]]:
 
 def _run_of(meaning: Any) -> Callable[..., tuple[Array]]:
     def run(self: OpRun, *operands: Array, **attributes: Any) -> tuple[Array]:
+        if len(self.onnx_node.output) > 1:
+            raise NotImplementedError(f"{self.onnx_node.op_type} of more than one result")
         return (meaning(*operands, **attributes),)
 
     return run

@@ -22,10 +22,22 @@ def latest(schema: Schema) -> Schema:
     return defs.get_schema(schema.name, schema.domain)
 
 
+AS_LATER = {("", "HardSigmoid", 1): 6}
+"""Versions without a body that compute what a later version has one for."""
+
+
+def body_schema(schema: Schema) -> Schema:
+    """The version of an operator whose body says what this one computes."""
+    key = (schema.domain, schema.name, schema.since_version)
+    if key not in AS_LATER:
+        return schema
+    return defs.get_schema(schema.name, AS_LATER[key], schema.domain)
+
+
 def bodies(schema: Schema) -> Iterator[list[Schema]]:
     """The operators of which ONNX makes one: with all that is optional, and with nothing of it."""
     for whole in (True, False):
-        body = _body(schema, whole)
+        body = _body(body_schema(schema), whole)
         if body is not None:
             versions = {one.domain: one.version for one in body.opset_import}
             yield [_schema(node, versions) for node in body.node]

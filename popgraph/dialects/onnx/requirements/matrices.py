@@ -10,6 +10,7 @@ from popgraph.dialects.onnx.requirements.frame import (
     differ,
     of_rank,
     one_element,
+    positive,
     shown,
     stretches,
 )
@@ -81,3 +82,10 @@ def celu(node: Seen) -> Complaints:
     held = node.op.attribute_values().get("alpha", 1.0)
     if held == 0:
         yield TypeConflict("`alpha` is 0", "the formula divides by it")
+
+
+@asks("Multinomial")
+def multinomial(node: Seen) -> Complaints:
+    """A row of weights of classes for each draw."""
+    yield from of_rank(node, 0, 2)
+    yield from positive(node, "sample_size")

@@ -139,6 +139,16 @@ def grid_sample(node: Seen) -> Complaints:
         yield TypeConflict(f"there is nothing to sample in {shown(x)}", "no spatial axis is empty")
 
 
+@asks("MaxRoiPool")
+def max_roi_pool(node: Seen) -> Complaints:
+    yield from of_rank(node, 0, 4)
+    regions, bins = node.shape(1), node.integers("pooled_shape") or []
+    if regions is not None:
+        yield from of_shape(node, 1, regions[0], 5)
+    if len(bins) != 2 or min(bins) < 1:
+        yield TypeConflict(f"`pooled_shape` is {list(bins)}", "it has a height and a width")
+
+
 @asks("RoiAlign")
 def roi_align(node: Seen) -> Complaints:
     yield from of_rank(node, 0, 4)

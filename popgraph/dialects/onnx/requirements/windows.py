@@ -83,9 +83,10 @@ def _power(node: Seen) -> Complaints:
         yield TypeConflict(f"`p` is {p:g}", "`p` is larger than 0")
 
 
-@asks("GlobalAveragePool", "GlobalMaxPool")
+@asks("GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool")
 def global_pools(node: Seen) -> Complaints:
     yield from at_least(node, 0, 2)
+    yield from _power(node)
 
 
 @asks("Conv")

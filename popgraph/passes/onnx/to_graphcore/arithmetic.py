@@ -45,7 +45,24 @@ def _register_operations() -> None:
 
 
 def _plain(op: Callable[..., Operand], count: int, node: Node) -> Operand:
+    if node.op.op_type in WIDENED and not is_float(node[0]):
+        return _widened(op, node)
     return op(*(node[place] for place in range(count)))
+
+
+WIDENED = frozenset({"Erf", "IsNaN"})
+"""Operators of floats that some versions have for integers, or for floats of eight bits."""
+
+
+def _widened(op: Callable[..., Operand], node: Node) -> Operand:
+    """Erf of integers is cut off: it is 1 where single precision cannot tell, from 4 on."""
+    if not node.dtype.is_integer:
+        return op(cast(node[0], dtypes.BY_NAME["f32"]))
+    above = cast(gc.CompareOp(node[0], node.scalar(3), predicate="gt"), node.dtype)
+    if node.dtype.name.startswith("u"):
+        return above
+    below = cast(gc.CompareOp(node[0], node.scalar(-3), predicate="lt"), node.dtype)
+    return gc.SubOp(above, below)
 
 
 def _binary(op: Callable[..., Operand], count: int, node: Node) -> Operand:
@@ -341,10 +358,11 @@ def cast_like(node: Node) -> Lowered:
 @lowers("IsInf")
 def is_infinite(node: Node) -> Lowered:
     found: list[Operand] = []
+    x = node[0] if is_float(node[0]) else cast(node[0], dtypes.BY_NAME["f32"])
     for name, sign in (("detect_negative", -1), ("detect_positive", 1)):
         if node.integer(name, 1):
-            infinity = node.scalar(sign * math.inf)
-            found.append(gc.CompareOp(node[0], infinity, predicate="eq"))
+            infinity = node.scalar(sign * math.inf, dtype_of(x))
+            found.append(gc.CompareOp(x, infinity, predicate="eq"))
     if not found:
         return gc.BroadcastOp(node.literal(np.array(False)), shape=node.shape)
     return reduce(gc.OrOp, found)

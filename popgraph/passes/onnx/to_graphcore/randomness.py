@@ -144,6 +144,26 @@ lowers("RandomNormal")(lambda node: _normal(node, like=False))
 lowers("RandomNormalLike")(lambda node: _normal(node, like=True))
 
 
+@lowers("Multinomial")
+def multinomial(node: Node) -> Lowered:
+    """How many classes, from the first one on, have together less than an even number says."""
+    count, (batch, classes) = node.integer("sample_size", 1), node.shape
+    target = dtypes.BY_ONNX[node.integer("dtype", dtypes.BY_NAME["i32"].onnx)]
+    wide = _drawn_in(node.dtype)
+    weights = gc.SoftmaxOp(cast(node[0], wide), axis=1)
+    earlier = node.literal(np.triu(np.ones((classes, classes), wide.numpy)))
+    sums = gc.MatMulOp(weights, earlier)
+    total = gc.SliceOp(sums, starts=[0, classes - 1], sizes=[batch, 1], steps=[1, 1])
+    drawn = gc.MulOp(Source.of(node).uniform((batch, count), wide), total)
+    passed = gc.CompareOp(
+        reshaped(SSAValue.get(drawn), (batch, count, 1)),
+        reshaped(SSAValue.get(sums), (batch, 1, classes)),
+        predicate="ge",
+    )
+    found = gc.ReduceSumOp(cast(passed, target), axes=(2,), keepdims=False)
+    return gc.MinOp(found, node.scalar(classes - 1, target))
+
+
 @lowers("Bernoulli")
 def bernoulli(node: Node) -> Lowered:
     target = dtypes.BY_ONNX[node.integer("dtype")] if node.has("dtype") else node.dtype

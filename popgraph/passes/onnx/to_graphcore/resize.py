@@ -83,6 +83,8 @@ def _given(node: Node, index: int, what: str) -> Array | None:
 def _scales(node: Node) -> list[float]:
     if node.has("scales"):  # an attribute of Upsample-7
         return list(node.reals("scales"))
+    if node.has("height_scale"):  # attributes of Upsample-1
+        return [1.0, 1.0, node.real("height_scale"), node.real("width_scale")]
     found = _given(node, 2 if node.version >= 11 else 1, "the scales")
     if found is None:
         raise TypeMismatchError("neither scales nor sizes are given", hint="give one of them")

@@ -188,15 +188,26 @@ def lp_pool(node: Node) -> Lowered:
     windows, sizes = _pool_windows(node)
     wide = computing(node)
     p = node.real("p", 2.0)
-    sizes_of = gc.AbsOp(cast(node[0], wide))
-    powers: Operand = sizes_of
-    if p == 2:
-        powers = gc.MulOp(sizes_of, sizes_of)
-    elif p != 1:
-        powers = gc.PowOp(sizes_of, node.scalar(p, wide))
+    powers = _powers(node, p, wide)
     mean = gc.AveragePoolOp(powers, **_options(windows, sizes), include_pad=False)
     counts = mean.counts if len(np.unique(mean.counts)) > 1 else mean.counts.reshape(-1)[:1]
     total = gc.MulOp(mean, node.literal(counts.astype(wide.numpy)))
+    return cast(total if p == 1 else _root(node, total, p, wide), node.dtype)
+
+
+def _powers(node: Node, p: float, wide: dtypes.DType) -> Operand:
+    """The p-th powers of the sizes of elements."""
+    sizes = gc.AbsOp(cast(node[0], wide))
+    if p == 2:
+        return gc.MulOp(sizes, sizes)
+    return sizes if p == 1 else gc.PowOp(sizes, node.scalar(p, wide))
+
+
+@lowers("GlobalLpPool")
+def global_lp_pool(node: Node) -> Lowered:
+    """The same, of a window that is the whole image."""
+    wide, p = computing(node), node.real("p", 2.0)
+    total = gc.ReduceSumOp(_powers(node, p, wide), axes=_spatial(node), keepdims=True)
     return cast(total if p == 1 else _root(node, total, p, wide), node.dtype)
 
 
