@@ -82,6 +82,7 @@ class Host(Interpreter):
 
         It is compiled like others that draw, with streams of its own: every turn is a step.
         """
+        values = dict(values) | {value: _drawable(values[value]) for value in op.operands}
         types = _types(op, values)
         key = op, tuple(types.values())
         if key not in self._drawing:
@@ -89,6 +90,11 @@ class Host(Interpreter):
             self._drawing[key] = Part(alone(self.model, op, types), role, self._maker)
         made = self._drawing[key].run(values, None)
         return [None if value is None else made.get(value) for value in op.output_values()]
+
+
+def _drawable(value: Any) -> Any:
+    """Of strings only the shape is asked when numbers like them are drawn."""
+    return np.zeros(value.shape, bool) if getattr(value, "dtype", None) == object else value
 
 
 def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
