@@ -275,6 +275,10 @@ def windows() -> Cases:
         yield case("LpPool", x, p=p, kernel_shape=[2, 3], strides=[2, 2], **more)
     yield case("LpPool", x, opset=1, p=2.0, kernel_shape=[2, 2])
     yield case("GlobalAveragePool", x)
+    for p in (1, 2, 3):
+        yield case("GlobalLpPool", x, p=p)
+    regions_ = np.array([[0, 0.3, 0.2, 3.4, 4.4], [0, 1.2, 1.3, 4.2, 3.3]])
+    yield case("MaxRoiPool", x, regions_, pooled_shape=[2, 2])
     for order in (0, 1):
         yield case(
             "MaxPool",
