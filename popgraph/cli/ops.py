@@ -34,7 +34,10 @@ ABOUT = {
     "which the result was measured to be right, in every version that admits them, and then those "
     "that are not computed, and why. Tests are those of ONNX's suite that are about "
     "one node of the operator, in whatever version, and count what passes as the reference backend "
-    "runs it (`make operators` measures it); a gradient is one of some input of floats.",
+    "runs it (`make operators` measures it). A gradient was compared with central differences by "
+    "every input of floats, but for those that decide a structure (scales and regions of Resize, "
+    "bounds of Range) and settings (the ratio of Dropout); where not all inputs have one, those "
+    "are named that do. Below the table stands which operators have none, and why.",
     Level.GRAPHCORE: "What a network computes.",
     Level.STRUCTURED: "How it is computed: index maps, layouts and schedules.",
     Level.LOOPS: "How it is computed: loops written out.",
@@ -86,6 +89,8 @@ def command(
         if level == Level.ONNX:
             columns = (*COLUMNS, *(MEASURED if record else ()))
         typer.echo(markdown_page("Operators", ABOUT[level], columns, found))
+        if level == Level.ONNX and not pattern:
+            typer.echo(_without_gradient())
     else:
         typer.echo(table(found))
 
@@ -105,8 +110,8 @@ def _measured(record: Path | None) -> dict[str, tuple[str, str]]:
         return {}
     operators = json.loads(read_text(record))["operators"]
     return {
-        name: ({True: "yes", False: "no", None: ""}[gradient], f"{passed} of {total}")
-        for name, (passed, total, gradient) in operators.items()
+        name: (_gradient(slopes or {}), f"{passed} of {total}" if total else "")
+        for name, (passed, total, slopes) in operators.items()
     }
 
 
@@ -126,6 +131,28 @@ def _reasons(rest: Mapping[str, str]) -> list[str]:
     return [
         f"not {_families(tuple(one for one in rest if rest[one] == why))} ({why})" for why in whys
     ]
+
+
+def _gradient(slopes: Mapping[str, str]) -> str:
+    """By which inputs there is one; those at which the result does not move have none."""
+    moving = [name for name, slope in slopes.items() if slope == "yes"]
+    if not moving:
+        return "zero" if slopes else ""
+    return "yes" if len(moving) == len(slopes) else f"by {', '.join(moving)}"
+
+
+def _without_gradient() -> str:
+    """The section that says why operators have no gradient, by reason."""
+    from popgraph.passes.onnx.operator_ways import Way, rows
+    from popgraph.passes.onnx.without_gradient import reason
+
+    found: dict[str, dict[str, None]] = {}
+    for row in {row.title: row for row in rows()}.values():
+        why = reason(row)
+        if why and row.way != Way.REMOVED:
+            found.setdefault(why, {})[row.title] = None
+    items = [f"- {why}: {', '.join(names)}" for why, names in found.items()]
+    return "\n".join(["", "## Without a gradient", "", *items])
 
 
 def _onnx(

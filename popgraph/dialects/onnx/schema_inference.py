@@ -111,6 +111,9 @@ def _ask(
     if op.op_type == "Squeeze":
         for attribute in node.attribute:  # ONNX's inference goes wrong when they are not sorted
             attribute.ints[:] = sorted(attribute.ints)
+    if op.op_type == "STFT" and not any(one.name == "onesided" for one in node.attribute):
+        # ONNX's inference takes it for 0, which its definition says is 1.
+        node.attribute.append(helper.make_attribute("onesided", 1))
     inside = set(_values_inside(op))
     outer = {value: name for value, name in names.items() if value not in inside}
     error: Exception | None = None

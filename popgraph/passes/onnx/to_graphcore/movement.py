@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
+from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.onnx.to_graphcore.linear_forms import LinearForm, computed, linear_form
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
@@ -208,9 +209,10 @@ def _cut(value: SSAValue, low: list[int], high: list[int]) -> SSAValue:
 
 
 def _filled(node: Node, value: SSAValue, low: list[int], high: list[int]) -> Operand:
+    """What is padded with a number; one that is a variable moves, and has a gradient."""
     number = 0.0
     given = node.optional(2)
-    known = None if given is None else node.lowering.array(given)
+    known = None if given is None else constant_array(given, node.lowering.weights)
     if known is not None:
         number = known.reshape(-1)[0].item()
     elif "value" in node.op.onnx_attributes():

@@ -11,7 +11,7 @@ from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import OnnxOp
-from popgraph.dialects.program import ConstantOp
+from popgraph.dialects.program import VariableOp
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -82,9 +82,19 @@ def _channels(node: Node, values: Sequence[Operand], dtype: dtypes.DType) -> lis
 
 
 def _untrained(node: Node, index: int) -> Operand:
-    """A running statistic: no gradient moves it, even where the model keeps it as a weight."""
+    """
+    A statistic; no gradient moves one that the model keeps as a weight, for it is a running one.
+
+    Casts and reshapes of a weight are the weight still. What is fed or computed has a gradient.
+    """
     value = node[index]
-    return value if isinstance(value.owner, ConstantOp) else gc.DetachOp(value)
+    return gc.DetachOp(value) if _is_kept(value) else value
+
+
+def _is_kept(value: SSAValue) -> bool:
+    while isinstance(value.owner, gc.CastOp | gc.ReshapeOp):
+        value = value.owner.operands[0]
+    return isinstance(value.owner, VariableOp)
 
 
 def _is_training(node: Node) -> bool:

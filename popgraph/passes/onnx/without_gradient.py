@@ -1,0 +1,67 @@
+"""Operators without a gradient, and why each has none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from popgraph.dialects.onnx import SCHEMAS
+from popgraph.passes.onnx.operator_ways import Row, Way
+
+STEPS = "between its jumps the result does not move: the gradient is zero"
+INTEGERS = "the result is rounded to integers; with `straight_through`, gradients pass it"
+STRUCTURE = "its inputs decide a structure, and are known when the model is compiled"
+
+REASONS: Mapping[str, str] = {
+    name: why
+    for names, why in (
+        ("Floor Ceil Round Sign Hardmax ai.graphcore.NearbyInt ai.graphcore.Round", STEPS),
+        ("ai.onnx.ml.Binarizer ai.onnx.ml.TreeEnsemble", STEPS),
+        ("ai.onnx.ml.TreeEnsembleClassifier ai.onnx.ml.TreeEnsembleRegressor", STEPS),
+        ("ai.onnx.ml.LabelEncoder ai.onnx.ml.OneHotEncoder", "it compares its input with keys"),
+        ("QuantizeLinear QLinearConv QLinearMatMul com.microsoft.QuantizeLinear", INTEGERS),
+        ("com.microsoft.QGemm com.microsoft.QLinearAdd com.microsoft.QLinearConcat", INTEGERS),
+        ("com.microsoft.QLinearGlobalAveragePool com.microsoft.QLinearLeakyRelu", INTEGERS),
+        ("com.microsoft.QLinearMul com.microsoft.QLinearSigmoid", INTEGERS),
+        ("com.microsoft.QLinearSoftmax", INTEGERS),
+        ("Bernoulli RandomNormalLike RandomUniformLike", "the result is drawn"),
+        ("Range MelWeightMatrix", STRUCTURE),
+        ("BitCast", "it is about the bits of numbers, which have no slope"),
+        ("EyeLike", "only the shape of its input counts"),
+        ("ai.graphcore.Detach", "that is its meaning"),
+        ("ai.graphcore.BitwiseAnd ai.graphcore.BitwiseNot", "it takes integers"),
+        ("ai.graphcore.BitwiseOr ai.graphcore.BitwiseXor", "it takes integers"),
+    )
+    for name in names.split()
+}
+
+FLOATS = {"tensor(float)", "tensor(double)", "tensor(float16)"}
+
+
+def reason(row: Row) -> str:
+    """Why an operator has no gradient; nothing for one that has."""
+    known = REASONS.get(row.title)
+    if known is not None:
+        return known
+    if not _is_of_floats(row):
+        return "it takes or gives no floats"
+    match row.way:
+        case Way.HOST:
+            return "Python computes it, and models with such nodes are not trained"
+        case Way.NONE:
+            return "it is not computed yet"
+        case Way.REMOVED:
+            return "ONNX has removed it from this version"
+        case _:
+            return ""
+
+
+def _is_of_floats(row: Row) -> bool:
+    """Whether it takes floats and gives some, as its latest schema says."""
+    known = [one for one in SCHEMAS if (one.domain, one.name) == (row.domain, row.name)]
+    if not known or row.name == "If":
+        return True
+    schema = max(known, key=lambda one: one.since_version)
+    return all(
+        any(FLOATS & set(one.types) for one in formals)
+        for formals in (schema.inputs, schema.outputs)
+    )

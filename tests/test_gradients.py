@@ -1,0 +1,112 @@
+"""The contract of gradients: every operator that has one has a case, and every case is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from popgraph.compiler import BuildRequest
+from popgraph.passes.graphcore.training.autodiff import PREFIX
+from popgraph.passes.onnx.operator_ways import rows
+from popgraph.passes.onnx.without_gradient import reason
+from popgraph.passes.options import CONSTANT, VARIABLE, Options
+from tests.gradient_cases import all_samples
+from tests.gradients import Sample, Slope, formal_names
+from tests.one_node import close
+from tests.sampling import WHOLE, share
+
+RECORD = Path(__file__).parents[1] / "docs" / "operators.json"
+ELSEWHERE = {"ai.onnx.preview.training.Gradient": "passes/test_derivatives.py"}
+"""Operators that no node alone shows, and the tests of their gradients."""
+SHARE = 8
+"""Of so many cases one is tried a day, and of so many of these one in C."""
+
+
+def recorded() -> Mapping[str, Mapping[str, str]]:
+    """By operator and input, what `make operators` has measured."""
+    operators = json.loads(RECORD.read_text())["operators"]
+    return {name: gradient or {} for name, (_, _, gradient) in operators.items()}
+
+
+def todays() -> list[Sample]:
+    return list(share("gradients of operators", all_samples(), SHARE, lambda one: one.name))
+
+
+def test_gradients_are_slopes() -> None:
+    """By inputs and by weights; what is found is what docs/ops.md tells."""
+    wrong, known = list[str](), recorded()
+    for sample in todays():
+        try:
+            found = sample.wide.slopes(CONSTANT)
+            trained = sample.wide.slopes(VARIABLE)
+        except AssertionError as error:
+            wrong.append(f"{sample.operator}, {sample.name}: {error}")
+            continue
+        assert {name: found[name] for name in trained} == trained, sample.name
+        for name, slope in zip(formal_names(sample, found), found.values(), strict=True):
+            if slope is Slope.YES and known.get(sample.operator, {}).get(name) != slope:
+                wrong.append(f"docs/operators.json does not know {name} of {sample.operator}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("operator", ["Pad", "BatchNormalization", "STFT"])
+def test_what_was_wrong_once_is_tried_every_day(operator: str) -> None:
+    """A weight that Pad fills with was read once; fed statistics had no gradient."""
+    samples = [one for one in all_samples() if one.operator == operator]
+    found = [one.wide.slopes(kind) for one in samples for kind in (CONSTANT, VARIABLE)]
+    assert any(Slope.YES in slopes.values() for slopes in found)
+
+
+def test_every_operator_has_a_gradient_or_a_reason() -> None:
+    known = recorded()
+    without = {name for name, slopes in known.items() if Slope.YES not in slopes.values()}
+    operators = {row.title: row for row in rows()}
+    mute = [
+        name
+        for name, row in operators.items()
+        if (name in without or name not in known) and not reason(row) and name not in ELSEWHERE
+    ]
+    assert all((RECORD.parents[1] / "tests" / path).exists() for path in ELSEWHERE.values())
+    assert not mute, "they have neither a case with a slope nor a reason to have no gradient"
+    told = [
+        name
+        for name, row in operators.items()
+        if row.way.is_compiled and name in known and name not in without and reason(row)
+    ]
+    assert not told, "they are said to have no gradient, and have one"
+
+
+def test_cases_are_of_all_operators_that_are_said_to_have_a_gradient() -> None:
+    tried = {sample.operator for sample in all_samples()}
+    have = {name for name, slopes in recorded().items() if Slope.YES in slopes.values()}
+    assert have <= tried
+
+
+def test_gradients_in_c_are_those_of_the_reference() -> None:
+    chosen = [one for one in todays() if "Attention" not in one.operator]
+    for sample in chosen if WHOLE else chosen[:: SHARE * 2]:
+        wide = sample.wide
+        if not wide.has_loss:
+            continue
+        module, compilation = wide.backward(CONSTANT)
+        wanted = wide.gradients((module, compilation), CONSTANT)
+        found = BuildRequest(module, compilation, Options(), "c", 1).runner()(wide.arrays)
+        gradients = [name for name in wanted if name.startswith(PREFIX)]
+        for name in gradients:
+            close(found[name], wanted[name])
+
+
+def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample = next(one for one in all_samples() if one.operator == "PRelu")
+    right = type(sample.wide).gradients
+
+    def wrong(*arguments: object) -> dict[str, np.ndarray]:
+        return {name: array * 1.01 for name, array in right(*arguments).items()}  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(sample.wide), "gradients", wrong)
+    with pytest.raises(AssertionError, match="the gradient of x0"):
+        sample.wide.slopes(CONSTANT)
