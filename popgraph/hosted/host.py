@@ -94,7 +94,9 @@ class Host(Interpreter):
 
 def _drawable(value: Any) -> Any:
     """Of strings only the shape is asked when numbers like them are drawn."""
-    return np.zeros(value.shape, bool) if getattr(value, "dtype", None) == object else value
+    return (
+        np.zeros(value.shape, bool) if getattr(value, "dtype", None) == np.dtype(object) else value
+    )
 
 
 def _types(op: OnnxOp, values: Values) -> dict[SSAValue, Attribute]:
