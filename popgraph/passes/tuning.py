@@ -44,6 +44,13 @@ class Tuning:
     most_unrolled_turns: int = 64
     """Turns of a loop, with those around it, that are written out where shapes change in it."""
 
+    # Gradients of strided convolutions
+
+    most_phases: int = 16
+    """Convolutions for the phases of one; where there would be more, one computes all of them."""
+    few_channels: int = 8
+    """Channels up to which one does as well: each phase alone would leave vectors half empty."""
+
     # Layouts
 
     least_channels: int = 8

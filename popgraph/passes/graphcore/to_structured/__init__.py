@@ -21,10 +21,13 @@ from popgraph.passes.graphcore.to_structured import (
     lookup,
     movement,
     order,
+    phases,
     random,
     reductions,
     windows,
 )
+from popgraph.passes.options import Options
+from popgraph.passes.tuning import Tuning
 from popgraph.support.errors import UnsupportedError
 
 __all__ = ["GraphcoreToStructured"]
@@ -40,7 +43,6 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
     gc.ArgTopKOp: order.lower_arg_top_k,
     gc.MatMulOp: contractions.lower_mat_mul,
     gc.ConvOp: contractions.lower_conv,
-    gc.ConvInputGradOp: contractions.lower_conv_input_grad,
     gc.ConvWeightGradOp: contractions.lower_conv_weight_grad,
     gc.MaxPoolOp: windows.lower_max_pool,
     gc.MaxPoolGradOp: windows.lower_max_pool_grad,
@@ -61,6 +63,11 @@ RULES: Mapping[type, Callable[[Any], SSAValue]] = {
 }
 """How each operation, or each operation of a kind, is lowered (under an implicit builder)."""
 
+TUNED: Mapping[type, Callable[[Any, Tuning], SSAValue]] = {
+    gc.ConvInputGradOp: phases.lower_by_phases,
+}
+"""Those of which there are several forms."""
+
 
 @dataclass(frozen=True)
 class GraphcoreToStructured(Pass):
@@ -76,6 +83,12 @@ class GraphcoreToStructured(Pass):
     name = "graphcore-to-structured"
     TOLERANCE = 1e-5
 
+    tuning: Tuning = Tuning()
+
+    @classmethod
+    def of(cls, options: Options) -> GraphcoreToStructured:
+        return cls(options.tuning)
+
     def run(self, compilation: Compilation, module: ModuleOp) -> None:
         outliner = control.Outliner(module)
         for op in list(module.walk()):
@@ -83,15 +96,14 @@ class GraphcoreToStructured(Pass):
                 outliner.outline(op)
         for op in list(module.walk()):
             if isinstance(op, GraphcoreOp) and not isinstance(op, gc.Composite):
-                lower(op)
+                lower(op, self.tuning)
 
 
-def lower(op: GraphcoreOp) -> None:
+def lower(op: GraphcoreOp, tuning: Tuning) -> None:
     """Puts the tile operations for `op` in its place."""
     check_elements(op)
-    rule = next(RULES[kind] for kind in type(op).__mro__ if kind in RULES)
     with made_for(op) as made:
-        value = rule(op)
+        value = lowered(op, tuning)
     for new in made:
         for inner in new.walk():
             inner.location = op.location
@@ -102,6 +114,12 @@ def lower(op: GraphcoreOp) -> None:
     result.replace_all_uses_with(value)
     op.detach()
     op.erase()
+
+
+def lowered(op: GraphcoreOp, tuning: Tuning) -> SSAValue:
+    if type(op) in TUNED:
+        return TUNED[type(op)](op, tuning)
+    return next(RULES[kind] for kind in type(op).__mro__ if kind in RULES)(op)
 
 
 def check_elements(op: GraphcoreOp) -> None:

@@ -93,28 +93,37 @@ def with_bias(result: Operand, bias: SSAValue | None) -> Operand:
 
 @lowers("ConvTranspose")
 def conv_transpose(node: Node) -> Lowered:
-    """The gradient of a convolution, then what the padding at the high end cuts off or adds."""
-    kernel = shape_of(node[1])[2:]
-    groups = node.integer("group", 1)
-    windows = Windows.of(node, kernel)
-    extra = node.integers("output_padding", [0] * len(kernel))
+    """The gradient of a convolution, with padding where that gives all of the result."""
+    windows = Windows.of(node, shape_of(node[1])[2:])
     full = tuple(
         stride * (size - 1) + width
         for stride, size, width in zip(windows.strides, node.shape[2:], windows.widths, strict=True)
     )
+    extra = node.integers("output_padding", [0] * len(full))
     low, sizes = _transposed_place(node, windows, full, extra)
-    channels = groups * shape_of(node[1])[1]
-    result: Operand = gc.ConvInputGradOp(
+    high = tuple(end - begin - size for end, begin, size in zip(full, low, sizes, strict=True))
+    ends = zip(low, high, windows.strides, strict=True)
+    if all(begin >= 0 and behind > -stride for begin, behind, stride in ends):
+        pads = (*low, *(max(0, behind) for behind in high))
+        result = _spread_out(node, windows, sizes, pads)
+    else:
+        whole = _spread_out(node, windows, full, (0,) * (2 * len(full)))
+        result = _window_of(node, whole, low, sizes)
+    return with_bias(cast(result, node.dtype), node.optional(2))
+
+
+def _spread_out(node: Node, windows: Windows, sizes: Shape, pads: Shape) -> Operand:
+    """A gradient of these spatial sizes."""
+    groups = node.integer("group", 1)
+    return gc.ConvInputGradOp(
         node[0],
         node[1],
-        shape=(node.shape[0], channels, *full),
+        shape=(node.shape[0], groups * shape_of(node[1])[1], *sizes),
         strides=windows.strides,
         dilations=windows.dilations,
-        pads=(0,) * (2 * len(kernel)),
+        pads=pads,
         groups=groups,
     )
-    found = cast(_window_of(node, result, low, sizes), node.dtype)
-    return with_bias(found, node.optional(2))
 
 
 def _transposed_place(

@@ -1,9 +1,9 @@
-// dy stands apart by the stride, padded so that every element of x finds its windows.
+// dy is padded so that every element of x finds its windows.
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):
-    %dx = graphcore.conv_input_grad %dy, %w {shape = [1, 4, 7], strides = [2], dilations = [1], pads = [0, 0], groups = 1} : (tensor<1x2x3xf32>, tensor<2x4x3xf32>) -> tensor<1x4x7xf32>
-    pg.return [#pg.bytes<"dx">], %dx : tensor<1x4x7xf32>
+    %dx = graphcore.conv_input_grad %dy, %w {shape = [1, 4, 5], strides = [1], dilations = [1], pads = [0, 0], groups = 1} : (tensor<1x2x3xf32>, tensor<2x4x3xf32>) -> tensor<1x4x5xf32>
+    pg.return [#pg.bytes<"dx">], %dx : tensor<1x4x5xf32>
   }
 }
 // -----
@@ -12,11 +12,11 @@ builtin.module {
 builtin.module {
   pg.graph @main inputs [#pg.bytes<"dy">, #pg.bytes<"w">] {
   ^bb0(%dy: tensor<1x2x3xf32>, %w: tensor<2x4x3xf32>):
-    %0 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 2] steps [1, 1, 2] fill 0.000000e+00 : f32 -> tensor<1x2x9xf32>
-    %dx = tile.contract %0, %w : tensor<1x2x9xf32>, tensor<2x4x3xf32> domain [1, 4, 7, 2, 3] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
+    %0 = tile.assemble(%dy : tensor<1x2x3xf32>) offsets [0, 0, 2] steps [1, 1, 1] fill 0.000000e+00 : f32 -> tensor<1x2x7xf32>
+    %dx = tile.contract %0, %w : tensor<1x2x7xf32>, tensor<2x4x3xf32> domain [1, 4, 5, 2, 3] parallel 3 : i64 maps [#map, #map1] epilogue_maps [] epilogue {
     ^bb0(%1: f32):
       tile.yield %1 : f32
-    } -> tensor<1x4x7xf32>
-    pg.return [#pg.bytes<"dx">], %dx : tensor<1x4x7xf32>
+    } -> tensor<1x4x5xf32>
+    pg.return [#pg.bytes<"dx">], %dx : tensor<1x4x5xf32>
   }
 }

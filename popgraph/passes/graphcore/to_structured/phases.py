@@ -1,0 +1,245 @@
+"""Lowers gradients of strided convolutions to convolutions with parts of the kernel, by phases."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from xdsl.ir import SSAValue
+from xdsl.ir.affine import AffineExpr, AffineMap
+
+from popgraph.dialects.graphcore import ConvInputGradOp
+from popgraph.dialects.graphcore.base import integer, shape_of, tensor_of
+from popgraph.dialects.graphcore.geometry import Geometry
+from popgraph.dialects.tile.affine import permutation
+from popgraph.passes.graphcore.to_structured.contractions import (
+    contract,
+    lower_conv_input_grad,
+    split,
+)
+from popgraph.passes.graphcore.to_structured.movement import assembled, moved, viewed
+from popgraph.passes.graphcore.to_structured.sliding import dimensions
+from popgraph.passes.tuning import Tuning
+from popgraph.support.shapes import Shape, prod
+
+
+@dataclass(frozen=True)
+class Phase:
+    """
+    Elements of an axis, `step` apart, that meet the same places of the kernel.
+
+    Element j of them meets, at tap t, place `tap + t * tap_step` of the kernel and window
+    `window + j - t * window_step`.
+    """
+
+    first: int
+    step: int
+    count: int
+    taps: int
+    tap: int
+    tap_step: int
+    window: int
+    window_step: int
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The first and the last window that it asks for."""
+        back = (self.taps - 1) * self.window_step
+        return self.window - back, self.window + self.count - 1
+
+    def window_at(self, place: AffineExpr, tap: AffineExpr, missing: int) -> AffineExpr:
+        """What element `place` meets at tap `tap` from the end, with `missing` windows before."""
+        return place + tap * self.window_step + (self.reach[0] + missing)
+
+    def kernel_at(self, tap: AffineExpr) -> AffineExpr:
+        return AffineExpr.constant(self.tap + (self.taps - 1) * self.tap_step) - (
+            tap * self.tap_step
+        )
+
+
+def phases_of(kernel: int, stride: int, dilation: int, low: int, size: int) -> list[Phase]:
+    """The phases of an axis of so many elements that meet anything of the kernel."""
+    common = math.gcd(stride, dilation)
+    found = []
+    for first in range(min(stride, size)):
+        taps = [tap for tap in range(kernel) if (first + low - tap * dilation) % stride == 0]
+        if taps:
+            found.append(
+                Phase(
+                    first,
+                    stride,
+                    -(-(size - first) // stride),
+                    len(taps),
+                    taps[0],
+                    stride // common,
+                    (first + low - taps[0] * dilation) // stride,
+                    dilation // common,
+                )
+            )
+    return found
+
+
+def axes_of(geometry: Geometry, space: Shape) -> list[list[Phase]]:
+    rows = zip(
+        *(geometry.kernel, geometry.strides, geometry.dilations, geometry.low, space), strict=True
+    )
+    return [phases_of(*row) for row in rows]
+
+
+def lower_by_phases(op: ConvInputGradOp, tuning: Tuning) -> SSAValue:
+    """
+    conv_input_grad(dy, w)  ->  tile.assemble of a tile.contract for each phase
+
+    Where channels are few or phases many, one tile.contract computes all phases side by side.
+    """
+    geometry = _apart_from_others(op.geometry(shape_of(op.w)), shape_of(op.dy)[2:])
+    axes = axes_of(geometry, op.shape.data[2:])
+    if prod(geometry.strides) == 1 or not all(axes):
+        return lower_conv_input_grad(op)
+    if _is_together(op, axes, tuning):
+        return _together(op, geometry)
+    return _apart(op, geometry, axes)
+
+
+def _apart_from_others(geometry: Geometry, windows: Shape) -> Geometry:
+    """With a stride as long as the window, where there is only one: each element meets one tap."""
+    rows = zip(geometry.strides, geometry.extents, windows, strict=True)
+    strides = tuple(max(stride, extent) if count == 1 else stride for stride, extent, count in rows)
+    return replace(geometry, strides=strides)
+
+
+def _apart(op: ConvInputGradOp, geometry: Geometry, axes: Sequence[Sequence[Phase]]) -> SSAValue:
+    groups = integer(op.groups)
+    ends = [
+        (min(phase.reach[0] for phase in phases), max(phase.reach[1] for phase in phases))
+        for phases in axes
+    ]
+    wide, missing = _with_missing(op.dy, ends)
+    dy, w = split(wide, 1, groups), split(op.w, 0, groups)
+    combined = list(product(*axes))
+    pieces = [_phase(op, dy, w, phases, missing) for phases in combined]
+    offsets = [[0, 0, *(phase.first for phase in phases)] for phases in combined]
+    steps = [[1, 1, *geometry.strides]] * len(combined)
+    return assembled(pieces, offsets, steps, op.shape.data)
+
+
+def _phase(
+    op: ConvInputGradOp, dy: SSAValue, w: SSAValue, phases: Sequence[Phase], missing: Shape
+) -> SSAValue:
+    groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
+    grouped = [groups] if groups > 1 else []
+    sizes, taps = [phase.count for phase in phases], [phase.taps for phase in phases]
+    parallel = [result[0], *grouped, weight[1], *sizes]
+    n, g, c, i, m, k = dimensions(1, len(grouped), 1, len(sizes), 1, len(sizes))
+    rows = zip(phases, i, k, missing, strict=True)
+    windows = [phase.window_at(place, tap, before) for phase, place, tap, before in rows]
+    inside = [phase.kernel_at(tap) for phase, tap in zip(phases, k, strict=True)]
+    places = ([*n, *g, *m, *windows], [*g, *m, *c, *inside])
+    domain = (*parallel, weight[0] // groups, *taps)
+    element = tensor_of(op.result).element_type
+    y = contract(dy, w, places, domain, len(parallel), element)
+    return viewed(y, (*result[:2], *sizes))
+
+
+def _with_missing(dy: SSAValue, ends: Sequence[tuple[int, int]]) -> tuple[SSAValue, Shape]:
+    """Zeros where windows are missing that are asked for, and how many there are before."""
+    shape = shape_of(dy)
+    before = tuple(max(0, -first) for first, _ in ends)
+    rows = zip(before, ends, shape[2:], strict=True)
+    wide = tuple(low + max(count, last + 1) for low, (_, last), count in rows)
+    if wide == shape[2:]:
+        return dy, before
+    pieces = ([dy], [[0, 0, *before]], [[1] * len(shape)])
+    return assembled(*pieces, (*shape[:2], *wide)), before
+
+
+# All phases as one convolution
+
+
+@dataclass(frozen=True)
+class Beside:
+    """An axis whose phases are computed beside each other, with as many taps each."""
+
+    stride: int
+    taps: int
+    low: int
+    size: int
+
+    @property
+    def first(self) -> int:
+        """The last window that the first element meets."""
+        return self.low // self.stride
+
+    @property
+    def count(self) -> int:
+        return (self.low + self.size - 1) // self.stride - self.first + 1
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last window that is read."""
+        return self.first - (self.taps - 1), self.first + self.count - 1
+
+
+def _beside(geometry: Geometry, space: Shape) -> list[Beside]:
+    rows = zip(geometry.strides, geometry.kernel, geometry.low, space, strict=True)
+    return [Beside(stride, -(-kernel // stride), low, size) for stride, kernel, low, size in rows]
+
+
+def _is_together(op: ConvInputGradOp, axes: Sequence[Sequence[Phase]], tuning: Tuning) -> bool:
+    """Whether one convolution for all phases is worth the taps that some of them do not have."""
+    if prod(op.dilations.data) != 1:
+        return False
+    return prod(map(len, axes)) > tuning.most_phases or shape_of(op.w)[1] <= tuning.few_channels
+
+
+def _together(op: ConvInputGradOp, geometry: Geometry) -> SSAValue:
+    """One convolution with a channel for each phase of a channel, then the elements in order."""
+    groups, weight, result = integer(op.groups), shape_of(op.w), op.shape.data
+    axes = _beside(geometry, result[2:])
+    wide, missing = _with_missing(op.dy, [axis.ends for axis in axes])
+    dy, w = split(wide, 1, groups), split(_kernels(op.w, axes), 0, groups)
+    grouped = [groups] if groups > 1 else []
+    counts, taps = [axis.count for axis in axes], [axis.taps for axis in axes]
+    parallel = [result[0], *grouped, weight[1] * prod(geometry.strides), *counts]
+    n, g, c, i, m, k = dimensions(1, len(grouped), 1, len(axes), 1, len(axes))
+    windows = [
+        place + tap + (axis.ends[0] + before)
+        for place, tap, axis, before in zip(i, k, axes, missing, strict=True)
+    ]
+    inside = [AffineExpr.constant(axis.taps - 1) - tap for axis, tap in zip(axes, k, strict=True)]
+    places = ([*n, *g, *m, *windows], [*g, *m, *c, *inside])
+    domain = (*parallel, weight[0] // groups, *taps)
+    y = contract(dy, w, places, domain, len(parallel), tensor_of(op.result).element_type)
+    return _in_order(viewed(y, (*result[:2], *geometry.strides, *counts)), axes, result)
+
+
+def _kernels(w: SSAValue, axes: Sequence[Beside]) -> SSAValue:
+    """The parts of a kernel that each phase meets, as kernels of their own, filled with zeros."""
+    shape, rank = shape_of(w), len(axes)
+    full = (*shape[:2], *(axis.taps * axis.stride for axis in axes))
+    if full != shape:
+        w = assembled([w], [[0] * len(shape)], [[1] * len(shape)], full)
+    apart = [one for axis in axes for one in (axis.taps, axis.stride)]
+    order = [0, 1, *(3 + 2 * at for at in range(rank)), *(2 + 2 * at for at in range(rank))]
+    parts = _transposed(viewed(w, (*shape[:2], *apart)), order)
+    phases = prod(axis.stride for axis in axes)
+    return viewed(parts, (shape[0], shape[1] * phases, *(axis.taps for axis in axes)))
+
+
+def _in_order(y: SSAValue, axes: Sequence[Beside], result: Shape) -> SSAValue:
+    """[n, c, phases, places]  ->  [n, c, places and phases in turn], from the first element on."""
+    rank = len(axes)
+    order = [0, 1, *(one for at in range(rank) for one in (2 + rank + at, 2 + at))]
+    flat = (*result[:2], *(axis.count * axis.stride for axis in axes))
+    y = viewed(_transposed(y, order), flat)
+    starts = [0, 0, *(axis.low % axis.stride for axis in axes)]
+    places = [AffineExpr.dimension(at) + start for at, start in enumerate(starts)]
+    if flat == result:
+        return y
+    return moved(y, AffineMap(len(places), 0, tuple(places)), result)
+
+
+def _transposed(value: SSAValue, order: Sequence[int]) -> SSAValue:
+    return moved(value, permutation(order), [shape_of(value)[axis] for axis in order])

@@ -1,0 +1,123 @@
+"""Tests the lowering of gradients of strided convolutions, phase by phase and all at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from popgraph.backends.reference import evaluate
+from popgraph.dialects import graphcore as gc
+from popgraph.dialects import tile
+from popgraph.dialects.check import check_ir
+from popgraph.passes.base import Compilation
+from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
+from popgraph.passes.tuning import Tuning
+from popgraph.support.arrays import Array
+from tests.dialects.graphcore_run import Sample, build
+from tests.one_node import found, model
+
+RUNTIME = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
+APART = Tuning(most_phases=10**6, few_channels=0)
+TOGETHER = Tuning(most_phases=0)
+
+
+@st.composite
+def transposed(draw: st.DrawFn, most_dilation: int = 3) -> tuple[Array, Array, dict[str, Any]]:
+    """What is spread out, the kernel, and the attributes of a ConvTranspose."""
+    rank = draw(st.integers(1, 2))
+
+    def numbers(low: int, high: int, count: int = rank) -> list[int]:
+        return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
+
+    groups, space, kernel = draw(st.integers(1, 2)), numbers(1, 4), numbers(1, 5)
+    strides, dilations = numbers(1, 4), numbers(1, most_dilation)
+    extra = [min(one, stride - 1) for one, stride in zip(numbers(0, 3), strides, strict=True)]
+    full = [
+        stride * (size - 1) + dilation * (width - 1) + 1 + more
+        for stride, size, dilation, width, more in zip(
+            *(strides, space, dilations, kernel, extra), strict=True
+        )
+    ]
+    pads = numbers(0, 3, 2 * rank)
+    assume(all(full[at] > pads[at] + pads[at + rank] for at in range(rank)))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = rng.integers(-4, 5, (2, 2 * groups, *space)).astype(np.float32)
+    w = rng.integers(-4, 5, (2 * groups, draw(st.integers(1, 2)), *kernel)).astype(np.float32)
+    options = {"strides": strides, "dilations": dilations, "pads": pads, "group": groups}
+    return x, w, {**options, "output_padding": extra}
+
+
+def as_gradient(x: Array, w: Array, options: dict[str, Any]) -> Sample:
+    """The gradient of the convolution of which this is the transpose."""
+    rank = x.ndim - 2
+    low, high = options["pads"][:rank], options["pads"][rank:]
+    sizes = [
+        stride * (size - 1) + dilation * (width - 1) + 1 + more - before - behind
+        for stride, size, dilation, width, more, before, behind in zip(
+            *(options["strides"], x.shape[2:], options["dilations"], w.shape[2:]),
+            *(options["output_padding"], low, high),
+            strict=True,
+        )
+    ]
+    shape = (x.shape[0], options["group"] * w.shape[1], *sizes)
+    properties = {
+        **{name: options[name] for name in ("strides", "dilations", "pads")},
+        "groups": options["group"],
+    }
+    return Sample(gc.ConvInputGradOp, [x, w], {"shape": shape, **properties})
+
+
+@pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["apart", "together"])
+@given(transposed())
+def test_fuzz_phases_are_the_gradient(
+    tuning: Tuning, drawn: tuple[Array, Array, dict[str, Any]]
+) -> None:
+    """Whole numbers: every bit is the meaning's."""
+    built = build(as_gradient(*drawn))
+    (expected,) = built.op.evaluate(*built.arrays)
+    module = built.module()
+    GraphcoreToStructured(tuning).run(Compilation(), module)
+    check_ir(module)
+    inputs = {f"x{at}": array for at, array in enumerate(built.arrays)}
+    outputs, _ = evaluate(module, inputs, Compilation().weights)
+    np.testing.assert_array_equal(outputs["y0"], expected)
+
+
+def contractions(tuning: Tuning, channels: int, stride: int) -> list[tile.ContractOp]:
+    """Of the gradient of a convolution whose windows are as wide as two strides."""
+    x = np.zeros((1, 2, 3, 3), np.float32)
+    w = np.zeros((2, channels, 2 * stride, 2 * stride), np.float32)
+    attributes = {"strides": [stride] * 2, "dilations": [1, 1], "pads": [0] * 4}
+    sample = as_gradient(x, w, {**attributes, "group": 1, "output_padding": [0, 0]})
+    module = build(sample).module()
+    GraphcoreToStructured(tuning).run(Compilation(), module)
+    return [op for op in module.walk() if isinstance(op, tile.ContractOp)]
+
+
+def test_no_product_with_a_zero_between_windows_is_left() -> None:
+    """Four phases of a kernel of 4x4 have 2x2 taps each."""
+    found = contractions(Tuning(), 32, 2)
+    assert [op.domain.data for op in found] == [(1, 32, 4, 4, 2, 2, 2)] * 4
+
+
+@pytest.mark.parametrize(("channels", "stride"), [(3, 2), (32, 5)])
+def test_few_channels_and_many_phases_are_one_convolution(channels: int, stride: int) -> None:
+    found = contractions(Tuning(), channels, stride)
+    domain = (1, channels * stride * stride, 4, 4, 2, 2, 2)
+    assert [op.domain.data for op in found] == [domain]
+
+
+@given(transposed(most_dilation=2))
+def test_fuzz_transposed_convolutions_are_those_of_onnxruntime(
+    drawn: tuple[Array, Array, dict[str, Any]],
+) -> None:
+    x, w, attributes = drawn
+    inputs = {"x": x, "w": w}
+    proto = model("ConvTranspose", inputs, **attributes)
+    session = RUNTIME.InferenceSession(proto.SerializeToString())
+    (expected,) = session.run(None, inputs)
+    np.testing.assert_array_equal(found(proto, inputs)["y"], expected)
