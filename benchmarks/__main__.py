@@ -4,6 +4,7 @@ Benchmarks all models beside their peers, one process each, for docs/performance
     python benchmarks                          all of it, as Markdown
     python benchmarks inference resnet50 vgg19 --threads 1 2
     python benchmarks training --write         and into the page
+    python benchmarks ops --only '^Resize|Conv'  single operators, beside onnxruntime
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import argparse
 import json
 import os
 import platform
+import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import operator_cases
 from models import CNNS, FROM_TORCH, TRAINED
 from packaged import PACKAGED, missing
 
@@ -31,7 +35,8 @@ STEPS = (
     *(name for name in FROM_TORCH if name.startswith(("lstm", "gru"))),
 )
 PEERS = ("onnxruntime", "openvino", "torch")
-KINDS = {"inference": (*CNNS, *FROM_TORCH, *TRAINED), "training": STEPS}
+OPERATORS = tuple(dict.fromkeys(case.title for case in operator_cases.CASES))
+KINDS = {"inference": (*CNNS, *FROM_TORCH, *TRAINED), "training": STEPS, "ops": OPERATORS}
 """The script of that name measures one of these."""
 
 INFERENCE = (
@@ -43,6 +48,10 @@ TRAINING = (
     *("network", "ours ms", "eager ms", "torch.compile ms", "best / ours"),
     *("first step s", "torch.compile's s", "losses differ by"),
 )
+OPS = ("operator", "case", "ours ms", "onnxruntime ms", "theirs / ours", "reason")
+HEADINGS = {"inference": INFERENCE, "training": TRAINING}
+SLOW = 0.8
+"""A ratio to onnxruntime below which a row says why."""
 
 
 def measured(kind: str, name: str, options: Sequence[str]) -> dict[str, Any]:
@@ -109,11 +118,67 @@ def row(kind: str, found: dict[str, Any]) -> str:
     return markdown_row([found["model"], *cells])
 
 
+def ops_rows(found: dict[str, Any]) -> Iterator[str]:
+    """A row for each case of an operator, or for all of them if its process failed."""
+    if "failed" in found:
+        yield markdown_row([found["model"], "", "", "", "", f"failed: {found['failed']}"])
+    for case in found.get("cases", []):
+        yield markdown_row([case["operator"], case["case"], *ops_cells(case)])
+
+
+def ops_cells(case: dict[str, Any]) -> list[str]:
+    for key, who in (("failed", "not compiled"), ("refused", "onnxruntime refuses")):
+        if key in case:
+            return ["", "", "", f"{who}: {case[key]}"]
+    ratio = case["theirs_ms"] / case["ours_ms"]
+    reason = (case["reason"] or "**none**") if ratio < SLOW else ""
+    if case["differ_by"] > TOLERANCE:
+        reason = f"{reason} the results differ by {case['differ_by']:.1e}".strip()
+    return [
+        *(milliseconds(case[name]) for name in ("ours_ms", "theirs_ms")),
+        f"**{ratio:.2f}**",
+        reason,
+    ]
+
+
+TOLERANCE = 1e-3
+"""Of results of the two, relative to the largest: what is further apart is told."""
+
+
+def ops_summary(all_found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The mean, how many are slow, and which operators have no case."""
+    timed = [case for found in all_found for case in found.get("cases", []) if "ours_ms" in case]
+    ratios = [case["theirs_ms"] / case["ours_ms"] for case in timed]
+    if ratios:
+        slow = sum(ratio < SLOW for ratio in ratios)
+        mean = statistics.geometric_mean(ratios)
+        yield f"Geometric mean of {len(ratios)} cases: {mean:.2f}; below {SLOW}: {slow}."
+    yield f"Operators without a case: {', '.join(operator_cases.missing()) or 'none'}."
+
+
+def ops_table(arguments: argparse.Namespace) -> Iterator[str]:
+    """Single operators, one process for each."""
+    yield from ("### Operators, 1 thread", "", markdown_table(OPS, [], "  rrr "))
+    options = ["--seconds", str(arguments.seconds), "--rounds", str(arguments.rounds)]
+    names = [name for name in arguments.names or OPERATORS if re.search(arguments.only, name)]
+    all_found = []
+    for name in names:
+        all_found.append(measured("ops", name, options))
+        yield from ops_rows(all_found[-1])
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(all_found, indent=1) + "\n")
+    yield ""
+    yield from ops_summary(all_found)
+
+
 def tables(arguments: argparse.Namespace) -> Iterator[str]:
     """The lines of all tables, each as soon as it is measured."""
     for kind in [arguments.kind] if arguments.kind else KINDS:
+        if kind == "ops":
+            yield from ops_table(arguments)
+            continue
         for threads in arguments.threads:
-            heading = INFERENCE if kind == "inference" else TRAINING
+            heading = HEADINGS[kind]
             unit = "thread" if threads == 1 else "threads"
             yield from (f"### {kind.capitalize()}, {threads} {unit}", "")
             yield markdown_table(heading, [], " " + "r" * (len(heading) - 1))
@@ -179,6 +244,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3, help="at least, for each model")
     parser.add_argument("--rounds", type=int, default=15, help="at least, for each model")
     parser.add_argument("--accuracy", action="store_true", help="errors against double precision")
+    parser.add_argument("--only", default="", metavar="REGEX", help="operators of such names")
+    parser.add_argument("--json", metavar="FILE", help="what was found of operators, in whole")
     parser.add_argument("--write", action="store_true", help=f"into {PAGE.name}")
     arguments = parser.parse_args()
     for kind in [arguments.kind] if arguments.kind else list(KINDS):

@@ -139,6 +139,46 @@ def test_a_network_from_torch_is_computed_as_onnxruntime_does() -> None:
     assert np.abs(found - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
+def test_cases_of_operators_say_what_was_slow_and_why(page: ModuleType) -> None:
+    def case(theirs: float, **more: object) -> dict[str, Any]:
+        times = {"ours_ms": 2.0, "theirs_ms": theirs, "differ_by": 0.0, "reason": "memory"}
+        return {"operator": "Add", "case": "8", **times, **more}
+
+    cases = [
+        case(4.0),
+        case(1.0),
+        case(1.0, reason=""),
+        case(2.0, differ_by=0.5),
+        {"operator": "Add", "case": "9", "reason": "", "refused": "no such type"},
+    ]
+    all_found = {"model": "Add", "cases": cases}
+    assert list(page.ops_rows(all_found)) == [
+        "| Add | 8 | 2.00 | 4.00 | **2.00** |  |",
+        "| Add | 8 | 2.00 | 1.00 | **0.50** | memory |",
+        "| Add | 8 | 2.00 | 1.00 | **0.50** | **none** |",
+        "| Add | 8 | 2.00 | 2.00 | **1.00** | the results differ by 5.0e-01 |",
+        "| Add | 9 |  |  |  | onnxruntime refuses: no such type |",
+    ]
+    assert next(page.ops_summary([all_found])) == "Geometric mean of 4 cases: 0.84; below 0.8: 2."
+
+
+def test_operators_with_cases_are_compiled_ones(page: ModuleType) -> None:
+    from operator_cases import compiled, missing
+
+    assert set(page.OPERATORS) <= set(compiled())
+    assert set(page.OPERATORS) | set(missing()) == set(compiled())
+
+
+def test_operators_are_timed_beside_onnxruntime() -> None:
+    pytest.importorskip("onnxruntime", reason="the peer of every row")
+    from operator_cases import CASES
+    from ops import measure
+
+    case = next(case for case in CASES if case.operator == "ConvTranspose")
+    found = measure(case, seconds=0, rounds=1)
+    assert found["ours_ms"] > 0 and found["theirs_ms"] > 0 and found["differ_by"] < 1e-5
+
+
 def test_a_script_prints_one_object() -> None:
     pytest.importorskip("openvino", reason="a peer of every row")
     pytest.importorskip("torch", reason="it makes the network")

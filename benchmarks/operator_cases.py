@@ -1,0 +1,619 @@
+"""The cases of the benchmark of single operators: attributes, and shapes of real models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+OPSET = 21
+
+
+@dataclass(frozen=True)
+class Case:
+    """
+    One node, alone in a model.
+
+    An input is a text, `i64 8x128 <1000`: its element type (f32 if none), shape, and the number
+    below which integers are; with `!` before, it is an initializer. Arrays are initializers, too,
+    and None is an input that is absent. Numbers without a bound are normal, or in `(0, 1)` after
+    `+`.
+    """
+
+    operator: str
+    inputs: tuple[str | Array | None, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+    domain: str = ""
+    opset: int = OPSET
+    outside: tuple[str, ...] = ()
+    """Inputs of the model that only bodies read: they are named on after those of the node."""
+    reason: str = ""
+    """Why it may take longer than 1.25 times as long as onnxruntime does."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.domain}.{self.operator}" if self.domain else self.operator
+
+    @property
+    def text(self) -> str:
+        """Its inputs and attributes in a line."""
+        inputs = ", ".join(map(_text, self.inputs))
+        attributes = [f"{name}={_value(value)}" for name, value in self.attributes.items()]
+        return " ".join([inputs, *(one for one in attributes if len(one) < 40)])
+
+    def model(self) -> tuple[onnx.ModelProto, dict[str, Array]]:
+        """The model, and what it is fed."""
+        rng = np.random.default_rng(0)
+        names, fed, held, infos = [], {}, [], []
+        for place, given in enumerate((*self.inputs, *self.outside)):
+            name = "" if given is None else f"x{place}"
+            names.append(name)
+            if given is None:
+                continue
+            array = given if isinstance(given, np.ndarray) else _drawn(given.lstrip("!"), rng)
+            if isinstance(given, np.ndarray) or given.startswith("!"):
+                held.append(numpy_helper.from_array(array, name))
+            else:
+                fed[name] = array
+                number = helper.np_dtype_to_tensor_dtype(array.dtype)
+                infos.append(helper.make_tensor_value_info(name, number, array.shape))
+        results = [f"y{place}" for place in range(self.outputs)]
+        node = helper.make_node(
+            self.operator,
+            names[: len(self.inputs)],
+            results,
+            domain=self.domain,
+            **self.attributes,
+        )
+        made = [helper.make_empty_tensor_value_info(name) for name in results]
+        graph = helper.make_graph([node], "case", infos, made, held)
+        opsets = [helper.make_opsetid("", OPSET if self.domain else self.opset)]
+        if self.domain:
+            opsets.append(helper.make_opsetid(self.domain, self.opset))
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10), fed
+
+
+TYPES = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "i64": np.int64,
+    "i32": np.int32,
+    "i8": np.int8,
+    "u8": np.uint8,
+    "bool": np.bool_,
+}
+
+
+def _drawn(text: str, rng: np.random.Generator) -> Array:
+    words = text.split()
+    dtype = np.dtype(TYPES[words.pop(0)] if words[0] in TYPES else np.float32)
+    shape = [] if words[0] == "scalar" else [int(size) for size in words[0].split("x")]
+    if "+" in words:
+        return np.asarray(rng.uniform(0.01, 0.99, shape).astype(dtype))
+    if dtype.kind == "f":
+        scale = 1 / max(1.0, float(np.sqrt(np.prod(shape[1:])))) if "w" in words else 1.0
+        return np.asarray((scale * rng.standard_normal(shape)).astype(dtype))
+    bound = next((int(word[1:]) for word in words if word.startswith("<")), 2)
+    return np.asarray(rng.integers(0, bound, shape).astype(dtype))
+
+
+def _text(given: str | Array | None) -> str:
+    if given is None:
+        return "-"
+    if isinstance(given, np.ndarray):
+        return str(given.tolist()) if given.size <= 4 else f"{given.dtype}{list(given.shape)}"
+    return given.replace(" w", "").replace(" +", "")
+
+
+def _value(value: object) -> str:
+    if isinstance(value, onnx.GraphProto):
+        return "graph"
+    return str(value).replace(" ", "")
+
+
+def ints(*numbers: int) -> Array:
+    return np.array(numbers, np.int64)
+
+
+def floats(*numbers: float) -> Array:
+    return np.array(numbers, np.float32)
+
+
+def one(number: float | int, dtype: str = "f32") -> Array:
+    return np.array(number, TYPES[dtype])
+
+
+def each(operators: str, *inputs: str | Array | None, **more: Any) -> list[Case]:
+    """The same case of several operators."""
+    return [Case(operator, inputs, **more) for operator in operators.split()]
+
+
+def conv(x: str, w: str, operator: str = "Conv", reason: str = "", **attributes: Any) -> Case:
+    """A convolution with a bias."""
+    sizes = [int(size) for size in w.split("x")]
+    maps = sizes[0] if operator == "Conv" else sizes[1] * attributes.get("group", 1)
+    return Case(operator, (x, f"!{w} w", f"!{maps}"), attributes, reason=reason)
+
+
+def transposed(x: str, w: str, stride: int, pad: int, extra: int = 0, **more: Any) -> Case:
+    attributes = {"strides": [stride] * 2, "pads": [pad] * 4, "output_padding": [extra] * 2}
+    return conv(x, w, "ConvTranspose", **attributes, **more)
+
+
+def resize(x: str, scales: Sequence[float], mode: str, **attributes: Any) -> Case:
+    return Case("Resize", (x, None, floats(*scales)), {"mode": mode, **attributes})
+
+
+def recurrent(operator: str, steps: int, batch: int, size: int, units: int) -> Case:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator]
+    weights = (f"!1x{gates * units}x{size} w", f"!1x{gates * units}x{units} w")
+    inputs = (f"{steps}x{batch}x{size}", *weights, f"!1x{2 * gates * units}")
+    return Case(operator, inputs, {"hidden_size": units})
+
+
+def _graph(
+    nodes: Sequence[onnx.NodeProto], inputs: Sequence[Any], outputs: Sequence[Any]
+) -> onnx.GraphProto:
+    return helper.make_graph(list(nodes), "body", list(inputs), list(outputs))
+
+
+def _value_info(name: str, shape: Sequence[int], kind: int = TensorProto.FLOAT) -> Any:
+    return helper.make_tensor_value_info(name, kind, list(shape))
+
+
+def _if() -> Case:
+    shape = (64, 1024)
+    branches = {
+        f"{name}_branch": _graph(
+            [helper.make_node(operator, ["x1"], [f"{name}_y"])],
+            [],
+            [_value_info(f"{name}_y", shape)],
+        )
+        for name, operator in (("then", "Relu"), ("else", "Neg"))
+    }
+    return Case("If", ("bool scalar",), branches, outside=("64x1024",))
+
+
+def _scan() -> Case:
+    body = _graph(
+        [
+            helper.make_node("Add", ["state", "row"], ["sum"]),
+            helper.make_node("Identity", ["sum"], ["out"]),
+        ],
+        [_value_info("state", (1024,)), _value_info("row", (1024,))],
+        [_value_info("sum", (1024,)), _value_info("out", (1024,))],
+    )
+    return Case("Scan", ("1024", "64x1024"), {"body": body, "num_scan_inputs": 1}, outputs=2)
+
+
+def _loop() -> Case:
+    body = _graph(
+        [
+            helper.make_node("Identity", ["condition"], ["go_on"]),
+            helper.make_node("Tanh", ["state"], ["next"]),
+        ],
+        [
+            _value_info("turn", (), TensorProto.INT64),
+            _value_info("condition", (), TensorProto.BOOL),
+            _value_info("state", (4096,)),
+        ],
+        [_value_info("go_on", (), TensorProto.BOOL), _value_info("next", (4096,))],
+    )
+    return Case("Loop", (one(16, "i64"), one(True, "bool"), "4096"), {"body": body})
+
+
+def scattered(operator: str, **more: Any) -> Case:
+    return Case(operator, ("1024x256", "i64 128x256 <1024", "128x256"), {"axis": 0}, **more)
+
+
+QUANTIZED = (one(0.02), one(3, "u8"))
+SIGNED = (one(0.02), one(0, "i8"))
+BIG, IMAGE, TOKENS = "64x4096", "1x64x56x56", "128x768"
+MATHS = (
+    "Abs Neg Floor Ceil Round Sign Relu LeakyRelu Elu Selu Celu ThresholdedRelu Shrink "
+    "HardSigmoid HardSwish Softsign Softplus Mish Gelu Sigmoid Tanh Exp Erf Sin Cos Tan Sinh Cosh "
+    "Asinh Atan"
+)
+"""Functions of any number."""
+POSITIVE = "Log Sqrt Reciprocal Asin Acos Atanh"
+REDUCTIONS = "ReduceSum ReduceMean ReduceMax ReduceMin ReduceProd ReduceL1 ReduceL2 ReduceSumSquare"
+LOGARITHMS = "ReduceLogSum ReduceLogSumExp"
+COMPARISONS = "Equal Greater GreaterOrEqual Less LessOrEqual"
+"""Of two tensors that both vary."""
+
+ELEMENTWISE = [
+    *each(MATHS, BIG),
+    *each(POSITIVE, f"{BIG} +"),
+    Case("Acosh", (BIG,)),
+    *each("Add Sub Mul Div Max Min Sum Mean", BIG, BIG),
+    *each("Add Mul", BIG, "!4096"),
+    *each("Add", IMAGE, "!64x1x1"),
+    *each("Add Mul", f"i64 {BIG} <1000", f"i64 {BIG} <1000"),
+    Case("Pow", (BIG, one(2.0))),
+    Case("Pow", (f"{BIG} +", one(1.7))),
+    Case("PRelu", (IMAGE, "!64x1x1")),
+    Case("Clip", (BIG, one(0.0), one(6.0))),
+    Case("Mod", (f"i64 {BIG} <1000", one(7, "i64"))),
+    *each(COMPARISONS, BIG, BIG),
+    *each("And Or Xor", f"bool {BIG}", f"bool {BIG}"),
+    Case("Not", (f"bool {BIG}",)),
+    *each("BitwiseAnd BitwiseOr BitwiseXor", f"i32 {BIG} <999", f"i32 {BIG} <999"),
+    Case("BitwiseNot", (f"i32 {BIG} <999",)),
+    Case("BitShift", (f"u8 {BIG} <99", f"u8 {BIG} <7"), {"direction": "LEFT"}),
+    *each("IsNaN IsInf", BIG),
+    Case("Where", (f"bool {BIG}", BIG, BIG)),
+    Case("Cast", (BIG,), {"to": TensorProto.FLOAT16}),
+    Case("Cast", (f"i64 {BIG} <99",), {"to": TensorProto.FLOAT}),
+    Case("Cast", (BIG,), {"to": TensorProto.INT32}),
+    Case("CastLike", (BIG, one(0, "i32"))),
+    Case("BitCast", (BIG,), {"to": TensorProto.INT32}, opset=26),
+    Case("Dropout", (BIG,)),
+    Case("Swish", (BIG,), opset=24),
+    Case("SwiGLU", (BIG,), opset=28),
+]
+
+CONVOLUTIONS = [
+    conv("1x3x224x224", "64x3x7x7", strides=[2, 2], pads=[3] * 4),
+    conv(IMAGE, "64x64x3x3", pads=[1] * 4),
+    conv("1x256x14x14", "256x256x3x3", pads=[1] * 4),
+    conv("1x64x56x56", "256x64x1x1"),
+    conv("1x1024x14x14", "256x1024x1x1"),
+    conv("1x128x56x56", "128x128x3x3", strides=[2, 2], pads=[1] * 4),
+    conv("1x96x56x56", "96x1x3x3", group=96, pads=[1] * 4),
+    conv("1x240x14x14", "240x10x3x3", group=24, pads=[1] * 4),
+    conv("1x64x28x28", "64x64x3x3", dilations=[2, 2], pads=[2] * 4),
+    conv("1x64x64x64", "3x64x3x3", pads=[1] * 4),
+    conv("1x80x1000", "512x80x3", pads=[1] * 2),
+    conv("1x16x16x32x32", "32x16x3x3x3", pads=[1] * 6),
+    transposed("1x64x64x64", "64x3x4x4", 2, 1),
+    transposed("1x512x4x4", "512x256x4x4", 2, 1),
+    transposed("1x128x32x32", "128x64x4x4", 2, 1),
+    transposed("1x64x28x28", "64x32x2x2", 2, 0),
+    transposed("1x64x28x28", "64x32x3x3", 2, 1, 1),
+    transposed("1x32x56x56", "32x1x9x9", 4, 4, 3),
+    transposed("1x21x16x16", "21x21x16x16", 8, 4),
+    transposed("1x64x28x28", "64x1x4x4", 2, 1, group=64),
+    transposed("1x64x28x28", "64x64x3x3", 1, 1),
+    transposed("8x100x1x1", "100x512x4x4", 1, 0),
+    Case("MaxPool", ("1x64x112x112",), {"kernel_shape": [3, 3], "strides": [2, 2]}),
+    Case("MaxPool", ("1x64x56x56",), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    Case(
+        "MaxPool",
+        ("1x64x56x56",),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+        outputs=2,
+    ),
+    Case("AveragePool", (IMAGE,), {"kernel_shape": [3, 3], "pads": [1] * 4}),
+    Case("LpPool", (IMAGE,), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    *each("GlobalAveragePool GlobalMaxPool", "1x2048x7x7"),
+    Case(
+        "MaxUnpool",
+        ("1x16x28x28", (4 * np.arange(16 * 28 * 28, dtype=np.int64)).reshape(1, 16, 28, 28)),
+        {"kernel_shape": [2, 2], "strides": [2, 2]},
+    ),
+    Case("Col2Im", ("1x144x3136", ints(56, 56), ints(3, 3)), {"pads": [1] * 4}),
+    Case(
+        "DeformConv",
+        ("1x32x28x28", "!32x32x3x3 w", "1x18x28x28 +"),
+        {"pads": [1] * 4, "kernel_shape": [3, 3]},
+        opset=19,
+    ),
+    Case(
+        "CausalConvWithState",
+        ("1x256x128", "!256x1x4 w"),
+        {},
+        outputs=2,
+        opset=27,
+    ),
+]
+
+MATRICES = [
+    *(
+        Case("MatMul", (a, f"!{b} w"))
+        for a, b in (("128x768", "768x3072"), ("1x4096", "4096x4096"))
+    ),
+    Case("MatMul", ("12x128x64", "12x64x128")),
+    Case("MatMul", ("8x512x64", "8x64x512")),
+    Case("Gemm", ("1x2048", "!1000x2048 w", "!1000"), {"transB": 1}),
+    Case("Gemm", ("64x256", "!256x256 w", "!256")),
+    Case("Einsum", ("8x128x64", "8x128x64"), {"equation": "bid,bjd->bij"}),
+    Case("MatMulInteger", ("u8 128x768 <255", "!i8 768x768 <127")),
+    Case("ConvInteger", ("u8 1x64x28x28 <255", "!u8 64x64x3x3 <255"), {"pads": [1] * 4}),
+    Case(
+        "QLinearMatMul",
+        ("u8 128x768 <255", *QUANTIZED, "!i8 768x768 <127", *SIGNED, *QUANTIZED),
+    ),
+    Case(
+        "QLinearConv",
+        ("u8 1x64x28x28 <255", *QUANTIZED, "!i8 64x64x3x3 <127", *SIGNED, *QUANTIZED),
+        {"pads": [1] * 4},
+    ),
+    Case("Det", ("64x8x8",)),
+    Case(
+        "Attention",
+        ("1x8x128x64", "1x8x128x64", "1x8x128x64"),
+        {},
+        opset=23,
+    ),
+    Case("LinearAttention", ("1x8x64x32", "1x8x64x32", "1x8x64x32"), opset=27),
+    recurrent("LSTM", 64, 1, 128, 128),
+    recurrent("LSTM", 16, 16, 64, 256),
+    recurrent("GRU", 64, 1, 128, 128),
+    recurrent("RNN", 64, 1, 128, 128),
+]
+
+NORMALIZATIONS = [
+    *each("Softmax LogSoftmax Hardmax", "1536x128"),
+    *each("Softmax", "64x1000", "1x21x64x64"),
+    Case("Softmax", ("1x21x64x64",), {"axis": 1}),
+    Case("LayerNormalization", (TOKENS, "!768", "!768")),
+    Case("RMSNormalization", (TOKENS, "!768"), opset=23),
+    Case("SimplifiedLayerNormalization", (TOKENS, "!768"), opset=1),
+    Case("BatchNormalization", (IMAGE, "!64", "!64", "!64", "!64 +")),
+    Case("InstanceNormalization", (IMAGE, "!64", "!64")),
+    Case("GroupNormalization", (IMAGE, "!64", "!64"), {"num_groups": 32}),
+    Case("LRN", (IMAGE,), {"size": 5}),
+    Case("LpNormalization", (TOKENS,)),
+    Case("MeanVarianceNormalization", (IMAGE,)),
+    Case("NegativeLogLikelihoodLoss", ("64x1000", "i64 64 <1000")),
+    Case("SoftmaxCrossEntropyLoss", ("64x1000", "i64 64 <1000")),
+    *each(REDUCTIONS, BIG, ints(1)),
+    *each(LOGARITHMS, f"{BIG} +", ints(1)),
+    *each("ReduceSum ReduceMean ReduceMax", BIG, ints(0)),
+    *each("ReduceMean", IMAGE, ints(2, 3)),
+    Case("ArgMax", (BIG,), {"axis": 1}),
+    Case("ArgMax", ("1x21x64x64",), {"axis": 1}),
+    Case("ArgMin", (BIG,), {"axis": 1}),
+    Case("TopK", (BIG, ints(5)), outputs=2),
+    Case("TopK", ("1x8400", ints(300)), outputs=2),
+    Case("TopK", ("1x8400", ints(8400)), outputs=2),
+    Case("TopK", ("1x100000", ints(100000)), outputs=2),
+    *each("CumSum", "64x1024", one(1, "i64")),
+    *each("CumSum", "64x1024", one(0, "i64")),
+    Case("CumProd", ("64x1024", one(1, "i64")), opset=26),
+]
+
+MOVEMENTS = [
+    *each("Identity Flatten", BIG),
+    Case("Reshape", (BIG, ints(4096, 64))),
+    Case("Squeeze", ("1x64x4096", ints(0))),
+    Case("Unsqueeze", (BIG, ints(0))),
+    *each("Shape Size", BIG),
+    Case("Transpose", ("512x1024",)),
+    Case("Transpose", ("1x128x12x64",), {"perm": [0, 2, 1, 3]}),
+    Case("Transpose", ("1x64x56x56",), {"perm": [0, 2, 3, 1]}),
+    Case("Concat", ("1x64x56x56", "1x64x56x56"), {"axis": 1}),
+    Case("Concat", ("64x2048", "64x2048"), {"axis": 1}),
+    Case("Split", ("64x4096",), {"axis": 1, "num_outputs": 2}, outputs=2),
+    Case("Slice", (BIG, ints(0), ints(4096), ints(1), ints(2))),
+    Case("Slice", (IMAGE, ints(4, 4), ints(52, 52), ints(2, 3))),
+    Case("Pad", (IMAGE, ints(0, 0, 1, 1, 0, 0, 1, 1))),
+    Case("Pad", (IMAGE, ints(0, 0, 2, 2, 0, 0, 2, 2)), {"mode": "reflect"}),
+    Case("Tile", ("64x256", ints(1, 8))),
+    Case("Expand", ("64x1x256", ints(64, 16, 256))),
+    Case("CenterCropPad", (IMAGE, ints(48, 48)), {"axes": [2, 3]}),
+    Case("DepthToSpace", ("1x64x56x56",), {"blocksize": 2}),
+    Case("DepthToSpace", ("1x12x256x256",), {"blocksize": 2, "mode": "CRD"}),
+    Case("SpaceToDepth", ("1x16x112x112",), {"blocksize": 2}),
+    Case("Trilu", ("8x256x256",)),
+    Case("EyeLike", ("512x512",)),
+    Case("ReverseSequence", ("64x32x64", "i64 32 <64"), {"time_axis": 0, "batch_axis": 1}),
+    Case("Gather", ("!10000x256", "i64 128 <10000")),
+    Case("Gather", ("64x1024", "i64 256 <1024"), {"axis": 1}),
+    Case("GatherElements", ("64x1024", "i64 64x256 <1024"), {"axis": 1}),
+    Case("GatherND", ("64x64x128", "i64 256x2 <64")),
+    scattered("ScatterElements"),
+    scattered("Scatter", opset=10),
+    Case("ScatterND", ("1024x256", "i64 128x1 <1024", "128x256")),
+    Case("TensorScatter", ("1x8x512x64", "1x8x16x64", "i64 1 <256"), opset=24),
+    Case("OneHot", ("i64 256 <1000", one(1000, "i64"), floats(0, 1))),
+    Case("ConstantOfShape", (ints(64, 4096),)),
+    Case("Range", (one(0, "i64"), one(65536, "i64"), one(1, "i64"))),
+    Case("Constant", (), {"value": numpy_helper.from_array(np.zeros((64, 4096), np.float32))}),
+    *each("BlackmanWindow HammingWindow HannWindow", one(4096, "i64")),
+    Case("MelWeightMatrix", (*(one(n, "i64") for n in (80, 400, 16000)), one(20.0), one(8e3))),
+    resize("1x64x56x56", (1, 1, 2, 2), "nearest", coordinate_transformation_mode="asymmetric"),
+    resize("1x64x28x28", (1, 1, 2, 2), "nearest"),
+    resize("1x64x56x56", (1, 1, 1.5, 1.5), "nearest"),
+    resize("1x3x256x256", (1, 1, 0.5, 0.5), "nearest"),
+    resize("1x64x56x56", (1, 1, 2, 2), "linear"),
+    resize("1x64x56x56", (1, 1, 2, 2), "linear", coordinate_transformation_mode="align_corners"),
+    resize("1x3x480x640", (1, 1, 0.35, 0.35), "linear"),
+    resize("1x3x240x320", (1, 1, 1.7, 1.7), "linear"),
+    resize("1x3x112x112", (1, 1, 2, 2), "cubic"),
+    Case("Upsample", ("1x64x28x28", floats(1, 1, 2, 2)), opset=9),
+    Case("GridSample", ("1x16x64x64", "1x64x64x2 +")),
+    Case("AffineGrid", ("4x2x3", ints(4, 3, 64, 64))),
+    Case(
+        "RoiAlign",
+        ("1x64x50x50", "16x4 +", "i64 16 <1"),
+        {"output_height": 7, "output_width": 7, "sampling_ratio": 2},
+    ),
+    Case("DFT", ("8x512x1",), {"onesided": 1}),
+    Case("DFT", ("8x400x2",)),
+    Case("STFT", ("1x16000x1", one(160, "i64"), "!512")),
+    Case("RotaryEmbedding", ("1x8x128x64", "!1024x32", "!1024x32", "i64 1x128 <1024"), opset=23),
+]
+
+QUANTIZATIONS = [
+    Case("QuantizeLinear", (BIG, *QUANTIZED)),
+    Case("DequantizeLinear", (f"u8 {BIG} <255", *QUANTIZED)),
+    Case("DynamicQuantizeLinear", (BIG,), outputs=3),
+    *each("Bernoulli RandomNormalLike RandomUniformLike", f"{BIG} +"),
+    *(Case(name, (), {"shape": [64, 4096]}) for name in ("RandomNormal", "RandomUniform")),
+]
+
+CONTROL = [_if(), _scan(), _loop()]
+
+ML = "ai.onnx.ml"
+
+
+def _trees(operator: str, count: int = 100, depth: int = 6) -> Case:
+    """Complete trees over thirty features."""
+    rng = np.random.default_rng(0)
+    inner, size = 2**depth - 1, 2 ** (depth + 1) - 1
+    ids = np.arange(size)
+    is_inner = ids < inner
+    leaves = ids[inner:]
+    kind = "class" if operator.endswith("Classifier") else "target"
+    attributes: dict[str, Any] = {
+        "nodes_treeids": np.repeat(np.arange(count), size).tolist(),
+        "nodes_nodeids": np.tile(ids, count).tolist(),
+        "nodes_featureids": rng.integers(0, 30, count * size).tolist(),
+        "nodes_values": rng.standard_normal(count * size).tolist(),
+        "nodes_modes": ["BRANCH_LEQ" if one else "LEAF" for one in is_inner] * count,
+        "nodes_truenodeids": np.tile(np.where(is_inner, 2 * ids + 1, 0), count).tolist(),
+        "nodes_falsenodeids": np.tile(np.where(is_inner, 2 * ids + 2, 0), count).tolist(),
+        f"{kind}_treeids": np.repeat(np.arange(count), len(leaves)).tolist(),
+        f"{kind}_nodeids": np.tile(leaves, count).tolist(),
+        f"{kind}_ids": [0] * (count * len(leaves)),
+        f"{kind}_weights": rng.standard_normal(count * len(leaves)).tolist(),
+    }
+    if kind == "class":
+        attributes |= {"classlabels_int64s": [0, 1], "post_transform": "LOGISTIC"}
+    else:
+        attributes["n_targets"] = 1
+    outputs = 2 if kind == "class" else 1
+    return Case(operator, ("256x30",), attributes, outputs=outputs, domain=ML, opset=3)
+
+
+def _vectors(operator: str) -> Case:
+    rng = np.random.default_rng(0)
+    attributes: dict[str, Any] = {
+        "kernel_type": "RBF",
+        "kernel_params": [0.1, 0.0, 3.0],
+        "support_vectors": rng.standard_normal(200 * 30).tolist(),
+        "coefficients": rng.standard_normal(200).tolist(),
+        "rho": [0.1],
+    }
+    if operator == "SVMRegressor":
+        attributes["n_supports"] = 200
+    else:
+        attributes |= {"vectors_per_class": [100, 100], "classlabels_ints": [0, 1]}
+    outputs = 2 if operator == "SVMClassifier" else 1
+    return Case(operator, ("256x30",), attributes, outputs=outputs, domain=ML, opset=1)
+
+
+def ml(operator: str, *inputs: str, opset: int = 1, outputs: int = 1, **attributes: Any) -> Case:
+    return Case(operator, inputs, attributes, outputs, ML, opset)
+
+
+CLASSES = {"classlabels_ints": list(range(10))}
+COEFFICIENTS = np.random.default_rng(1).standard_normal(640).tolist()
+CLASSICAL = [
+    ml("ArrayFeatureExtractor", "256x64", "i64 16 <64"),
+    ml("Binarizer", "256x64", threshold=0.5),
+    ml("FeatureVectorizer", "256x32", "256x16", inputdimensions=[32, 16]),
+    ml("Imputer", "256x64", imputed_value_floats=[0.5], replaced_value_float=0.0),
+    ml(
+        "LabelEncoder",
+        "i64 4096 <64",
+        opset=2,
+        keys_int64s=list(range(64)),
+        values_floats=[float(n) for n in range(64)],
+    ),
+    ml(
+        "LinearClassifier",
+        "256x64",
+        outputs=2,
+        coefficients=COEFFICIENTS,
+        intercepts=[0.0] * 10,
+        **CLASSES,
+    ),
+    ml("LinearRegressor", "256x64", coefficients=COEFFICIENTS[:64], intercepts=[0.5]),
+    ml("Normalizer", "256x64", norm="L2"),
+    ml("OneHotEncoder", "i64 4096 <16", cats_int64s=list(range(16))),
+    ml("Scaler", "256x64", offset=[0.5], scale=[2.0]),
+    *map(_vectors, ("SVMClassifier", "SVMRegressor")),
+    *map(_trees, ("TreeEnsembleClassifier", "TreeEnsembleRegressor")),
+]
+
+MICROSOFT = "com.microsoft"
+
+
+def ms(operator: str, *inputs: str | Array | None, outputs: int = 1, **attributes: Any) -> Case:
+    return Case(operator, inputs, attributes, outputs, MICROSOFT, 1)
+
+
+CONTRIBUTED = [
+    *(ms(name, TOKENS) for name in ("Gelu", "FastGelu", "QuickGelu")),
+    ms("BiasGelu", TOKENS, "!768"),
+    ms("BiasSoftmax", "8x128x128", "1x128x128", axis=2, is_inner_broadcast=0),
+    ms("Attention", "1x128x768", "!768x2304 w", "!2304", num_heads=12),
+    ms("MultiHeadAttention", *["1x128x512"] * 3, num_heads=8),
+    ms("SkipLayerNormalization", "1x128x768", "1x128x768", "!768", "!768"),
+    ms("SkipSimplifiedLayerNormalization", "1x128x768", "1x128x768", "!768"),
+    ms("FusedMatMul", "12x128x64", "12x128x64", transB=1, alpha=0.125),
+    ms("FusedConv", IMAGE, "!64x64x3x3 w", "!64", pads=[1] * 4, activation="Relu"),
+    ms("FusedGemm", "64x256", "!256x256 w", "!256", activation="Relu"),
+    ms("RotaryEmbedding", "1x128x512", "i64 1x128 <128", "!128x32", "!128x32"),
+    ms("QuantizeLinear", BIG, *QUANTIZED),
+    ms("DequantizeLinear", f"u8 {BIG} <255", *QUANTIZED),
+    ms("DynamicQuantizeMatMul", TOKENS, "!u8 768x768 <255", one(0.02), one(128, "u8")),
+    ms(
+        "MatMulIntegerToFloat",
+        "u8 128x768 <255",
+        "!u8 768x768 <255",
+        one(0.02),
+        one(0.02),
+        one(3, "u8"),
+        one(128, "u8"),
+    ),
+    ms("QLinearAdd", "u8 64x4096 <255", *QUANTIZED, "u8 64x4096 <255", *QUANTIZED, *QUANTIZED),
+    ms("QLinearMul", "u8 64x4096 <255", *QUANTIZED, "u8 64x4096 <255", *QUANTIZED, *QUANTIZED),
+    ms("QLinearSigmoid", "u8 64x4096 <255", *QUANTIZED, *QUANTIZED),
+    ms("QLinearLeakyRelu", "u8 64x4096 <255", *QUANTIZED, *QUANTIZED, alpha=0.1),
+    ms("QLinearSoftmax", "u8 512x128 <255", *QUANTIZED, *QUANTIZED, opset=13),
+    ms("QLinearGlobalAveragePool", "u8 1x512x7x7 <255", *QUANTIZED, *QUANTIZED),
+    ms(
+        "QLinearConcat",
+        *QUANTIZED,
+        "u8 1x64x56x56 <255",
+        *QUANTIZED,
+        "u8 1x64x56x56 <255",
+        *QUANTIZED,
+        axis=1,
+    ),
+    ms(
+        "QGemm",
+        "u8 64x256 <255",
+        *QUANTIZED,
+        "!i8 256x256 <127",
+        *SIGNED,
+        None,
+        *QUANTIZED,
+    ),
+]
+
+CASES: tuple[Case, ...] = (
+    *ELEMENTWISE,
+    *CONVOLUTIONS,
+    *MATRICES,
+    *NORMALIZATIONS,
+    *MOVEMENTS,
+    *QUANTIZATIONS,
+    *CONTROL,
+    *CLASSICAL,
+    *CONTRIBUTED,
+)
+"""All of them."""
+
+
+def compiled() -> list[str]:
+    """The operators that compile in C and that onnxruntime could have: not PopART's."""
+    from popgraph.passes.onnx.operator_ways import rows
+
+    titles = (row.title for row in rows() if row.way.is_compiled)
+    return sorted({title for title in titles if not title.startswith("ai.graphcore.")})
+
+
+def missing() -> list[str]:
+    """Those of them without a case."""
+    return sorted(set(compiled()) - {case.title for case in CASES})
