@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,7 @@ def machine() -> str:
 
     compiler = next(iter(candidates()))
     said = compiler.run(["--version"]).output.splitlines()
-    peers = ", ".join(f"{name} {version(name)}" for name in PEERS)
+    peers = ", ".join(f"{name} {version(name)}" for name in PEERS if find_spec(name))
     return (
         f"{processor()}, {os.cpu_count()} cores, {host_target().name}; {said[0] if said else '?'}; "
         f"Python {platform.python_version()}; {peers}."

@@ -256,7 +256,7 @@ ELEMENTWISE = [
     Case("BitCast", (BIG,), {"to": TensorProto.INT32}, opset=26),
     Case("Dropout", (BIG,)),
     Case("Swish", (BIG,), opset=24),
-    Case("SwiGLU", (BIG,), opset=28),
+    Case("SwiGLU", (BIG, BIG), opset=28),
 ]
 
 CONVOLUTIONS = [
@@ -342,7 +342,13 @@ MATRICES = [
         {},
         opset=23,
     ),
-    Case("LinearAttention", ("1x8x64x32", "1x8x64x32", "1x8x64x32"), opset=27),
+    Case(
+        "LinearAttention",
+        ("1x64x256",) * 3,
+        {"q_num_heads": 8, "kv_num_heads": 8, "update_rule": "linear"},
+        outputs=2,
+        opset=27,
+    ),
     recurrent("LSTM", 64, 1, 128, 128),
     recurrent("LSTM", 16, 16, 64, 256),
     recurrent("GRU", 64, 1, 128, 128),
@@ -351,7 +357,7 @@ MATRICES = [
 
 NORMALIZATIONS = [
     *each("Softmax LogSoftmax Hardmax", "1536x128"),
-    *each("Softmax", "64x1000", "1x21x64x64"),
+    *each("Softmax", "64x1000"),
     Case("Softmax", ("1x21x64x64",), {"axis": 1}),
     Case("LayerNormalization", (TOKENS, "!768", "!768")),
     Case("RMSNormalization", (TOKENS, "!768"), opset=23),
