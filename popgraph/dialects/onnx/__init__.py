@@ -7,7 +7,6 @@ from functools import cache
 from xdsl.ir import Attribute, Dialect, Operation
 
 from popgraph.dialects.onnx import contrib as contrib
-from popgraph.dialects.onnx import contrib_quantized as contrib_quantized
 from popgraph.dialects.onnx.attributes import (
     FloatsAttr,
     GraphsAttr,

@@ -1,0 +1,130 @@
+"""Attention in which a head of keys serves several heads of queries, and rotations by place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from popgraph.dialects.onnx.contrib.attention import INT64, attended, causal, heads_of, scores_of
+from popgraph.dialects.onnx.contrib.body import Value
+from popgraph.dialects.onnx.contrib.call import Call, defines
+
+
+@defines("RotaryEmbedding", "input position_ids cos_cache sin_cache")
+def rotary_embedding(call: Call) -> Value:
+    if call.real("scale", 1.0) != 1:
+        raise call.refuse("a scale")
+    value, places, rank = call["input"], call["position_ids"], call.rank("input")
+    given = call.copied("interleaved rotary_embedding_dim num_heads")
+    if rank == 3 and not given.get("num_heads"):
+        given["num_heads"] = call.size("input", 2) // (2 * call.size("cos_cache", 1))
+    if rank != 3:
+        given.pop("num_heads", None)
+    if call.rank("position_ids") != 2:
+        length = value.Shape(start=rank - 2, end=rank - 1)
+        grid = value.Shape(start=0, end=1).Concat(length, axis=0)
+        places = (call.body.counted(length.Squeeze()) + places).Expand(grid)
+    return value.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Queries, keys and values by heads; the places of the queries, and the first of them."""
+
+    queries: Value
+    keys: Value
+    values: Value
+    places: Value
+    begins: Value
+
+
+@defines("GroupQueryAttention",
+         "query key value past_key past_value seqlens_k total_sequence_length "
+         "cos_cache sin_cache position_ids attention_bias head_sink",
+         ignored="total_sequence_length cos_cache sin_cache position_ids "
+                 "rotary_interleaved")  # fmt: skip
+def group_query_attention(call: Call) -> Sequence[Value]:
+    """
+    A head of keys and values serves several heads of queries.
+
+    Entry b of the batch has `seqlens_k[b] + 1` keys; the new ones are the last of these. The
+    state is as long as before, or as `total_sequence_length` says.
+    """
+    heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
+    new = _placed(call, *_grouped(call, heads, kept))
+    if call.integer("do_rotary"):
+        new = _rotated(call, new)
+    state = _kept_state(call, new)
+    groups = [place * kept // heads for place in range(heads)]
+    keys, values = (one.Gather(groups, axis=1) for one in state)
+    scores = _capped(call, scores_of(call, new.queries, keys))
+    rows = new.places.reshaped(0, 1, -1, 1)
+    window = call.integer("local_window_size", -1)
+    masks = [causal(call, "query", keys, rows, scores, window), call.get("attention_bias")]
+    return attended(scores, values, masks, _sink(call, scores)), *state
+
+
+def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
+    """Queries, keys and values by heads; without keys, the queries hold all three."""
+    query, every = call["query"], heads + 2 * kept
+    if call.has("key"):
+        return heads_of(query, heads), heads_of(call["key"], kept), heads_of(call["value"], kept)
+    split = heads_of(query, every)
+    queries, keys = split.part(0, heads, 1), split.part(heads, heads + kept, 1)
+    return queries, keys, split.part(heads + kept, every, 1)
+
+
+def _placed(call: Call, queries: Value, keys: Value, values: Value) -> Heads:
+    length = queries.length(2)
+    last = call["seqlens_k"].typed(INT64) - length
+    begins = (last + 1).Max(0).reshaped(-1, 1)
+    return Heads(queries, keys, values, begins + call.body.counted(length), begins)
+
+
+def _rotated(call: Call, new: Heads) -> Heads:
+    """Queries and keys are turned by their places."""
+    places = call.get("position_ids") or new.places
+    given = {
+        "interleaved": call.integer("rotary_interleaved"),
+        "rotary_embedding_dim": 2 * call.size("cos_cache", 1),
+    }
+    queries, keys = (
+        one.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
+        for one in (new.queries, new.keys)
+    )
+    return Heads(queries, keys, new.values, new.places, new.begins)
+
+
+def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
+    """The state, with the new keys and values where they belong."""
+    if not call.has("past_key"):
+        return new.keys, new.values
+    past, length = call["past_key"], new.queries.length(2)
+    before, wanted = past.length(2), call["total_sequence_length"].typed(INT64).Squeeze()
+    slots = call.body.counted(before.Max(wanted))
+    ahead = slots - new.begins
+    untouched = (ahead < 0) | (ahead >= length)
+    as_it_was = slots.Min(before + length - 1)
+    rows = untouched.Where(as_it_was, ahead + before).Unsqueeze([-1])
+    return _taken(past, new.keys, rows), _taken(call["past_value"], new.values, rows)
+
+
+def _taken(past: Value, new: Value, rows: Value) -> Value:
+    """Of what was before and what is new, each entry of the batch takes other rows."""
+    both = past.Concat(new, axis=2).permuted(0, 2, 1, 3)
+    return both.GatherND(rows, batch_dims=1).permuted(0, 2, 1, 3)
+
+
+def _capped(call: Call, scores: Value) -> Value:
+    cap = call.real("softcap")
+    return (scores / cap).Tanh() * cap if cap > 0 else scores
+
+
+def _sink(call: Call, scores: Value) -> Value | None:
+    """A score for each row, of a key without a value."""
+    sinks = call.get("head_sink")
+    if sinks is None and not call.integer("smooth_softmax"):
+        return None
+    highest = scores.ReduceMax([3])
+    none = highest - highest
+    return none if sinks is None else none + sinks.reshaped(1, -1, 1, 1)

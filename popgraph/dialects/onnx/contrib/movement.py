@@ -1,0 +1,153 @@
+"""Operators of onnxruntime that pick, move and count elements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from popgraph.dialects.onnx.contrib.body import Value
+from popgraph.dialects.onnx.contrib.call import Call, defines
+from popgraph.dialects.onnx.contrib.products import channels_first, channels_last
+
+INT64 = 7
+"""ONNX's number of this element type."""
+
+
+@defines("SampleOp", "X")
+def sample(call: Call) -> Value:
+    return call["X"]
+
+
+@defines("ExpandDims", "X axis")
+def expand_dims(call: Call) -> Value:
+    return call["X"].Unsqueeze(call["axis"].typed(INT64).reshaped(1))
+
+
+@defines("GatherND", "data indices")
+def gather_nd(call: Call) -> Value:
+    return call["data"].GatherND(call["indices"].typed(INT64))
+
+
+@defines("Trilu", "X k")
+def trilu(call: Call) -> Value:
+    return call["X"].Trilu(call.get("k"), **call.copied("upper"))
+
+
+@defines("Range", "start limit delta")
+def counted(call: Call) -> Value:
+    scalars = [call[name].reshaped() for name in ("start", "limit")]
+    step = call.get("delta")
+    return scalars[0].Range(scalars[1], scalars[0].number(1) if step is None else step.reshaped())
+
+
+@defines("Pad", "data pads value")
+def pad(call: Call) -> Value:
+    return call["data"].Pad(call["pads"].reshaped(-1), call.get("value"), **call.copied("mode"))
+
+
+@defines("UnfoldTensor", "input")
+def unfold_tensor(call: Call) -> Value:
+    """Windows of an axis; their elements are a new last axis."""
+    rank, size, step = call.rank("input"), call.needs("size"), call.integer("step", 1)
+    axis = call.integer("dim", -1) % rank
+    starts = np.arange(0, call.size("input", axis) - size + 1, step)
+    windows = call["input"].Gather(starts[:, None] + np.arange(size), axis=axis)
+    kept = [at for at in range(rank + 1) if at != axis + 1]
+    return windows.permuted(*kept, axis + 1)
+
+
+@defines("NGramRepeatBlock", "input_ids scores")
+def ngram_repeat_block(call: Call) -> Value:
+    """Tokens that would end an n-gram that there was before get no score."""
+    size, length = call.needs("ngram_size"), call.size("input_ids", 1)
+    ids, scores = call["input_ids"], call["scores"]
+    if length < size:
+        return scores
+    starts = np.arange(length - size + 1)
+    before = ids.Gather(starts[:, None] + np.arange(size - 1), axis=1)
+    last = ids.part(length - size + 1, length, 1).Unsqueeze([1])
+    differ = before.same(last).Not().typed(INT64).ReduceSum([2], keepdims=0)
+    tokens = call.body.counted(scores.length(1))
+    ends = ids.part(size - 1, length, 1).Unsqueeze([2]).same(tokens)
+    repeated = (ends & differ.same(0).Unsqueeze([2])).typed(INT64).ReduceMax([1], keepdims=0)
+    return (repeated > 0).Where(scores.number(float("-inf")), scores)
+
+
+@defines("CDist", "A B")
+def distances(call: Call) -> Value:
+    squared = call.one_of("metric", "sqeuclidean", "euclidean") == "sqeuclidean"
+    apart = call["A"].Unsqueeze([1]) - call["B"].Unsqueeze([0])
+    found = (apart * apart).ReduceSum([2], keepdims=0)
+    return found if squared else found.Sqrt()
+
+
+# Images
+
+
+@defines("GridSample", "X Grid")
+def grid_sample(call: Call) -> Value:
+    mode = call.one_of("mode", "bilinear", "nearest", "bicubic")
+    own = {"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode)
+    given = call.copied("align_corners padding_mode")
+    if mode == "bicubic" and given.get("padding_mode") == "border":
+        raise call.refuse(
+            "padding_mode = 'border' in the mode 'bicubic'",
+            "use the operator of ONNX, which has another meaning there than that of onnxruntime",
+        )
+    return call["X"].GridSample(call["Grid"], mode=own, **given)
+
+
+@defines("NhwcMaxPool", "x")
+def nhwc_max_pool(call: Call) -> Value:
+    given = call.copied("auto_pad ceil_mode dilations kernel_shape pads strides")
+    rank = call.rank("x")
+    return channels_last(channels_first(call["x"], rank).MaxPool(**given), rank)
+
+
+@defines("ConvTransposeWithDynamicPads", "X W Pads B")
+def conv_transpose_with_dynamic_pads(call: Call) -> Value:
+    """What is padded is cut off at the end."""
+    given = call.copied("dilations group kernel_shape output_padding strides")
+    made = call["X"].ConvTranspose(call["W"], call.get("B"), **given)
+    pads, count = call.get("Pads"), call.rank("X") - 2
+    if pads is None:
+        return made
+    ends = made.Shape(start=2) - pads.part(count, 2 * count, 0)
+    return made.Slice(pads.part(0, count, 0), ends, list(range(2, count + 2)))
+
+
+@defines("CropAndResize", "X rois batch_indices crop_size")
+def crop_and_resize(call: Call) -> Value:
+    """Boxes of images, sampled at even steps from one edge to the other."""
+    is_nearest = call.one_of("mode", "bilinear", "nearest") == "nearest"
+    y, x = (_steps(call, at) for at in (0, 1))
+    rows, columns = (one.Unsqueeze([at]) for one, at in ((y, 2), (x, 1)))
+    inside = _unit(rows) & _unit(columns)
+    if is_nearest:
+        rows, columns = (_whole(call, one, at) for one, at in ((rows, 2), (columns, 3)))
+    grid = [one.Expand(inside.Shape()).Unsqueeze([3]) for one in (columns, rows)]
+    images = call["X"].Gather(call["batch_indices"])
+    places = grid[0].Concat(grid[1], axis=3) * 2 - 1
+    found = images.GridSample(
+        places, mode="nearest" if is_nearest else "linear", align_corners=1, padding_mode="border"
+    )
+    return inside.Unsqueeze([1]).Where(found, found.number(call.real("extrapolation_value")))
+
+
+def _steps(call: Call, axis: int) -> Value:
+    """The places, from 0 to 1, of the rows or the columns of every box; one is in the middle."""
+    start, end = (call["rois"].part(at, at + 1, 1) for at in (axis, axis + 2))
+    count = call["crop_size"].typed(INT64).part(axis, axis + 1, 0).Squeeze()
+    steps = call.body.counted(count).CastLike(start)
+    last = (count - 1).CastLike(start)
+    even = start + (end - start) * steps / last.Max(start.number(1))
+    return (last > 0).Where(even, (start + end) * 0.5)
+
+
+def _unit(places: Value) -> Value:
+    return (places >= 0) & (places <= 1)
+
+
+def _whole(call: Call, places: Value, axis: int) -> Value:
+    """The elements that are nearest; of two, the later one."""
+    last = (call["X"].length(axis) - 1).CastLike(places).Max(places.number(1))
+    return (places * last + 0.5).Floor() / last

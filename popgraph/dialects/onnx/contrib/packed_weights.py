@@ -1,0 +1,81 @@
+"""Weights of few bits, several in a byte, in blocks that share a scale."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from popgraph.dialects.onnx.contrib.body import Value, total
+from popgraph.dialects.onnx.contrib.call import Call, defines
+
+_I32, _U8 = 6, 2
+"""ONNX's numbers of these element types."""
+
+
+def unpacked(value: Value, bits: int) -> Value:
+    """The numbers in bytes, the lowest bits first, along a new last axis."""
+    bases = np.array([2**place for place in range(0, 8, bits)], np.int32)
+    numbers = value.typed(_I32).Unsqueeze([-1]).Div(bases)
+    return numbers % (1 << bits)
+
+
+@defines("MatMulNBits", "A B scales zero_points g_idx bias",
+         ignored="accuracy_level")  # fmt: skip
+def matmul_nbits(call: Call) -> Value:
+    """
+    The weights B are integers of few bits, the lowest first in each byte, in rows of blocks.
+
+    Each block of a row has a scale, and a zero point: packed as the weights are, or as a number.
+    """
+    rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
+    bits = call.integer("bits", 4)
+    if bits not in (2, 4, 8):
+        raise call.refuse(f"bits = {bits}", "2, 4 and 8 are")
+    blocks, a = -(-columns // block), call["A"]
+    codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1).CastLike(a)
+    centred = codes - _zeros(call, rows, blocks, bits)
+    table = (centred * call["scales"].reshaped(rows, blocks, 1)).reshaped(rows, -1)
+    product = a @ table.part(0, columns, 1).permuted(1, 0)
+    return total(product, call.get("bias"))
+
+
+def _zeros(call: Call, rows: int, blocks: int, bits: int) -> Value:
+    """The zero point of every block; that of the middle where none is given."""
+    points, a = call.get("zero_points"), call["A"]
+    if points is None:
+        return a.number(2 ** (bits - 1))
+    if call.element("zero_points") != call.element("A"):
+        points = unpacked(points, bits).reshaped(rows, -1).part(0, blocks, 1).CastLike(a)
+    return points.reshaped(rows, blocks, 1)
+
+
+_NF4 = """
+-1.0 -0.6961928009986877 -0.5250730514526367 -0.39491748809814453 -0.28444138169288635
+-0.18477343022823334 -0.09105003625154495 0.0 0.07958029955625534 0.16093020141124725
+0.24611230194568634 0.33791524171829224 0.44070982933044434 0.5626170039176941
+0.7229568362236023 1.0
+"""
+_FP4 = "0 0.00520833 0.66666667 1 0.33333333 0.5 0.16666667 0.25"
+
+
+def _codebook(kind: int) -> list[float]:
+    """The numbers of four bits: of fp4, whose highest bit is the sign, or of nf4."""
+    if kind:
+        return [float(one) for one in _NF4.split()]
+    positive = [float(one) for one in _FP4.split()]
+    return [*positive, *(-one for one in positive)]
+
+
+@defines("MatMulBnb4", "A B absmax", ignored="training_mode")
+def matmul_bnb4(call: Call) -> Value:
+    """Of the two numbers in a byte, that of the higher bits is the first."""
+    rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
+    kind = call.integer("quant_type")
+    codes = unpacked(call["B"], 4)
+    pairs = codes.part(1, 2, 1).Concat(codes.part(0, 1, 1), axis=1).reshaped(-1)
+    count = rows * columns
+    places = call.body.counted(count).Div(block)
+    book = call.body.constant(np.array(_codebook(kind), np.float32)).CastLike(call["A"])
+    numbers = book.Gather(pairs.part(0, count, 0))
+    table = (numbers * call["absmax"].Gather(places)).reshaped(rows, columns)
+    turned = call.integer("transB", 1)
+    return call["A"] @ (table.permuted(1, 0) if turned else table)
