@@ -89,6 +89,7 @@ def info(name: str, array: Array) -> onnx.ValueInfoProto:
 def peer(sample: Sample) -> list[Array]:
     options = ORT.SessionOptions()
     options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # On more, each quantizes its part of a batch by itself.
     session = ORT.InferenceSession(sample.model().SerializeToString(), options)
     found: list[Array] = session.run(None, sample.given)
     return found
@@ -345,9 +346,74 @@ def movements() -> list[Sample]:
     ]
 
 
+def of_bytes() -> list[Sample]:
+    """Operators on quantized numbers whose results are real ones."""
+
+    def whole(*shape: int, kind: Any = np.uint8) -> Array:
+        return RANDOM.integers(-128, 128, shape).astype(np.int8).view(kind)
+
+    def real(*values: float) -> Array:
+        return np.array(values[0] if len(values) == 1 else values, np.float32)
+
+    tables = [whole(10, 8), whole(6, 8), whole(2, 8), whole(8), whole(8)]
+    scales, zeros = [real(0.02)] * 5, [np.array(120 + at, np.uint8) for at in range(5)]
+    ids, kinds = draw_ints(10, 2, 4), draw_ints(2, 2, 4)
+    plain = [[*many[:2], None, *many[3:]] for many in (tables, scales, zeros)]
+    found = [
+        Sample(
+            "QEmbedLayerNormalization",
+            [ids, kinds, *tables, draw_ints(2, 2, 4), *scales, *zeros],
+            ["y", "m"],
+        ),
+        Sample(
+            "QEmbedLayerNormalization",
+            [ids, None, *plain[0], None, *plain[1], *plain[2]],
+            ["y", "m"],
+        ),
+    ]
+    for kind in (np.uint8, np.int8):
+        first = [whole(2, 3, 6), whole(6, 24, kind=kind), draw(24), real(0.02), real(0.03)]
+        each = [*first[:4], abs(draw(24)) / 9, ints(2, 3), zeros[0], whole(24, kind=kind)]
+        past = [None, zeros[0], np.array(3, kind), draw(2, 2, 2, 4, 4)]
+        held = {"num_heads": 2}
+        found.append(Sample("QAttention", each, ["y"], held))
+        found.append(
+            Sample("QAttention", [*first, *past], ["y", "p"], held | {"unidirectional": 1})
+        )
+    for bits, points in ((4, whole(5, 1)), (8, whole(5, 2)), (4, None)):
+        for indices in (ints(2, 0), np.array([[1, 3], [0, 2]], np.int64)):
+            inputs = [whole(5, 4 * bits), indices, abs(draw(5, 2)), points]
+            held = {"bits": bits, "block_size": 16}
+            found.append(Sample("GatherBlockQuantized", inputs, ["y"], held))
+    return found
+
+
+def steps() -> list[Sample]:
+    hidden, found = 5, []
+    for kind in (np.uint8, np.int8):
+        for way in ("forward", "reverse", "bidirectional"):
+            count = 1 + (way == "bidirectional")
+            each, one = (count, 4 * hidden), (count,)
+            weights = [draw_ints(128, count, size, 4 * hidden).astype(kind) for size in (3, hidden)]
+            state = [draw(count, 2, hidden), draw(count, 2, hidden), draw(count, 3 * hidden)]
+            more = [draw(count, 8 * hidden), None, *state]
+            for shape, given in ((one, [None] * 5), (each, more)):
+                zero = 3 if shape == one else 0  # onnxruntime demands it of columns.
+                scales = [abs(draw(*shape)) / 99, np.full(shape, zero, kind)] * 2
+                held = {"hidden_size": hidden, "direction": way}
+                inputs = [draw(4, 2, 3), *weights, *given, *scales]
+                found.append(Sample("DynamicQuantizeLSTM", inputs, ["y", "h", "c"], held))
+    unit = np.eye(4, dtype=np.float32)
+    turned = np.array([[0, 1], [1, 0]], np.float32)
+    inverses = [draw(4, 4) + 3 * unit, draw(2, 2, 4, 4) + 3 * unit, turned]
+    return [*found, *(Sample("Inverse", [one]) for one in inverses)]
+
+
 SAMPLES = [
     *activations(),
     *movements(),
+    *of_bytes(),
+    *steps(),
     *products(),
     *convolutions(),
     *normalizations(),
@@ -377,11 +443,14 @@ def test_every_operator_has_a_sample() -> None:
     assert defined == tested | {operator for operator, *_ in QUANTIZED}
 
 
-NOT_SMOOTH = {"RotaryEmbedding", "NhwcMaxPool", "Range", "NGramRepeatBlock"}
+NOT_SMOOTH = {
+    *("RotaryEmbedding", "NhwcMaxPool", "Range", "NGramRepeatBlock"),
+    *("DynamicQuantizeLSTM", "QAttention", "QEmbedLayerNormalization", "GatherBlockQuantized"),
+}
 """
-ONNX has no RotaryEmbedding of doubles, which differences need.
+ONNX has no RotaryEmbedding and no scales of doubles, which differences need.
 
-Others are of whole numbers, have infinite results, or decide sizes.
+Others are of whole numbers, round, have infinite results, or decide sizes.
 """
 
 SMOOTH = [
@@ -460,6 +529,20 @@ def test_what_a_definition_does_not_say_is_refused_by_name() -> None:
         Sample("MultiHeadAttention", [draw(1, 2, 4)] * 3).computed()
     with pytest.raises(TypeMismatchError, match="takes at most 1 inputs, and gets 2"):
         Sample("Gelu", [draw(1), draw(1)]).computed()
+
+
+def test_what_a_definition_takes_no_notice_of_is_refused_by_name() -> None:
+    past = [draw(1, 2, 2, 2), draw(1, 2, 2, 2), ints(2)]
+    inputs = [draw(1, 2, 4)] * 3 + [None] * 3 + past
+    with pytest.raises(UnsupportedError, match="the input 'past_sequence_length'"):
+        Sample("MultiHeadAttention", inputs, ["y", "k", "v"], {"num_heads": 2}).computed()
+    with pytest.raises(UnsupportedError, match="the attribute do_rotary = 1 of Attention"):
+        attributes = {"num_heads": 2, "do_rotary": 1}
+        Sample("Attention", [draw(1, 2, 4), draw(4, 12)], attributes=attributes).computed()
+    with pytest.raises(UnsupportedError, match="output 3 of MultiHeadAttention"):
+        attributes = {"num_heads": 2}
+        outputs = ["y", "k", "v", "qk"]
+        Sample("MultiHeadAttention", inputs[:3], outputs, attributes).computed()
 
 
 def test_shapes_may_be_open() -> None:

@@ -119,7 +119,8 @@ def behind(past: Value | None, new: Value) -> Value:
     return new if past is None else past.Concat(new, axis=2)
 
 
-@defines("Attention", "input weights bias mask_index past attention_bias")
+@defines("Attention",
+         "input weights bias mask_index past attention_bias past_sequence_length")  # fmt: skip
 def attention(call: Call) -> Sequence[Value]:
     sizes = call.list("qkv_hidden_sizes") or [call.size("weights", 1) // 3] * 3
     return attended_together(call, total(call["input"] @ call["weights"], call.get("bias")), sizes)
@@ -137,7 +138,8 @@ def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequ
 
 
 @defines("MultiHeadAttention",
-         "query key value bias key_padding_mask attention_bias past_key past_value")  # fmt: skip
+         "query key value bias key_padding_mask attention_bias past_key past_value "
+         "past_sequence_length cache_indirection")  # fmt: skip
 def multi_head_attention(call: Call) -> Sequence[Value]:
     """Queries, keys and values, apart or together, or keys that have been split into heads."""
     queries, *new = _separate(call, call.needs("num_heads"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import count
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, ValueInfoProto, helper, numpy_helper
 
 from popgraph.support.arrays import Array
 
@@ -15,9 +16,10 @@ from popgraph.support.arrays import Array
 class Body:
     """The nodes of a function, in the order in which they are computed."""
 
-    def __init__(self) -> None:
+    def __init__(self, outer: Body | None = None) -> None:
         self.nodes: list[NodeProto] = []
-        self._count = 0
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        self._numbers: Iterator[int] = count() if outer is None else outer._numbers
 
     def named(self, name: str) -> Value:
         return Value(self, name)
@@ -56,9 +58,33 @@ class Body:
         wanted, found = set(results), []
         for node in reversed(self.nodes):
             if wanted & set(node.output):
-                wanted |= set(node.input)
+                wanted |= _read_by(node)
                 found.append(node)
         return found[::-1]
+
+    def scanned(
+        self, carried: Sequence[Value], rows: Value, turn: Turn, backwards: bool = False
+    ) -> list[Value]:
+        """
+        What is carried from row to row, and what the turns give, stacked.
+
+        `turn` is told the body of the loop, what is carried and a row; it gives what is carried
+        further, and then what is stacked.
+        """
+        inner = Body(self)
+        inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row")]
+        made = [one.Identity() for one in turn(inner, *inputs)]
+        stacked, way = len(made) - len(carried), int(backwards)
+        infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, made)]
+        return self.add(
+            "Scan",
+            [*carried, rows],
+            len(made),
+            body=helper.make_graph(inner.nodes, "turn", *infos),
+            num_scan_inputs=1,
+            scan_input_directions=[way],
+            scan_output_directions=[way] * stacked,
+        )
 
     def _name(self, operand: Operand) -> str:
         if operand is None:
@@ -66,8 +92,7 @@ class Body:
         return operand.name if isinstance(operand, Value) else self.constant(operand).name
 
     def _fresh(self, op: str) -> Value:
-        self._count += 1
-        return Value(self, f"{op}_{self._count}")
+        return Value(self, f"{op}_{next(self._numbers)}")
 
 
 class Value:
@@ -91,8 +116,10 @@ class Value:
         return self.several(op, 1, *more, **attributes)[0]
 
     def several(self, op: str, outputs: int, *more: Operand, **attributes: Any) -> list[Value]:
-        """All the outputs of an operator that has so many."""
-        return self.body.add(op, [self, *more], outputs, **attributes)
+        """All the outputs of an operator that has so many, in the innermost body."""
+        bodies = [one.body for one in (self, *more) if isinstance(one, Value)]
+        innermost = max(bodies, key=lambda body: body.depth)
+        return innermost.add(op, [self, *more], outputs, **attributes)
 
     def number(self, value: float) -> Value:
         """A scalar of the element type of this value."""
@@ -172,6 +199,8 @@ class Value:
 Constant: TypeAlias = int | float | Sequence[int] | Array
 Operand: TypeAlias = Value | Constant | None
 
+Turn: TypeAlias = Callable[..., Sequence[Value]]
+
 LAST = 2**63 - 1
 """The end of an axis, whatever its size."""
 
@@ -182,3 +211,9 @@ def total(*values: Value | None) -> Value:
     for one in more:
         first = first + one
     return first
+
+
+def _read_by(node: NodeProto) -> set[str]:
+    """What a node reads, by the graphs that it holds as well."""
+    inner = (one for held in node.attribute for one in held.g.node)
+    return set(node.input).union(*map(_read_by, inner))

@@ -40,7 +40,7 @@ class Heads:
 
 @defines("GroupQueryAttention",
          "query key value past_key past_value seqlens_k total_sequence_length "
-         "cos_cache sin_cache position_ids attention_bias head_sink",
+         "cos_cache sin_cache position_ids attention_bias head_sink k_scale v_scale",
          ignored="total_sequence_length cos_cache sin_cache position_ids "
                  "rotary_interleaved")  # fmt: skip
 def group_query_attention(call: Call) -> Sequence[Value]:

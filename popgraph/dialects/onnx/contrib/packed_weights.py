@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from xdsl.dialects.builtin import IntegerType, Signedness
 
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
@@ -79,3 +80,32 @@ def matmul_bnb4(call: Call) -> Value:
     table = (numbers * call["absmax"].Gather(places)).reshaped(rows, columns)
     turned = call.integer("transB", 1)
     return call["A"] @ (table.permuted(1, 0) if turned else table)
+
+
+@defines("GatherBlockQuantized", "data indices scales zero_points")
+def gather_block_quantized(call: Call) -> Value:
+    """Rows of weights of few bits, each block of which has a scale and a zero point."""
+    rank, places = call.rank("data"), call["indices"]
+    along = call.integer("quantize_axis", 1) % rank
+    if call.integer("gather_axis") % rank:
+        raise call.refuse("a gather_axis", "rows, of axis 0, are")
+    data, steps = (call[name].Gather(places, axis=0) for name in ("data", "scales"))
+    points, bits = call.get("zero_points"), call.integer("bits", 4)
+    points = points and points.Gather(places, axis=0)
+    if call.element("data") == IntegerType(8, Signedness.UNSIGNED):
+        if along != rank - 1:
+            raise call.refuse(f"quantize_axis = {along} of bytes", "the last axis is")
+        data = _in_row(data, bits)
+        middle = (data.part(0, 1, -1) * 0 + (1 << (bits - 1))).Expand(steps.Shape())
+        points = middle if points is None else _in_row(points, bits)
+        points = points.Slice([0], steps.Shape(start=-1), [-1])
+    block = call.integer("block_size", 128)
+    at = along + call.rank("indices") - 1
+    return data.DequantizeLinear(steps, points, axis=at, block_size=block)
+
+
+def _in_row(value: Value, bits: int) -> Value:
+    """The numbers in bytes, as bytes of their own, along the last axis."""
+    numbers = unpacked(value, bits).typed(_U8)
+    rows = value.Shape(end=-1)
+    return numbers.Reshape(rows.Concat([-1], axis=0))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from popgraph.dialects.onnx.contrib.attention import attended_together
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
+from popgraph.dialects.onnx.contrib.normalizations import counted_mask, embedded, normalized
 from popgraph.dialects.onnx.contrib.products import channels_first, channels_last
 
 SINGLE, INT32 = 1, 6
@@ -151,3 +153,22 @@ def dynamic_quantize_matmul(call: Call) -> Value:
 @defines("MatMulInteger16", "A B")
 def matmul_integer16(call: Call) -> Value:
     return call["A"].typed(INT32) @ call["B"].typed(INT32)
+
+
+@defines("QAttention",
+         "input weights bias Xs Ws mask_index Xz Wz past")  # fmt: skip
+def qattention(call: Call) -> Sequence[Value]:
+    sums = call["input"].MatMulInteger(call["weights"], call.get("Xz"), call.get("Wz"))
+    together = sums.typed(SINGLE) * (call["Xs"] * call["Ws"]) + call["bias"]
+    return attended_together(call, together, [call.size("weights", 1) // 3] * 3)
+
+
+@defines("QEmbedLayerNormalization",
+         "input_ids segment_ids words positions segments gamma beta mask "
+         "wordss positionss segmentss gammas betas wordsz positionsz segmentsz gammaz betaz"
+         )  # fmt: skip
+def qembed_layer_normalization(call: Call) -> Sequence[Value]:
+    segments = real(call, "segments") if call.has("segments") else None
+    value = embedded(call, real(call, "words"), real(call, "positions"), segments)
+    made, *_ = normalized(call, value, real(call, "gamma"), real(call, "beta"))
+    return made, counted_mask(call)
