@@ -24,6 +24,9 @@ GENERATOR = np.random.default_rng(7)
 OF_BITS = {"BitCast"}
 """What an operator does to bits is not done to wider numbers."""
 
+ROUNDED = {"DynamicQuantizeLSTM"}
+"""What rounds between its turns: differences see the jumps."""
+
 Cases = Iterator[Sample]
 
 
@@ -608,7 +611,7 @@ def _sample(found: Case) -> Sample:
 
 def onnxruntime_cases() -> list[Sample]:
     """Those of which values are compared with onnxruntime's."""
-    named = ((f"{one.op}-{at}", one) for at, one in enumerate(SAMPLES))
+    named = [(f"{one.op}-{at}", one) for at, one in enumerate(SAMPLES) if one.op not in ROUNDED]
     return [Sample(name, one.model(), one.given) for name, one in named]
 
 

@@ -22,6 +22,7 @@ from popgraph.passes.onnx.infer_shapes import InferShapes
 from popgraph.passes.onnx.normalize import Normalize
 from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.registry import structural_operands
+from popgraph.passes.onnx.without_gradient import REASONS, STRUCTURE
 from popgraph.passes.options import CONSTANT, VARIABLE
 from popgraph.support.arrays import Array
 
@@ -33,7 +34,8 @@ INNER = {"RMSNormalization": "stash_type"}
 """The one that says single precision where it is absent."""
 SINGLE_PARTS = {
     "LayerNormalization", "RotaryEmbedding", "GroupQueryAttention", "DequantizeLinear",
-    "MatMulIntegerToFloat", "DynamicQuantizeMatMul",
+    "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention",
+    "GatherBlockQuantized", "QEmbedLayerNormalization",
 }  # fmt: skip
 """Operators that have results, or are made of operators, in single precision; so is ai.onnx.ml."""
 SETTINGS = {"Dropout": (1,)}
@@ -90,8 +92,7 @@ class Sample:
     @property
     def operator(self) -> str:
         """As `docs/ops.md` names it."""
-        node = self.model.graph.node[0]
-        return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
+        return title(self.model.graph.node[0])
 
     @cached_property
     def wide(self) -> Wide:
@@ -266,7 +267,14 @@ def away_from_kinks(array: Array, generator: np.random.Generator) -> Array:
     return np.where(finite == 0, steps, finite - np.sign(finite) * steps).astype(array.dtype)
 
 
+def title(node: onnx.NodeProto) -> str:
+    """As `docs/ops.md` names an operator."""
+    return f"{node.domain}.{node.op_type}" if node.domain else str(node.op_type)
+
+
 def structural_inputs(model: onnx.ModelProto) -> set[str]:
+    if REASONS.get(title(model.graph.node[0])) == STRUCTURE:
+        return set(model.graph.node[0].input) - {""}
     module, node = import_model(model, Compilation().weights), model.graph.node[0]
     (op,) = (op for op in model_of(module).graph.block.ops if is_node(op, node))
     return {node.input[at] for at in structural_operands(op) if at < len(node.input)} - {""}
