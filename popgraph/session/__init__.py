@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
     from popgraph.builder.popart.builder import *  # noqa: F403
+    from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.session.about import *  # noqa: F403
     from popgraph.session.dataflow import *  # noqa: F403
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from popgraph.session.settings import *  # noqa: F403
     from popgraph.session.step_io import *  # noqa: F403
     from popgraph.session.training_session import *  # noqa: F403
+    from popgraph.session.variable_settings import *  # noqa: F403
 
 _MODULES = {
     "popgraph.builder.popart.builder": "Builder",
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
     "popgraph.builder.opset.tensorinfo": "TensorInfo getTensorInfo",
     "popgraph.builder.opset.exceptions": """
@@ -60,11 +63,12 @@ _MODULES = {
     "popgraph.session.session": "InferenceSession",
     "popgraph.session.settings": """
         AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
-        BatchSerializationSettings CommGroup ExecutionPhaseSettings ExperimentalSettings
-        ReplicatedCollectivesSettings TensorLocation TensorLocationSettings VariableSettings
+        BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings
+        ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
     """,
     "popgraph.session.step_io": "PyStepIO PyStepIOCallback PyWeightsIO StepIO",
     "popgraph.session.training_session": "TrainingSession",
+    "popgraph.session.variable_settings": "CommGroup VariableSettings",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _ENUMS = [

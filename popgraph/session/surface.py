@@ -35,17 +35,18 @@ _POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
 WORKS: Mapping[str, str] = {
     "": """
         AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
-        Builder ConstSGD DataFlow DebugContext DeviceInfo DeviceManager IdentityLoss
-        InferenceSession InputShapeInfo L1Loss Logger Loss NllLoss OperatorIdentifier Optimizer
-        OptimizerValue OptimizerValueMap OutOfMemoryException Patterns PyStepIO PyStepIOCallback
-        PyWeightsIO SGD SessionOptions StepIO TensorInfo TrainingSession ClipNormSettings
-        defaultAiGraphcoreOpset defaultAiOnnxMlOpset defaultAiOnnxOpset getLogger
-        getSupportedOperations getTensorInfo getUnsupportedOperations optimizer_replacement_error
-        packageHash popart_exception popart_internal_exception popart_runtime_error
-        popart_unsupported_exception poplar_application_runtime_error poplar_exception
-        poplar_recoverable_runtime_error poplar_runtime_error poplar_system_runtime_error
-        poplar_unknown_runtime_error poplar_unrecoverable_runtime_error poplibs_exception
-        syncPatternFromString syncPatternToString versionNumber versionString
+        Builder ClipNormSettings ConstSGD DataFlow DebugContext defaultAiGraphcoreOpset
+        defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
+        getSupportedOperations getTensorInfo getUnsupportedOperations GraphTransformer
+        IdentityLoss InferenceSession InputShapeInfo L1Loss Logger Loss NllLoss
+        OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
+        OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
+        popart_internal_exception popart_runtime_error popart_unsupported_exception
+        poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
+        poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
+        poplar_unrecoverable_runtime_error poplibs_exception PyStepIO PyStepIOCallback
+        PyWeightsIO SessionOptions SGD StepIO syncPatternFromString syncPatternToString
+        TensorInfo TrainingSession versionNumber versionString
     """,
     "Builder": """
         addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
@@ -93,7 +94,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             AutomaticLossScalingSettings
         """,
         (Standing.MISSING, ""): """
-            AttributeContextManager DebugInfo GraphTransformer IStepIO IWeightsIO
+            AttributeContextManager DebugInfo IStepIO IWeightsIO
             KeyValueContextManager NameContextManager NumIOTiles NumericsReport OpDefinition
             OutOfMemoryError SourceLocation getSupportedOperationsDefinition
         """,
