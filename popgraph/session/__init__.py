@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from popgraph.session.devices import *  # noqa: F403
     from popgraph.session.logger import *  # noqa: F403
     from popgraph.session.losses import *  # noqa: F403
+    from popgraph.session.numerics import *  # noqa: F403
+    from popgraph.session.op_definition import *  # noqa: F403
     from popgraph.session.optimizer_value import *  # noqa: F403
     from popgraph.session.optimizers import *  # noqa: F403
     from popgraph.session.options import *  # noqa: F403
@@ -54,6 +56,8 @@ _MODULES = {
     "popgraph.session.devices": """
         DeviceInfo DeviceManager syncPatternFromString syncPatternToString
     """,
+    "popgraph.session.numerics": "NumericsReport",
+    "popgraph.session.op_definition": "OpDefinition getSupportedOperationsDefinition",
     "popgraph.session.logger": "Logger getLogger",
     "popgraph.session.losses": "IdentityLoss L1Loss Loss NllLoss",
     "popgraph.session.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",

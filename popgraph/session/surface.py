@@ -37,8 +37,9 @@ WORKS: Mapping[str, str] = {
         AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
         Builder ClipNormSettings ConstSGD DataFlow DebugContext defaultAiGraphcoreOpset
         defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
-        getSupportedOperations getTensorInfo getUnsupportedOperations GraphTransformer
-        IdentityLoss InferenceSession InputShapeInfo L1Loss Logger Loss NllLoss
+        getSupportedOperations getSupportedOperationsDefinition getTensorInfo
+        getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
+        InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
         OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
         OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
         popart_internal_exception popart_runtime_error popart_unsupported_exception
@@ -95,8 +96,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
         (Standing.MISSING, ""): """
             AttributeContextManager DebugInfo IStepIO IWeightsIO
-            KeyValueContextManager NameContextManager NumIOTiles NumericsReport OpDefinition
-            OutOfMemoryError SourceLocation getSupportedOperationsDefinition
+            KeyValueContextManager NameContextManager NumIOTiles OutOfMemoryError SourceLocation
         """,
         (Standing.MISSING, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
     },
@@ -111,11 +111,14 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
     },
     "Session": {
         (Standing.REFUSED, "there is no hardware counter of cycles"): "getCycleCount",
-        (Standing.MISSING, _POPEF): """
+        (Standing.REFUSED, _POPEF): """
             compileAndExport loadExecutable saveExecutable saveVariables
         """,
-        (Standing.MISSING, _STATE): "getRNGState setRNGState",
-        (Standing.MISSING, ""): "getIr updateExternallySavedTensorLocations",
+        (Standing.REFUSED, _STATE): "getRNGState setRNGState",
+        (Standing.REFUSED, "a session's weights stand in no file"): """
+            updateExternallySavedTensorLocations
+        """,
+        (Standing.MISSING, ""): "getIr",
     },
     "TrainingSession": {
         (Standing.MISSING, _ONE_DEVICE): "broadcastWeights",
