@@ -45,7 +45,8 @@ class Session(IpuOnly):
     What both kinds of session do: compile a model, move weights, run steps.
 
     Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 stay what they are,
-    and so do their anchors. Inputs of INT32 and INT64 are taken for each other where they fit.
+    and so do their anchors, but for those of ArgMax and ArgMin, which are INT32. Inputs of INT32
+    and INT64 are taken for each other where they fit.
     """
 
     def __init__(
