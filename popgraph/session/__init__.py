@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.session.about import *  # noqa: F403
     from popgraph.session.dataflow import *  # noqa: F403
+    from popgraph.session.debugging import *  # noqa: F403
     from popgraph.session.devices import *  # noqa: F403
     from popgraph.session.logger import *  # noqa: F403
     from popgraph.session.losses import *  # noqa: F403
@@ -48,11 +49,15 @@ _MODULES = {
         poplar_unknown_runtime_error
     """,
     "popgraph.session.about": """
-        DebugContext OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
+        OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
         defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
         versionNumber versionString
     """,
     "popgraph.session.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
+    "popgraph.session.debugging": """
+        DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo
+        initializePoplarDebugInfo
+    """,
     "popgraph.session.devices": """
         DeviceInfo DeviceManager syncPatternFromString syncPatternToString
     """,
