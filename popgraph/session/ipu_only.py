@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.opset.exceptions import (
+    popart_exception,
+    popart_runtime_error,
+    poplar_exception,
+)
 from popgraph.session.devices import DeviceInfo
 
 
@@ -58,6 +63,25 @@ class IpuOnly:
             f"No ONNX model initializers have external location set to '{fromLocation}'",
             "updateExternallySavedTensorLocations",
             "modelToHost writes all weights into the model itself",
+        )
+
+
+class TrainingOnly:
+    """The same of sessions that train."""
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """There is one instance, which has its weights."""
+
+    def updateEngineCache(self) -> None:
+        """Cached kernels are looked up whenever they are needed."""
+
+    def connectStreamToCallback(
+        self, streamHandle: str, callback: Callable[[object], None], index: int = 0
+    ) -> None:
+        raise poplar_exception(
+            f"There is no stream '{streamHandle}'",
+            "connectStreamToCallback",
+            "PyStepIOCallback hands inputs and anchors to functions",
         )
 
 

@@ -123,8 +123,9 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         (Standing.MISSING, ""): "getIr",
     },
     "TrainingSession": {
-        (Standing.MISSING, _ONE_DEVICE): "broadcastWeights",
-        (Standing.MISSING, _POPLAR): "connectStreamToCallback updateEngineCache",
+        (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
+        (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
+        (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
     },
     "InferenceSession": {
         (Standing.MISSING, "PopXL's own"): """

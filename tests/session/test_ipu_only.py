@@ -7,11 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from popgraph.builder.opset.exceptions import popart_exception, popart_runtime_error
+from popgraph.builder.opset.exceptions import (
+    popart_exception,
+    popart_runtime_error,
+    poplar_exception,
+)
 from popgraph.builder.popart.builder import Builder
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceManager
+from popgraph.session.optimizers import ConstSGD
 from popgraph.session.session import InferenceSession
+from popgraph.session.training_session import TrainingSession
 
 
 @pytest.fixture
@@ -57,3 +63,14 @@ def test_no_weight_stands_in_a_file(session: InferenceSession, tmp_path: Path) -
     old.write_bytes(b"")
     with pytest.raises(popart_exception, match="No ONNX model initializers have external location"):
         session.updateExternallySavedTensorLocations(str(old), new)
+
+
+def test_there_are_no_streams_of_poplar() -> None:
+    builder = Builder()
+    weight = builder.addInitializedInputTensor(np.ones(2, np.float32))
+    loss = builder.aiGraphcore.identityloss([weight])
+    session = TrainingSession(builder.getModelProto(), DataFlow(1, [loss]), loss, ConstSGD(0.1))
+    session.broadcastWeights()
+    session.updateEngineCache()
+    with pytest.raises(poplar_exception, match="There is no stream 'h2d_x'"):
+        session.connectStreamToCallback("h2d_x", print)

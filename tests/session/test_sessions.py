@@ -597,3 +597,19 @@ def test_random_doubles_are_refused() -> None:
     y = builder.aiOnnx.randomuniform([2], dtype=11)
     with pytest.raises(popart.popart_exception, match="DOUBLE is not supported in Poplar"):
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+
+
+@pytest.mark.parametrize("name", ["INT8", "UINT8", "INT16", "UINT16", "UINT32", "UINT64", "BOOL"])
+def test_anchors_have_any_type(name: str) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(name, [2])
+    y = builder.aiOnnx.identity([x])
+    flow = popart.DataFlow(2, [x, y])
+    session = popart.InferenceSession(builder.getModelProto(), flow)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    given = np.array([[1, 0], [1, 1]]).astype(anchors[y].dtype)
+    session.run(popart.PyStepIO({x: given}, anchors))
+    assert anchors[y].dtype.name == name.lower()
+    for found in anchors.values():
+        np.testing.assert_array_equal(found, given)
