@@ -66,9 +66,10 @@ bench: $(READY)  ## time all models beside onnxruntime, OpenVINO and PyTorch
 	$(BIN)/pip install --quiet -e '.[bench]'
 	$(BIN)/python benchmarks --threads 1 2 --accuracy
 
-docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md and docs/tile.md
+docs: $(READY)  ## regenerate docs/ops.md, docs/passes.md, docs/popart.md and docs/tile.md
 	$(BIN)/python -m popgraph ops --markdown --record docs/operators.json > docs/ops.md
 	$(BIN)/python -m popgraph passes --markdown > docs/passes.md
+	$(BIN)/python -m popgraph popart --markdown > docs/popart.md
 	$(BIN)/python -m popgraph ops --dialect tile > docs/tile.md
 
 accuracy: $(READY)  ## measure the errors of all functions, and write docs/accuracy.md

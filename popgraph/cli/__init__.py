@@ -31,6 +31,7 @@ COMMANDS = (
     "bisect",
     "passes",
     "ops",
+    "popart",
     "conformance",
     "doctor",
 )

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from popgraph.builder.opset.graphcore_opset import *  # noqa: F403
     from popgraph.builder.opset.tensorinfo import *  # noqa: F403
     from popgraph.builder.popart.builder import *  # noqa: F403
+    from popgraph.builder.popart.graph_transformer import *  # noqa: F403
     from popgraph.builder.popart.input_settings import *  # noqa: F403
     from popgraph.session.about import *  # noqa: F403
     from popgraph.session.dataflow import *  # noqa: F403
+    from popgraph.session.debugging import *  # noqa: F403
     from popgraph.session.devices import *  # noqa: F403
     from popgraph.session.logger import *  # noqa: F403
     from popgraph.session.losses import *  # noqa: F403
+    from popgraph.session.numerics import *  # noqa: F403
+    from popgraph.session.op_definition import *  # noqa: F403
     from popgraph.session.optimizer_value import *  # noqa: F403
     from popgraph.session.optimizers import *  # noqa: F403
     from popgraph.session.options import *  # noqa: F403
@@ -29,10 +33,12 @@ if TYPE_CHECKING:
     from popgraph.session.settings import *  # noqa: F403
     from popgraph.session.step_io import *  # noqa: F403
     from popgraph.session.training_session import *  # noqa: F403
+    from popgraph.session.variable_settings import *  # noqa: F403
 
 _MODULES = {
     "popgraph.builder.popart.builder": "Builder",
     "popgraph.builder.opset.graphcore_opset": "AiGraphcoreOpset1",
+    "popgraph.builder.popart.graph_transformer": "GraphTransformer",
     "popgraph.builder.popart.input_settings": "InputSettings",
     "popgraph.builder.opset.tensorinfo": "TensorInfo getTensorInfo",
     "popgraph.builder.opset.exceptions": """
@@ -43,14 +49,20 @@ _MODULES = {
         poplar_unknown_runtime_error
     """,
     "popgraph.session.about": """
-        DebugContext OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
+        OperatorIdentifier defaultAiGraphcoreOpset defaultAiOnnxMlOpset
         defaultAiOnnxOpset getSupportedOperations getUnsupportedOperations packageHash
         versionNumber versionString
     """,
     "popgraph.session.dataflow": "AnchorReturnType DataFlow InputShapeInfo",
+    "popgraph.session.debugging": """
+        DebugContext DebugInfo NumIOTiles OutOfMemoryError SourceLocation closePoplarDebugInfo
+        initializePoplarDebugInfo
+    """,
     "popgraph.session.devices": """
         DeviceInfo DeviceManager syncPatternFromString syncPatternToString
     """,
+    "popgraph.session.numerics": "NumericsReport",
+    "popgraph.session.op_definition": "OpDefinition getSupportedOperationsDefinition",
     "popgraph.session.logger": "Logger getLogger",
     "popgraph.session.losses": "IdentityLoss L1Loss Loss NllLoss",
     "popgraph.session.optimizer_value": "ClipNormSettings OptimizerValue OptimizerValueMap",
@@ -60,11 +72,12 @@ _MODULES = {
     "popgraph.session.session": "InferenceSession",
     "popgraph.session.settings": """
         AccumulateOuterFragmentSettings AutodiffSettings AutomaticLossScalingSettings
-        BatchSerializationSettings CommGroup ExecutionPhaseSettings ExperimentalSettings
-        ReplicatedCollectivesSettings TensorLocation TensorLocationSettings VariableSettings
+        BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings
+        ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
     """,
     "popgraph.session.step_io": "PyStepIO PyStepIOCallback PyWeightsIO StepIO",
     "popgraph.session.training_session": "TrainingSession",
+    "popgraph.session.variable_settings": "CommGroup VariableSettings",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 _ENUMS = [

@@ -1,4 +1,4 @@
-"""PopART's version numbers, operator lists and debug contexts."""
+"""PopART's version numbers and operator lists."""
 
 from __future__ import annotations
 
@@ -67,13 +67,6 @@ def getUnsupportedOperations(opsetVersion: int) -> list[OperatorIdentifier]:
         for name, number in sorted(newest.items())
         if ("", name) not in known
     ]
-
-
-@dataclass(frozen=True)
-class DebugContext:
-    """A name for what is built; a plain string does as well."""
-
-    name: str = ""
 
 
 PREFIX_FUNCTIONS = {

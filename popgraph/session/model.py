@@ -24,12 +24,17 @@ from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
+from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.training.merged_weights import separate_weights
 
 Source = Any
 """A path, ONNX bytes, a ModelProto, a Builder or an IR module."""
+
+
+_PLACES = {("", "ArgMax"), ("", "ArgMin")}
+_RANDOM = {("", f"Random{kind}{like}") for kind in ("Normal", "Uniform") for like in ("", "Like")}
 
 
 class SessionModel:
@@ -52,6 +57,7 @@ class SessionModel:
         self.weights: WeightStore = builder.weights
         self._check_names()
         self._check_losses()
+        self._check_random()
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
@@ -103,6 +109,12 @@ class SessionModel:
         return {op.value_name.text: op.array(self.weights) for op in self.graph.initializers}
 
     @property
+    def places(self) -> set[str]:
+        """What ArgMax and ArgMin find, whose anchors have 32 bits in PopART."""
+        nodes = (op for op in self.graph.nodes if (op.domain, op.op_type) in _PLACES)
+        return {name for op in nodes for name in op.output_names}
+
+    @property
     def weight_names(self) -> set[str]:
         return {op.value_name.text for op in self.graph.initializers}
 
@@ -119,6 +131,25 @@ class SessionModel:
                         f"Provided tensor {name} has an invalid name: clash with reserved "
                         f"prefix {prefix}"
                     )
+
+    def _check_random(self) -> None:
+        """PopART seeds all random operators of a session together."""
+        for op in self.graph.nodes:
+            if (op.domain, op.op_type) not in _RANDOM:
+                continue
+            given = op.attribute_values(self.weights)
+            if "seed" in op.onnx_attributes():
+                raise popart_exception(
+                    f"ai.onnx.{op.op_type}:{op.since_version}: Optional seed attribute is not "
+                    "supported. Use session::setRandomSeed instead.",
+                    op.where(),
+                )
+            if given.get("dtype") == dtypes.BY_POPART["DOUBLE"].onnx:
+                raise popart_exception(
+                    "The data type DOUBLE is not supported in Poplar",
+                    op.where(),
+                    "draw in FLOAT and cast",
+                )
 
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""

@@ -232,7 +232,7 @@ class SessionOptions:
             )
         if self.enableExplicitMainLoops and not self.useHostCopyOps:
             raise popart_exception("enableExplicitMainLoops requires useHostCopyOps.")
-        for name, asked in _NOT_IMPLEMENTED.items():
+        for name, asked in NOT_IMPLEMENTED.items():
             if asked(self):
                 raise popart_unsupported_exception(
                     f"the session option {name} is not implemented",
@@ -261,7 +261,7 @@ def _deprecated(old: str, new: str) -> None:
     warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
 
 
-_NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
+NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "enableGradientAccumulation": lambda o: o.accumulationFactor > 1,
     "enableReplicatedGraphs": lambda o: o.enableReplicatedGraphs and o.replicatedGraphCount > 1,
     "enableDistributedReplicatedGraphs": lambda o: o.enableDistributedReplicatedGraphs,

@@ -6,71 +6,8 @@ from collections.abc import Sequence
 
 from popgraph.builder.opset.enums import PatternsLevel
 from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.popart.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
-
-_MANDATORY = frozenset(
-    [
-        "AbsGradOp",
-        "AllReduceToIdentity",
-        "Atan2Arg0GradOp",
-        "Atan2Arg1GradOp",
-        "ConvDataGrad",
-        "ConvFlipWeightsGradOp",
-        "ConvTranspose",
-        "CosGradOp",
-        "CoshOp",
-        "DivArg0GradOp",
-        "DivArg1GradOp",
-        "ExpGradOp",
-        "Expm1GradOp",
-        "FmodArg0GradOp",
-        "Log1pGradOp",
-        "LogGradOp",
-        "LoopScanOut",
-        "MatMulLhsGradOp",
-        "MatMulOp",
-        "MatMulRhsGradOp",
-        "MulArgGradOp",
-        "PowArg0GradOp",
-        "PowArg1GradOp",
-        "RandomNormalLikeOpPattern",
-        "RandomUniformLikeOpPattern",
-        "ReciprocalGradOp",
-        "ScanToLoop",
-        "SinGradOp",
-        "SqrtGradOp",
-        "SubtractArg1GradOp",
-        "ZerosLikeOpPattern",
-    ]
-)
-_DEFAULT = frozenset(
-    [
-        "ConvFlipWeightsDoubleFlip",
-        "DecomposeBinaryConstScalar",
-        "ExpandCast",
-        "InitAccumulate",
-        "LambSerialisedWeight",
-        "NegativeOneScale",
-        "NlllWithSoftmaxGradDirect",
-        "OpToIdentity",
-        "PackedDataBlock",
-        "PadSum",
-        "PostNRepl",
-        "PreUniRepl",
-        "RemoveUnnecessaryLossGradCast",
-        "SoftmaxGradDirect",
-        "SplitGradOpToConcat",
-        "SplitOp",
-        "SumToAdd",
-        "TransposeToIdentityOrReshapePattern",
-        "UpsampleToResize",
-    ]
-)
-_OPTIONAL = frozenset(
-    ["LSTMOp", "Slice2SliceSubsample", "SplitGather", "TiedGather", "TiedGatherAccumulate"]
-)
-_PRE_ALIAS = _MANDATORY | _DEFAULT | _OPTIONAL
-_OTHERS = frozenset(("InPlace", "UpdateInplacePrioritiesForIpu"))
 
 _OURS = {
     "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
@@ -79,9 +16,9 @@ _OURS = {
 """The patterns that one of our passes does; without any of its patterns the pass is left out."""
 
 _LEVELS = {
-    PatternsLevel.All: _PRE_ALIAS | {"InPlace"},
-    PatternsLevel.Default: _MANDATORY | _DEFAULT | {"InPlace"},
-    PatternsLevel.Minimal: _MANDATORY,
+    PatternsLevel.All: PRE_ALIAS | {"InPlace"},
+    PatternsLevel.Default: MANDATORY | DEFAULT | {"InPlace"},
+    PatternsLevel.Minimal: MANDATORY,
     PatternsLevel.NoPatterns: frozenset[str](),
 }
 
@@ -121,7 +58,7 @@ class Patterns:
         return self
 
     def check(self) -> None:
-        missing = sorted(_MANDATORY - self._enabled)
+        missing = sorted(MANDATORY - self._enabled)
         if self._asserts and missing:
             raise popart_exception(
                 f"Mandatory patterns are disabled: {', '.join(missing)}",
@@ -150,7 +87,7 @@ class Patterns:
     def __repr__(self) -> str:
         return "\n".join(
             f"{name}: {'On' if name in self._enabled else 'Off'}"
-            for name in sorted(_PRE_ALIAS | _OTHERS)
+            for name in sorted(PRE_ALIAS | OTHERS)
         )
 
 
@@ -175,9 +112,9 @@ _PROPERTIES = {
 
 
 def _known(name: str) -> str:
-    if name in _PRE_ALIAS or name in _OTHERS:
+    if name in PRE_ALIAS or name in OTHERS:
         return name
-    close = {known.lower(): known for known in _PRE_ALIAS | _OTHERS}.get(name.lower())
+    close = {known.lower(): known for known in PRE_ALIAS | OTHERS}.get(name.lower())
     raise popart_exception(
         f"Unknown pattern {name}" + (f", did you mean {close}?" if close else "")
     )

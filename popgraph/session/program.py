@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, i32
 
 from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception
@@ -13,6 +13,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
 from popgraph.compiler import BuildRequest, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
+from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation
@@ -147,6 +148,10 @@ class Program:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
         kept = {id: outputs[id] for id in self._request.anchors}
+        for id in filter(self._model.places.__contains__, list(kept)):
+            cast = CastOp(kept[id], to=i32)
+            self._graph.block.insert_op_before(cast, self._graph.return_op)
+            kept[id] = cast.result
         set_outputs(self._graph, kept)
 
     def _streams(self, values: Mapping[str, object]) -> dict[str, Stream]:

@@ -25,6 +25,7 @@ from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.export import model_with_weights, weights_of
+from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
@@ -39,12 +40,13 @@ from popgraph.support.index_checks import ERROR
 from popgraph.support.writing import write_file
 
 
-class Session:
+class Session(IpuOnly):
     """
     What both kinds of session do: compile a model, move weights, run steps.
 
     Unlike an IPU, this machine has 64-bit numbers: tensors of DOUBLE and INT64 stay what they are,
-    and so do their anchors. Inputs of INT32 and INT64 are taken for each other where they fit.
+    and so do their anchors, but for those of ArgMax and ArgMin, which are INT32. Inputs of INT32
+    and INT64 are taken for each other where they fit.
     """
 
     def __init__(

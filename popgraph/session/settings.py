@@ -10,23 +10,14 @@ from popgraph.builder.opset.enums import (
     BatchSerializationBatchSchedule,
     BatchSerializationMethod,
     BatchSerializationTransformContext,
-    CommGroupType,
     ExecutionPhaseIOSchedule,
     ExecutionPhaseSchedule,
     GradientTensorTrackingMethod,
     ReplicatedTensorSharding,
     TensorStorage,
     TileSet,
-    VariableRetrievalMode,
 )
-
-
-@dataclass
-class CommGroup:
-    """A group of replicas."""
-
-    type: CommGroupType = CommGroupType.All
-    replicaGroupSize: int = 0
+from popgraph.session.variable_settings import CommGroup
 
 
 class TensorLocation:
@@ -82,25 +73,6 @@ class TensorLocationSettings:
     def __post_init__(self) -> None:
         if isinstance(self.location, TensorStorage):
             self.location = TensorLocation(self.location)
-
-
-@dataclass
-class VariableSettings:
-    """How replicas share a variable. There is one replica here, so there is one value."""
-
-    sharedVariableDomain: CommGroup = field(default_factory=CommGroup)
-    retrievalMode: VariableRetrievalMode = VariableRetrievalMode.OnePerGroup
-
-    def __post_init__(self) -> None:
-        if isinstance(self.sharedVariableDomain, VariableRetrievalMode):
-            self.retrievalMode = self.sharedVariableDomain
-            self.sharedVariableDomain = CommGroup()
-
-    def getSharedVariableDomain(self) -> CommGroup:
-        return self.sharedVariableDomain
-
-    def getRetrievalMode(self) -> VariableRetrievalMode:
-        return self.retrievalMode
 
 
 @dataclass(slots=True)

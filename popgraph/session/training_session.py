@@ -11,6 +11,7 @@ from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.pgraph import load as load_text
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo
+from popgraph.session.ipu_only import TrainingOnly
 from popgraph.session.losses import AnyLoss, as_losses
 from popgraph.session.model import Source, open_model
 from popgraph.session.optimizer_of_rule import popart_optimizer
@@ -26,7 +27,7 @@ from popgraph.training.selection import Choice, Selection, select
 from popgraph.training.task import Task, task_of
 
 
-class TrainingSession(Session):
+class TrainingSession(TrainingOnly, Session):
     """
     Trains a model: `TrainingSession(model, DataFlow(1, [loss]), loss, ConstSGD(0.1))`.
 

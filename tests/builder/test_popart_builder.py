@@ -352,3 +352,76 @@ def test_tensor_info() -> None:
     for wrong in (("FLAOT", [1]), (1, [2]), ("FLOAT",)):
         with pytest.raises(TypeError, match="Can not create TensorInfo with args"):
             TensorInfo(*wrong)
+
+
+def test_an_attribute_that_no_schema_knows_is_kept() -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    y = builder.aiOnnx.relu([x])
+    builder.addOutputTensor(y)
+    builder.addNodeAttribute("colour", "red", {y})
+    assert builder.nodeHasAttribute("colour", {y})
+    assert builder.getAllNodeAttributeNames({y}) == ["colour"]
+    assert builder.getStringNodeAttribute("colour", {y}) == "red"
+
+    again = Builder(builder.getModelProto())
+    assert again.getStringNodeAttribute("colour", {y}) == "red"
+    assert again.getModelProto() == builder.getModelProto()
+    again.removeNodeAttribute("colour", {y})
+    assert not again.nodeHasAttribute("colour", {y})
+    assert again.getModelProto() == Builder(again.getModelProto()).getModelProto()
+
+
+def test_an_attribute_that_only_a_file_has_is_a_mistake() -> None:
+    """Who misspells `axis` must hear of it."""
+    builder = Builder()
+    y = builder.aiOnnx.softmax([builder.addInputTensor("FLOAT", [2, 3])])
+    builder.addOutputTensor(y)
+    model = onnx.ModelProto.FromString(builder.getModelProto())
+    model.graph.node[0].attribute.add(name="axes", type=onnx.AttributeProto.INT, i=1)
+    with pytest.raises(popart_exception, match="axes"):
+        Builder(model)
+
+
+def test_what_a_schema_knows_is_no_note_whatever_a_file_lists() -> None:
+    builder = Builder()
+    y = builder.aiOnnx.softmax([builder.addInputTensor("FLOAT", [2, 3])], axis=0)
+    builder.addOutputTensor(y)
+    model = onnx.ModelProto.FromString(builder.getModelProto())
+    model.graph.node[0].metadata_props.add(key="popgraph.kept", value="axis")
+    assert Builder(model).getInt64NodeAttribute("axis", {y}) == 0
+    assert Builder(model).getModelProto() == model.SerializeToString()
+
+
+def test_a_call_takes_notes_and_keeps_its_graph() -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    inner = builder.createSubgraphBuilder()
+    inner.addOutputTensor(inner.aiOnnx.relu([inner.addUntypedInputTensor()]))
+    with builder.virtualGraph(1):
+        (y,) = builder.aiGraphcore.call([x], 1, inner)
+    builder.pipelineStage(y, 2)
+    builder.addOutputTensor(y)
+    assert builder.getVirtualGraph(y) == 1
+    assert builder.getInt64NodeAttribute("__pipeline_stage", {y}) == 2
+    assert builder.nodeHasAttribute("callee", {y})
+    (node,) = onnx.ModelProto.FromString(builder.getModelProto()).graph.node
+    assert {one.name for one in node.attribute} >= {"callee", "__ipu_number", "__pipeline_stage"}
+
+
+def test_a_note_stands_once() -> None:
+    builder = Builder()
+    x = builder.addInputTensor("FLOAT", [2, 4])
+    halves = builder.aiOnnx.split([x], 2, axis=1)
+    builder.virtualGraph(set(halves), 1)
+    with pytest.raises(popart_exception, match="Node already has attribute __ipu_number"):
+        builder.virtualGraph(halves[0], 1)
+
+
+def test_excluded_patterns_have_names() -> None:
+    builder = Builder()
+    y = builder.aiOnnx.relu([builder.addInputTensor("FLOAT", [2])])
+    with pytest.raises(popart_exception, match="Invalid pattern name 'RemoveAll'"):
+        builder.excludePatterns(y, ["OpToIdentity", "RemoveAll"])
+    builder.excludePatterns(y, ["OpToIdentity"])
+    assert builder.getStringVectorNodeAttribute("__exclude_patterns", {y}) == ["OpToIdentity"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -555,3 +556,60 @@ def test_errors_of_every_room_are_popart_exceptions() -> None:
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
     assert isinstance(caught.value, PopgraphError)
     assert isinstance(caught.value, UnsupportedError)
+
+
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+@pytest.mark.parametrize("training", [False, True])
+def test_places_come_back_in_32_bits(op: str, training: bool) -> None:
+    builder = popart.Builder()
+    x = builder.addInitializedInputTensor(np.array([[3, 1, 2], [0, 5, 4]], np.float32), "x")
+    found = getattr(builder.aiOnnx, op)([x], axis=1, keepdims=0)
+    far = builder.aiOnnx.mul([found, builder.aiOnnx.constant(np.array(2**40))])
+    loss = builder.aiGraphcore.identityloss([x])
+    flow = popart.DataFlow(1, [found, far])
+    device = popart.DeviceManager().createCpuDevice()
+    model = builder.getModelProto()
+    session: Any = (
+        popart.TrainingSession(model, flow, loss, popart.ConstSGD(0.1), device)
+        if training
+        else popart.InferenceSession(model, flow, device)
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({}, anchors))
+    expected = [0, 1] if op == "argmax" else [1, 0]
+    assert anchors[found].dtype == np.int32
+    assert anchors[found].tolist() == expected
+    assert session.getInfo(found).data_type() == "INT32"
+    assert anchors[far].tolist() == [2**40 * place for place in expected]
+
+
+def test_seeds_of_one_operator_are_refused() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.randomnormal([2], seed=3.0)
+    with pytest.raises(popart.popart_exception, match="Use session::setRandomSeed instead"):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+
+
+def test_random_doubles_are_refused() -> None:
+    builder = popart.Builder()
+    y = builder.aiOnnx.randomuniform([2], dtype=11)
+    with pytest.raises(popart.popart_exception, match="DOUBLE is not supported in Poplar"):
+        popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]))
+
+
+@pytest.mark.parametrize("name", ["INT8", "UINT8", "INT16", "UINT16", "UINT32", "UINT64", "BOOL"])
+def test_anchors_have_any_type(name: str) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(name, [2])
+    y = builder.aiOnnx.identity([x])
+    flow = popart.DataFlow(2, [x, y])
+    session = popart.InferenceSession(builder.getModelProto(), flow)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    given = np.array([[1, 0], [1, 1]]).astype(anchors[y].dtype)
+    session.run(popart.PyStepIO({x: given}, anchors))
+    assert anchors[y].dtype.name == name.lower()
+    for found in anchors.values():
+        np.testing.assert_array_equal(found, given)

@@ -62,6 +62,14 @@ def import_model(
         raise ModelError("the model's graphs or types are nested too deep", "the model") from error
 
 
+def read_message(model: str | Path | bytes) -> ModelProto:
+    """The message of a model, a file or its bytes, as it stands there."""
+    if isinstance(model, bytes | bytearray | memoryview):
+        return _parse(memoryview(model), None, "the bytes given")
+    where = f"file {str(model)!r}"
+    return _parse(_read(Path(model), WeightStore(), False, where), None, where)
+
+
 def _import(proto: ModelProto, folder: Path | None, store: WeightStore) -> ModuleOp:
     if folder is not None:
         ExternalData(folder, store).resolve(proto)
@@ -114,10 +122,10 @@ def _read(path: Path, store: WeightStore, mapped: bool, where: str) -> memoryvie
     return content[:read].data
 
 
-def _parse(content: memoryview, store: WeightStore, where: str) -> ModelProto:
-    """The message; its large weights are views of `content`."""
+def _parse(content: memoryview, store: WeightStore | None, where: str) -> ModelProto:
+    """The message; its large weights are views of `content`, if there is a store for them."""
     slim = None
-    if len(content) > LARGE_MODEL:
+    if store is not None and len(content) > LARGE_MODEL:
         slim = without_weights(content, lambda rest, data: set_aside(rest, data, store))
     try:
         proto = ModelProto.FromString(slim or bytes(content))

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from popgraph.builder.opset.enums import PopartEnum, RecomputeType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
+from popgraph.builder.popart.pattern_names import OTHERS, PRE_ALIAS
 from popgraph.dialects.onnx.annotations import (
     DITHERING,
     EXCLUDED,
@@ -54,12 +55,7 @@ class Annotations(ABC):
         self, attributeName: str, attributeValue: object, nodeOutputNames: NodeIds
     ) -> None:
         op = self._node_of(nodeOutputNames)
-        if isinstance(attributeValue, PopartEnum):
-            attributeValue = int(attributeValue)
-        attribute = from_python(attributeName, attributeValue, None, self.weights)
-        if attributeName in self._held(op):
-            raise popart_exception(f"Node already has attribute {attributeName}.")
-        self._set(op, attributeName, attribute)
+        self._add(op, attributeName, attributeValue)
 
     def removeNodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> None:
         op = self._node_of(nodeOutputNames)
@@ -67,10 +63,12 @@ class Annotations(ABC):
         set_attribute(op, attributeName, None, self.weights)
 
     def nodeHasAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> bool:
-        return attributeName in self._held(self._node_of(nodeOutputNames))
+        return attributeName in self.getAllNodeAttributeNames(nodeOutputNames)
 
     def getAllNodeAttributeNames(self, nodeOutputNames: NodeIds) -> list[str]:
-        return sorted(self._held(self._node_of(nodeOutputNames)))
+        """The attributes of a node, its graphs among them."""
+        op = self._node_of(nodeOutputNames)
+        return sorted({*self._held(op), *op.graphs()})
 
     def getNodeAttribute(self, attributeName: str, nodeOutputNames: NodeIds) -> Any:
         """An attribute as a Python value."""
@@ -106,6 +104,15 @@ class Annotations(ABC):
             )
         return held[name]
 
+    def _add(self, op: OnnxOp, name: str, value: object) -> None:
+        """Gives a node an attribute that it does not have yet."""
+        if name in self._held(op) or name in op.graphs():
+            raise popart_exception(
+                f"Node already has attribute {name}.", op.where(), "removeNodeAttribute comes first"
+            )
+        number = int(value) if isinstance(value, PopartEnum) else value
+        self._set(op, name, from_python(name, number, None, self.weights))
+
     def _set(self, op: OnnxOp, name: str, value: Attribute) -> None:
         with as_popart_errors():
             set_attribute(op, name, value, self.weights)
@@ -136,10 +143,9 @@ class Annotations(ABC):
             ids = args[0]
         else:
             return self._during({name: args[0] if args else value})
-        for id in [ids] if isinstance(ids, str) else ids:
-            op = self._node_of(id)
-            number = int(value) if isinstance(value, PopartEnum) else value
-            self._set(op, name, from_python(name, number, None, self.weights))
+        nodes = map(self._node_of, [ids] if isinstance(ids, str) else ids)
+        for op in dict.fromkeys(nodes):
+            self._add(op, name, value)
         return None
 
     def virtualGraph(self, *args: Any, value: int = 0) -> Any:
@@ -236,6 +242,11 @@ class Annotations(ABC):
         self._note("__serialize_matmul_precision", (nodeOutputName, int(keep_precision)), None)
 
     def excludePatterns(self, nodeOutputName: NodeIds, patternNames: Sequence[str]) -> None:
+        for name in patternNames:
+            if name not in PRE_ALIAS | OTHERS:
+                raise popart_exception(
+                    f"Invalid pattern name '{name}'", "excludePatterns", "see PopART's `Patterns`"
+                )
         self._note(EXCLUDED, (nodeOutputName, list(patternNames)), None)
 
     def setInplacePreferences(self, nodeOutputName: NodeIds, prefs: Mapping[str, float]) -> None:

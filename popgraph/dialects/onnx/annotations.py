@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from onnx import NodeProto
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Attribute
@@ -11,12 +9,15 @@ from xdsl.ir import Attribute
 from popgraph.dialects.onnx.attributeproto import read_attribute, write_attribute
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.op import OnnxOp
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.onnx.types import NamesAttr
 from popgraph.dialects.program import BytesAttr, WeightStore
-from popgraph.support.errors import UnsupportedError
 
 NOTE = "__"
-"""What the name of a note begins with."""
+"""What the name of a note begins with, unless `KEPT` lists it."""
+
+KEPT = "popgraph.kept"
+"""The metadata of a node that lists, line by line, what else is a note: names no schema knows."""
 
 IPU = "__ipu_number"
 STAGE = "__pipeline_stage"
@@ -30,21 +31,43 @@ EXCLUDED = "__exclude_patterns"
 DITHERING = "__enable_conv_dithering"
 
 
+def is_note(op: OnnxOp, name: str) -> bool:
+    """Whether an attribute of this name is a note: one that the operator's schema does not know."""
+    if not isinstance(op, SchemaOp):
+        return False
+    return name.startswith(NOTE) or not (name in op.KINDS or name in op.GRAPHS)
+
+
+def kept_names(node: NodeProto) -> set[str]:
+    """
+    The names that somebody gave a node on purpose although its schema does not know them.
+
+    Any other unknown name is a mistake, which a reader of models tells.
+    """
+    return {n for one in node.metadata_props if one.key == KEPT for n in one.value.splitlines()}
+
+
+def notes_in(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
+    """The notes of a node, such as PopART's `__ipu_number`."""
+    held = _rest(op).attribute
+    return {one.name: read_attribute(one, store) for one in held if is_note(op, one.name)}
+
+
 def all_attributes(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
     """A node's own attributes and its notes."""
-    notes = {one.name: read_attribute(one, store) for one in _rest(op).attribute}
-    return {**op.onnx_attributes(), **{k: v for k, v in notes.items() if k.startswith(NOTE)}}
+    return {**op.onnx_attributes(), **notes_in(op, store)}
 
 
 def set_attribute(op: OnnxOp, name: str, value: Attribute | None, store: WeightStore) -> None:
     """Gives a node an attribute or a note; None takes it away."""
-    if name.startswith(NOTE) and not isinstance(op, Custom):
+    if is_note(op, name):
         _set_note(op, name, value, store)
-        return
-    values = {key: held for key, held in op.onnx_attributes().items() if key != name}
-    if value is not None:
-        values[name] = value
-    _set_own(op, values)
+    elif isinstance(op, Custom):
+        _set_custom(op, name, value)
+    elif value is None:
+        del op.properties[name]
+    else:
+        op.properties[name] = value
 
 
 def _rest(op: OnnxOp) -> NodeProto:
@@ -59,18 +82,26 @@ def _set_note(op: OnnxOp, name: str, value: Attribute | None, store: WeightStore
     rest.attribute.extend(kept)
     if value is not None:
         rest.attribute.append(write_attribute(name, value, store))
+    if not name.startswith(NOTE):
+        _keep(rest, name, value is not None)
     op.attributes.pop("rest", None)
     if held := rest.SerializeToString():
         op.attributes["rest"] = BytesAttr(held)
 
 
-def _set_own(op: OnnxOp, values: Mapping[str, Attribute]) -> None:
-    if isinstance(op, Custom):
-        if op.graphs():
-            raise UnsupportedError("attributes of a call cannot change", op.where())
-        op.properties["attribute_names"] = NamesAttr.of(list(values))
-        op.properties["attribute_list"] = ArrayAttr(values.values())
-        return
-    for name in op.onnx_attributes():
-        del op.properties[name]
-    op.properties.update(values)
+def _keep(rest: NodeProto, name: str, here: bool) -> None:
+    names = kept_names(rest) | {name} if here else kept_names(rest) - {name}
+    others = [one for one in rest.metadata_props if one.key != KEPT]
+    rest.ClearField("metadata_props")
+    rest.metadata_props.extend(others)
+    if names:
+        rest.metadata_props.add(key=KEPT, value="\n".join(sorted(names)))
+
+
+def _set_custom(op: Custom, name: str, value: Attribute | None) -> None:
+    """The graphs of a node are among its attributes, and stay."""
+    values = {key: held for key, held in op.entries() if key != name}
+    if value is not None:
+        values[name] = value
+    op.properties["attribute_names"] = NamesAttr.of(list(values))
+    op.properties["attribute_list"] = ArrayAttr(values.values())

@@ -20,8 +20,8 @@ from onnx import (
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute
 
-from popgraph.dialects.onnx.annotations import NOTE
-from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
+from popgraph.dialects.onnx.annotations import is_note, notes_in
+from popgraph.dialects.onnx.attributeproto import kind_of, write_attribute
 from popgraph.dialects.onnx.attributes import TensorAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Model, standard_domain
 from popgraph.dialects.onnx.op import Graph, OnnxOp
@@ -92,7 +92,7 @@ def _held(attribute: Attribute | None) -> bytes:
 def node_metadata(op: OnnxOp) -> Metadata:
     """All but the name, the overload and the notes that no schema knows."""
     rest = NodeProto.FromString(_held(op.attributes.get("rest")))
-    documented = [_doc_of(one) for one in rest.attribute if not one.name.startswith(NOTE)]
+    documented = [_doc_of(one) for one in rest.attribute if not is_note(op, one.name)]
     rest.ClearField("attribute")
     rest.attribute.extend(filter(None, documented))
     if not standard_domain(rest.domain):
@@ -111,9 +111,7 @@ def _doc_of(attribute: AttributeProto) -> AttributeProto | None:
 
 def notes_on(op: OnnxOp, store: WeightStore) -> dict[str, Attribute]:
     """The notes that no schema knows, such as PopART's `__ipu_number`."""
-    rest = NodeProto.FromString(_held(op.attributes.get("rest")))
-    notes = [one for one in rest.attribute if one.name.startswith(NOTE)]
-    return {one.name: read_attribute(one, store) for one in notes}
+    return notes_in(op, store)
 
 
 def set_node_metadata(op: OnnxOp, about: Metadata) -> None:

@@ -16,6 +16,7 @@ from onnx import (
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
+from popgraph.dialects.onnx.annotations import is_note
 from popgraph.dialects.onnx.attributeproto import read_attribute, write_attribute
 from popgraph.dialects.onnx.attributes import (
     OpsetAttr,
@@ -85,7 +86,7 @@ def write_node(op: OnnxOp, store: WeightStore | None, name_of: NameOf = value_na
         _as_it_was(made, odd.get(made.name)) for made in _attributes(op, store, name_of)
     )
     # Notes that no schema knows (see annotations.py) stand in `rest` alone.
-    proto.attribute.extend(one for one in odd.values() if one.name.startswith("__"))
+    proto.attribute.extend(one for one in odd.values() if is_note(op, one.name))
     proto.MergeFrom(rest)
     return proto
 

@@ -17,11 +17,13 @@ from onnx import (
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, i64
 from xdsl.ir import Attribute, Region, SSAValue
 
+from popgraph.dialects.onnx.annotations import NOTE, kept_names
 from popgraph.dialects.onnx.attributeproto import kind_of, read_attribute, write_attribute
 from popgraph.dialects.onnx.attributes import OpsetAttr, ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function
 from popgraph.dialects.onnx.op import Graph
 from popgraph.dialects.onnx.protos import remainder, write_opset
+from popgraph.dialects.onnx.schemas import op_class
 from popgraph.dialects.onnx.tensorproto import read_sparse, read_tensor
 from popgraph.dialects.onnx.typeproto import read_value_info
 from popgraph.dialects.onnx.types import UNKNOWN, NamesAttr, erased, tensor_type
@@ -90,7 +92,7 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
     if node.domain != "ai.onnx":
         told.add("domain")
     rest = NodeProto.FromString(remainder(node, told))
-    notes = [] if custom else [one for one in node.attribute if one.name.startswith("__")]
+    notes = [] if custom else _notes(writer, node)
     own = [one for one in node.attribute if one not in notes]
     rest.attribute.extend(filter(None, map(_oddity, own)))
     rest.attribute.extend(notes)
@@ -109,6 +111,15 @@ def _extra(writer: GraphWriter, node: NodeProto) -> dict[str, Attribute]:
         if names != canonical:
             extra["order"] = NamesAttr.of(names)
     return extra
+
+
+def _notes(writer: GraphWriter, node: NodeProto) -> list[AttributeProto]:
+    """What of an ONNX operator's attributes is a note, see annotations.py."""
+    kept = kept_names(node)
+    if kept and (version := writer.opsets.get(node.domain)) is not None:
+        known = op_class(node.op_type, version)
+        kept -= {*known.KINDS, *known.GRAPHS}
+    return [one for one in node.attribute if one.name.startswith(NOTE) or one.name in kept]
 
 
 def _oddity(proto: AttributeProto) -> AttributeProto | None:
@@ -148,6 +159,8 @@ def _read_attributes(
     writer: GraphWriter, node: NodeProto, inputs: Sequence[SSAValue | None]
 ) -> dict[str, object]:
     attributes: dict[str, object] = {}
+    custom = writer.is_custom(node.op_type, node.domain, node.overload)
+    notes = set() if custom else {one.name for one in _notes(writer, node)}
     for proto in node.attribute:
         if not proto.name or proto.name in attributes:
             raise ModelError(
@@ -157,10 +170,8 @@ def _read_attributes(
                 hint="the file is damaged: export the model again",
             )
         kind = kind_of(proto)
-        if proto.name.startswith("__") and not writer.is_custom(
-            node.op_type, node.domain, node.overload
-        ):
-            continue  # a note, see annotations.py; `_extra` keeps it
+        if proto.name in notes:
+            continue  # `_extra` keeps it
         if kind in _GRAPH_KINDS and not proto.ref_attr_name:
             graphs = [proto.g] if kind == "GRAPH" else list(proto.graphs)
             arguments = argument_types(node.op_type, inputs)

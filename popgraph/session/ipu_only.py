@@ -1,0 +1,95 @@
+"""What sessions of PopART do with executables, streams and generators that only an IPU has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from popgraph.builder.opset.exceptions import (
+    popart_exception,
+    popart_runtime_error,
+    poplar_exception,
+)
+from popgraph.session.devices import DeviceInfo
+
+
+class IpuOnly:
+    """Methods of a session that are refused here in the words in which PopART refuses them."""
+
+    _device: DeviceInfo
+
+    def _not_saved(self) -> NoReturn:
+        raise popart_exception(
+            f"Executables for device type {self._device.type} cannot be saved",
+            "Session",
+            "kernels are cached by themselves; `popgraph emit` writes a model as C",
+        )
+
+    def saveExecutable(
+        self, path: str, savePopartMetadata: bool = True, saveVariables: bool = True
+    ) -> None:
+        self._not_saved()
+
+    def saveVariables(self, path: str) -> None:
+        self._not_saved()
+
+    def compileAndExport(self, filename: str, err: object = None) -> None:
+        self._not_saved()
+
+    def loadExecutable(self, filename: str) -> None:
+        if not Path(filename).is_file():
+            raise popart_exception(f"Could not open file {filename}", "loadExecutable")
+        raise popart_exception(
+            f"Failed to load serialized PopART executable from {filename}",
+            "loadExecutable",
+            "there are no executables of PopEF here; prepareDevice finds cached kernels itself",
+        )
+
+    def getRNGState(self) -> list[int]:
+        raise popart_runtime_error(_no_generators("get"), "getRNGState", _SEED_HINT)
+
+    def setRNGState(self, rngValue: list[int]) -> None:
+        raise popart_runtime_error(_no_generators("set"), "setRNGState", _SEED_HINT)
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """A session's weights are its own, wherever they came from: no file is left to rename."""
+        if not Path(fromLocation).exists():
+            raise popart_exception(
+                f"Updating externally saved tensor location from file '{fromLocation}' to file "
+                f"'{toLocation}', but file '{fromLocation}' does not exist"
+            )
+        raise popart_exception(
+            f"No ONNX model initializers have external location set to '{fromLocation}'",
+            "updateExternallySavedTensorLocations",
+            "modelToHost writes all weights into the model itself",
+        )
+
+
+class TrainingOnly:
+    """The same of sessions that train."""
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """There is one instance, which has its weights."""
+
+    def updateEngineCache(self) -> None:
+        """Cached kernels are looked up whenever they are needed."""
+
+    def connectStreamToCallback(
+        self, streamHandle: str, callback: Callable[[object], None], index: int = 0
+    ) -> None:
+        raise poplar_exception(
+            f"There is no stream '{streamHandle}'",
+            "connectStreamToCallback",
+            "PyStepIOCallback hands inputs and anchors to functions",
+        )
+
+
+_SEED_HINT = "all randomness here follows from getRandomSeed and setRandomSeed"
+
+
+def _no_generators(verb: str) -> str:
+    return (
+        f"Trying to {verb} the RNG state, but the session option enableLoadAndOffloadRNGState "
+        "must be set to True."
+    )

@@ -1,0 +1,199 @@
+"""PopART's public names, and what each of them does here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Standing(Enum):
+    """What a name of PopART does here."""
+
+    WORKS = "works"
+    QUIET = "accepted without effect"
+    REFUSED = "refused, as PopART without an IPU"
+    MISSING = "not here yet"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name, what it belongs to ("" is the module itself), what it does, and why no more."""
+
+    owner: str
+    name: str
+    standing: Standing
+    why: str = ""
+
+
+_ONE_DEVICE = "one device, one replica: there is nothing to place"
+_SCHEDULE = "orders or copies work on an IPU; results do not depend on it"
+_POPLAR = "speaks to Poplar's libraries, which are not here"
+_STATE = "the state of an IPU's random generators"
+_POPEF = "executables are cached by themselves; PopEF is Graphcore's format"
+
+WORKS: Mapping[str, str] = {
+    "": """
+        AccumulateOuterFragmentSettings Adam Adaptive AiGraphcoreOpset1 AnchorReturnType
+        Builder ClipNormSettings ConstSGD DataFlow DebugContext defaultAiGraphcoreOpset
+        defaultAiOnnxMlOpset defaultAiOnnxOpset DeviceInfo DeviceManager getLogger
+        getSupportedOperations getSupportedOperationsDefinition getTensorInfo
+        getUnsupportedOperations GraphTransformer IdentityLoss InferenceSession
+        InputShapeInfo L1Loss Logger Loss NllLoss NumericsReport OpDefinition
+        OperatorIdentifier Optimizer optimizer_replacement_error OptimizerValue
+        OptimizerValueMap OutOfMemoryException packageHash Patterns popart_exception
+        popart_internal_exception popart_runtime_error popart_unsupported_exception
+        poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
+        poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
+        poplar_unrecoverable_runtime_error poplibs_exception PyStepIO PyStepIOCallback
+        PyWeightsIO SessionOptions SGD StepIO syncPatternFromString syncPatternToString
+        TensorInfo TrainingSession versionNumber versionString
+    """,
+    "Builder": """
+        addInitializedInputTensor addInputTensor addInputTensorFromParentGraph addNodeAttribute
+        addOutputTensor addUntypedInputTensor aiGraphcore aiGraphcoreOpset1 aiOnnx
+        aiOnnxOpset aiOnnxOpsetVersion checkpointOutput createSubgraphBuilder customOp
+        embedReplicationFactor executionPhase getAllNodeAttributeNames getExecutionPhase
+        getFloatNodeAttribute getFloatVectorNodeAttribute getInputTensorIds
+        getInt64NodeAttribute getInt64VectorNodeAttribute getModelProto getNameScope
+        getNodeAttribute getOutputTensorIds getPartialsType getPipelineStage
+        getRecomputeOutputInBackwardPass getStringNodeAttribute getStringVectorNodeAttribute
+        getTensorDtypeString getTensorShape getTrainableTensorIds getValueTensorIds
+        getVirtualGraph hasExecutionPhase hasPipelineStage hasValueInfo hasVirtualGraph
+        isInitializer nameScope nodeHasAttribute recomputeOutput recomputeOutputInBackwardPass
+        removeNodeAttribute reshape_const saveModelProto setGraphName
+    """,
+    "InferenceSession": "getAllTensorIds",
+    "TrainingSession": """
+        getTensorIds optimizerFromHost updateOptimizer updateOptimizerFromHost
+    """,
+    "Session": """
+        accumulationFactor dataFlow getInfo getRandomSeed initAnchorArrays
+        loadEngineAndConnectStreams modelToHost prepareDevice readWeights replicationFactor
+        resetHostWeights run setDevice setRandomSeed weights weightsFromHost weightsToHost
+        writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
+        getSummaryReport
+    """,
+    "SessionOptions": """
+        accumulationFactor constantWeights enableExplicitIR enableExplicitMainLoops
+        enableGradientAccumulation engineOptions getGlobalReplicationFactor useHostCopyOps
+    """,
+}
+"""What each class, and the module, has that does what it says."""
+
+OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
+    "": {
+        (Standing.QUIET, _ONE_DEVICE): """
+            CommGroup InputSettings ReplicatedCollectivesSettings TensorLocation
+            TensorLocationSettings VariableSettings
+        """,
+        (Standing.QUIET, _SCHEDULE): """
+            AutodiffSettings BatchSerializationSettings ExecutionPhaseSettings
+            ExperimentalSettings
+        """,
+        (Standing.REFUSED, "loss scaling that follows the gradients"): """
+            AutomaticLossScalingSettings
+        """,
+        (Standing.MISSING, ""): """
+            AttributeContextManager IStepIO IWeightsIO
+            KeyValueContextManager NameContextManager
+        """,
+        (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
+        (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",
+        (Standing.QUIET, "no compilation here runs out of an IPU's memory"): "OutOfMemoryError",
+    },
+    "Builder": {
+        (Standing.QUIET, "a note in the model; the CPU's own passes decide"): """
+            excludePatterns outlineAttributes pipelineStage schedulePriority
+            setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
+            setPartialsType setSerializeMatMul virtualGraph
+        """,
+        (Standing.MISSING, _ONE_DEVICE): "commGroup outputTensorLocation",
+        (Standing.MISSING, ""): "saveInitializersExternally",
+    },
+    "Session": {
+        (Standing.REFUSED, "there is no hardware counter of cycles"): "getCycleCount",
+        (Standing.REFUSED, _POPEF): """
+            compileAndExport loadExecutable saveExecutable saveVariables
+        """,
+        (Standing.REFUSED, _STATE): "getRNGState setRNGState",
+        (Standing.REFUSED, "a session's weights stand in no file"): """
+            updateExternallySavedTensorLocations
+        """,
+        (Standing.MISSING, ""): "getIr",
+    },
+    "TrainingSession": {
+        (Standing.QUIET, _ONE_DEVICE): "broadcastWeights",
+        (Standing.QUIET, "cached kernels are looked up whenever needed"): "updateEngineCache",
+        (Standing.REFUSED, _POPLAR): "connectStreamToCallback",
+    },
+    "InferenceSession": {
+        (Standing.MISSING, "PopXL's own"): """
+            areHostWeightsInSync checkInplacingAmbiguity copyDeviceWeightsToHost
+            markHostWeightsInSync markHostWeightsOutOfSync setEngineIsLoaded
+        """,
+    },
+    "SessionOptions": {
+        (Standing.REFUSED, "other values than the default would change results"): """
+            automaticLossScalingSettings createImplicitPipeliningFwdOnlyProgram customCodelets
+            enableDistributedReplicatedGraphs enableFloatingPointChecks
+            enableLoadAndOffloadRNGState enablePipelining enableReplicatedGraphs
+            enableStochasticRounding syntheticDataMode updatableNamedBuffers
+        """,
+        (Standing.QUIET, _ONE_DEVICE): """
+            accumulatorTensorLocationSettings activationTensorLocationSettings globalReplicaOffset
+            globalReplicationFactor groupHostSync numIOTiles
+            optimizerStateTensorLocationSettings replicatedCollectivesSettings
+            replicatedGraphCount tensorLocationSettingsOverride virtualGraphMode
+            virtualGraphSplitRatios weightTensorLocationSettings
+        """,
+        (Standing.QUIET, "gradient accumulation is refused, and it is all that this is about"): """
+            accumulationAndReplicationReductionType disableGradAccumulationTensorStreams
+            meanAccumulationAndReplicationReductionStrategy
+        """,
+        (Standing.QUIET, _SCHEDULE): """
+            accumulateOuterFragmentSettings aliasZeroCopy autoRecomputation
+            batchSerializationSettings bufferingDepthMap decomposeGradSum defaultBufferingDepth
+            defaultPrefetchBufferingDepth delayVarUpdates disableOptimizerStateTensorStreams
+            enableConstantFoldingOfMultipleConsumers enableEfficientOverlapIOTopoCons
+            enableFullyConnectedPass enableInplaceAmbiguityChecking enableMergeExchange
+            enableOutlining enableOutliningCopyCostPruning enablePrefetchDatastreams
+            executionPhaseSettings experimentalSettings explicitRecomputation kahnTieBreaker
+            mergeVarUpdate mergeVarUpdateMemThreshold outlineSequenceBreakCost outlineThreshold
+            prefetchBufferingDepthMap rearrangeAnchorsOnHost rearrangeStreamsOnHost
+            scheduleNonWeightUpdateGradientConsumersEarly separateCallOpPdfs
+            stashAllTensorsInferencePipeline subgraphCopyingStrategy swapLimitScheduler
+            timeLimitScheduler transitiveClosureOptimizationThreshold useLoopCandidateCreator
+        """,
+        (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
+            convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
+            gclOptions groupNormStridedChannelGrouping lstmOptions matmulOptions
+            partialsTypeMatMuls _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
+        """,
+        (Standing.QUIET, "64-bit numbers stay what they are"): """
+            enableSupportedDataTypeCasting ensureFp32LossScaleTensor
+        """,
+        (Standing.QUIET, "every operator keeps the version that its model asks for"): """
+            strictOpVersions
+        """,
+        (Standing.QUIET, "instruments, logs or draws what is not there; `popgraph print` does"): """
+            dotChecks dotOpNames exportPoplarComputationGraph exportPoplarVertexGraph finalDotOp
+            firstDotOp hardwareInstrumentations instrumentWithHardwareCycleCounter logDir
+            opxAliasChecking opxModifyChecking reportOptions serializedPoprithmsAnnealGraphsDir
+            serializedPoprithmsShiftGraphsDir
+        """,
+        (Standing.QUIET, "kernels are cached by themselves"): """
+            cachePath compileEngine enableEngineCaching enableVariablesCaching
+        """,
+    },
+}
+"""What does less than its name says, or is not here, by what it does and why."""
+
+
+def entries() -> Iterator[Entry]:
+    """Every public name of PopART but the members of enumerations, classes one after the other."""
+    for owner, names in WORKS.items():
+        found = [Entry(owner, name, Standing.WORKS) for name in names.split()]
+        for (standing, why), others in OTHERS.get(owner, {}).items():
+            found += [Entry(owner, name, standing, why) for name in others.split()]
+        yield from sorted(found, key=lambda entry: entry.name.lower())

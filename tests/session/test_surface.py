@@ -1,0 +1,87 @@
+"""Tests that the table of PopART's names says what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import fields
+
+import pytest
+
+from popgraph import session
+from popgraph.builder.opset import enums
+from popgraph.builder.popart.builder import Builder
+from popgraph.builder.popart.names import RESERVED_PREFIXES
+from popgraph.compat import popart
+from popgraph.session.options import NOT_IMPLEMENTED, SessionOptions
+from popgraph.session.session import InferenceSession, Session
+from popgraph.session.surface import Entry, Standing, entries
+from popgraph.session.training_session import TrainingSession
+
+ALL = list(entries())
+OWN_BUILDER = {
+    *("add_custom_node", "add_node", "annotate", "graph", "module", "named_node", "of", "take"),
+    *("to_pgraph", "type_of", "value_of"),
+}
+"""What the builder has for PopGraph itself."""
+OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
+    "useTunedSchedules",
+    "check",
+    "check_engine_options",
+    "compilation",
+}
+
+
+def listed(owner: str) -> set[str]:
+    """The names that the table says are there."""
+    return {one.name for one in ALL if one.owner == owner and one.standing is not Standing.MISSING}
+
+
+def public(thing: object) -> set[str]:
+    return {name for name in dir(thing) if not name.startswith("_")}
+
+
+def test_each_name_stands_once() -> None:
+    twice = [key for key, n in Counter((one.owner, one.name) for one in ALL).items() if n > 1]
+    assert not twice
+
+
+def test_who_does_less_says_why() -> None:
+    quiet = (Standing.QUIET, Standing.REFUSED)
+    assert not [one for one in ALL if one.standing in quiet and not one.why]
+
+
+def test_the_table_is_that_of_the_module() -> None:
+    derived = {*RESERVED_PREFIXES, *(name for name in vars(enums) if name in dir(session))}
+    there = {name for name in dir(popart) if hasattr(popart, name)}
+    assert listed("") == there - derived
+
+
+def test_the_table_is_that_of_the_builder_and_the_sessions() -> None:
+    assert listed("Builder") == public(Builder) - OWN_BUILDER
+    assert listed("Session") == public(Session)
+    assert listed("InferenceSession") == public(InferenceSession) - public(Session)
+    own = {"selection"}
+    assert listed("TrainingSession") == public(TrainingSession) - public(Session) - own
+
+
+def test_the_table_is_that_of_the_options() -> None:
+    names = public(SessionOptions) | {"_enableRngStateManagement"}
+    assert listed("SessionOptions") == names - OWN_OPTIONS
+    assert {one.name for one in fields(SessionOptions)} <= names
+
+
+def test_refused_options_are_those_that_a_session_refuses() -> None:
+    refused = {
+        one.name
+        for one in ALL
+        if one.owner == "SessionOptions" and one.standing is Standing.REFUSED
+    }
+    assert refused == set(NOT_IMPLEMENTED) - {"enableGradientAccumulation"}
+
+
+@pytest.mark.parametrize("entry", [one for one in ALL if one.standing is Standing.MISSING], ids=str)
+def test_what_is_missing_is_not_there(entry: Entry) -> None:
+    owners = {"": popart, "Builder": Builder, "Session": Session}
+    owners |= {"InferenceSession": InferenceSession, "TrainingSession": TrainingSession}
+    owners["SessionOptions"] = SessionOptions
+    assert not hasattr(owners[entry.owner], entry.name)
