@@ -188,7 +188,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        values: Mapping[str, object] | float,
+        values: Mapping[str, object] | float | None = None,
         *old: float,
         clip_norm_settings: Sequence[ClipNormSettings] = (),
         accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
@@ -199,7 +199,10 @@ class SGD(Optimizer):
     ) -> None:
         if not isinstance(values, Mapping):
             names = ("learning_rate", "weight_decay", "loss_scaling")
-            named = {**dict(zip(names, (values, *old), strict=False)), **named}
+            numbers = () if values is None else (values, *old)
+            named = {**dict(zip(names, numbers, strict=False)), **named}
+            if "learning_rate" not in named:
+                raise TypeError("SGD() needs its values or a learning_rate")
             values = _from_numbers(named, constant=False)
         elif old:
             clip_norm_settings = old[0]  # type: ignore[assignment]

@@ -71,6 +71,7 @@ _OPTIONAL = frozenset(
 )
 _PRE_ALIAS = _MANDATORY | _DEFAULT | _OPTIONAL
 _OTHERS = frozenset(("InPlace", "UpdateInplacePrioritiesForIpu"))
+PATTERNS = _PRE_ALIAS | _OTHERS
 
 _OURS = {
     "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
@@ -149,8 +150,7 @@ class Patterns:
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{name}: {'On' if name in self._enabled else 'Off'}"
-            for name in sorted(_PRE_ALIAS | _OTHERS)
+            f"{name}: {'On' if name in self._enabled else 'Off'}" for name in sorted(PATTERNS)
         )
 
 
@@ -174,10 +174,15 @@ _PROPERTIES = {
 }
 
 
+def spelt(name: str) -> str:
+    """A pattern's name as PopART writes it, whatever its case; other names as they are."""
+    return {known.lower(): known for known in PATTERNS}.get(name.lower(), name)
+
+
 def _known(name: str) -> str:
-    if name in _PRE_ALIAS or name in _OTHERS:
+    if name in PATTERNS:
         return name
-    close = {known.lower(): known for known in _PRE_ALIAS | _OTHERS}.get(name.lower())
+    close = spelt(name)
     raise popart_exception(
-        f"Unknown pattern {name}" + (f", did you mean {close}?" if close else "")
+        f"Unknown pattern {name}" + (f", did you mean {close}?" if close != name else "")
     )

@@ -40,6 +40,8 @@ class Request:
     frozen: tuple[str, ...] = ()
     """Weights that steps of training leave as they are; the host may change them."""
     disabled: frozenset[str] = frozenset()
+    gradient_prefix: str = GRADIENT
+    """What the user's names of gradients begin with; PopART's prefix always does."""
     code: Options = field(default_factory=Options)
     """How code is made."""
 
@@ -95,13 +97,18 @@ class Program:
                 found.tensors.append(id)
             elif self._request.optimizer is None:
                 raise _no_such_anchor(id, known)
-            elif id.startswith(GRADIENT):
-                found.gradients.append(id.removeprefix(GRADIENT))
+            elif self._canonical(id).startswith(GRADIENT):
+                found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
                 if found.gradients[-1] not in known:
                     raise _no_such_anchor(id, known)
             else:
                 found.after_step.append(id)
         return found
+
+    def _canonical(self, id: str) -> str:
+        """An anchor that is no tensor of the model, with the prefix that training gives it."""
+        prefix = self._request.gradient_prefix
+        return GRADIENT + id.removeprefix(prefix) if id.startswith(prefix) else id
 
     def _lower(self, anchors: _Anchors) -> None:
         weights = [id for id in anchors.after_step if id in self._model.weight_names]
@@ -146,7 +153,10 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        kept = {id: outputs[id] for id in self._request.anchors}
+        kept = {
+            id: outputs[id if id in outputs else self._canonical(id)]
+            for id in self._request.anchors
+        }
         set_outputs(self._graph, kept)
 
     def _streams(self, values: Mapping[str, object]) -> dict[str, Stream]:

@@ -18,6 +18,7 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
@@ -96,12 +97,17 @@ class Session:
             return replace(code, indices=ERROR)
         return code
 
+    def _gradient_prefix(self) -> str:
+        """What the names of gradients begin with."""
+        return GRADIENT
+
     def _request(self) -> Request:
         return Request(
             anchors=tuple(self._dataflow.anchors()),
             optimizer=self._rule,
             variables=not self._constant_weights,
             disabled=self._patterns.disabled_passes(),
+            gradient_prefix=self._gradient_prefix(),
             code=self._code(),
         )
 
