@@ -159,6 +159,18 @@ class Program:
         }
         set_outputs(self._graph, kept)
 
+    def check_work(self) -> None:
+        """Refuses a model of which no node is needed for an anchor or for a weight."""
+        weights = self._model.weight_names
+        given = {*self._graph.inputs, *weights}
+        trained = self._request.optimizer is not None and weights
+        if not trained and given.issuperset(self._request.anchors):
+            raise popart_exception(
+                "All operations in the main graph were pruned, nothing to compute",
+                "DataFlow",
+                "anchor what a node computes",
+            )
+
     def _streams(self, values: Mapping[str, object]) -> dict[str, Stream]:
         return {
             id: Stream(id, dtype_of(value), shape_of(value))  # type: ignore[arg-type]

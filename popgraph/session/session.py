@@ -78,7 +78,9 @@ class Session:
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
+            self._model.check_recomputation(self._options)
             self._program = Program(self._model, self._request())
+            self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         self._steps = Steps(self._program, dataFlow)
