@@ -270,3 +270,14 @@ def test_the_command_refuses_an_unknown_era(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(sys, "argv", ["popgraph.compat", "--era", "2017", "-c", "pass"])
     with pytest.raises(SystemExit, match="2018-12"):
         main()
+
+
+def test_the_page_has_a_row_for_every_era() -> None:
+    page = (Path(__file__).parents[2] / "docs/coming-from-popart.md").read_text()
+    for era in ERAS:
+        names = "`1`, `2`, ..." if era.numbered else "by operator"
+        asked = "asked for" if era.mandatory else "not asked for"
+        row = (
+            f"| {era.name} | `{era.module}` | {era.opset} | `{era.gradient}w` | {names} | {asked} |"
+        )
+        assert row in page
