@@ -78,3 +78,48 @@ def test_deprecated_options_are_told_on_stderr() -> None:
     assert found.returncode == 0, found.stderr
     assert "prefetchBufferingDepthMap has been deprecated" in found.stderr
     assert "defaultPrefetchBufferingDepth has been deprecated" in found.stderr
+
+
+@pytest.mark.parametrize("backend", ["reference", "c"])
+def test_a_velocity_of_its_own_may_be_kept_in_half_precision(backend: str) -> None:
+    """Its type rounds what is kept from step to step; that of accumulated gradients nothing."""
+
+    def weight(kind: popart.SGDAccumulatorAndMomentum, accl1Type: popart.DataType) -> np.float32:
+        builder = popart.Builder()
+        w = builder.addInitializedInputTensor(np.ones(1, np.float32))
+        loss = builder.aiGraphcore.l1loss([w], 1 / 3, popart.ReductionType.Sum)
+        optimizer = popart.SGD(
+            {"defaultLearningRate": (0.01, True), "defaultMomentum": (0.7, True)},
+            accumulatorAndMomentum=kind,
+            accumType=popart.DataType.FLOAT16,
+            accl1Type=accl1Type,
+        )
+        session = popart.TrainingSession(
+            builder.getModelProto(),
+            popart.DataFlow(3, []),
+            loss,
+            optimizer,
+            popart.DeviceManager().createCpuDevice(backend=backend),
+        )
+        session.prepareDevice()
+        session.weightsFromHost()
+        session.run(popart.PyStepIO({}, {}))
+        session.weightsToHost()
+        found = np.empty(1, np.float32)
+        session.readWeights(popart.PyWeightsIO({w: found}))
+        return np.float32(found[0])
+
+    def by_hand(kept: type[np.floating]) -> float:
+        w, v = 1.0, 0.0
+        for _ in range(3):
+            v = 0.7 * v + 1 / 3
+            w, v = w - 0.01 * v, float(kept(v))
+        return w
+
+    separate = popart.SGDAccumulatorAndMomentum.Separate
+    half, single = by_hand(np.float16), by_hand(np.float32)
+    assert abs(half - single) > 1e-6
+    np.testing.assert_allclose(weight(separate, popart.DataType.FLOAT16), half, atol=2e-7)
+    np.testing.assert_allclose(weight(separate, popart.DataType.FLOAT), single, atol=2e-7)
+    combined = popart.SGDAccumulatorAndMomentum.Combined
+    np.testing.assert_allclose(weight(combined, popart.DataType.FLOAT16), single, atol=2e-7)
