@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
+from types import ModuleType
+
+from popgraph.compat.eras import LAST, PLAIN_POPONNX, Era, era_named
 
 ALIASES = {
     "popart": "popgraph.compat.popart",
@@ -13,10 +17,18 @@ ALIASES = {
 """Under which names what can be imported once `enable` was called."""
 
 
-def enable() -> None:
-    """Makes `popart`, `popart_core` and `poponnx` importable in this process."""
+def enable(era: str | None = None) -> None:
+    """
+    Makes `popart`, `popart_core` and `poponnx` importable in this process.
+
+    `era` is the time of the program: "2018-12", "2019-03", "2019-07" or "2020-05", in which the
+    one of them that there was then means what it meant then; "last" is PopART's last version.
+    """
+    old = _old_module(era)
     for alias, home in ALIASES.items():
         module = import_module(home)
+        if old is not None and alias.removesuffix("_core") == old.__name__:
+            module = old
         held = sys.modules.setdefault(alias, module)
         if held is not module:
             raise ImportError(f"another {alias} is imported already: {held}")
@@ -25,10 +37,24 @@ def enable() -> None:
                 sys.modules.setdefault(alias + name.removeprefix(home), inner)
 
 
+def _old_module(era: str | None) -> ModuleType | None:
+    """The module of an era that is neither the last nor what is meant without one."""
+    if era is None or (asked := era_named(era)) in (LAST, PLAIN_POPONNX):
+        return None
+    return _module_of(asked)
+
+
+@cache
+def _module_of(era: Era) -> ModuleType:
+    found: ModuleType = import_module("popgraph.compat.poponnx.period").EraModule(era)
+    return found
+
+
 def disable() -> None:
     """Takes the names away again."""
     for alias, home in ALIASES.items():
-        if sys.modules.get(alias) is not sys.modules.get(home):
+        held = sys.modules.get(alias)
+        if held is None or not (held is sys.modules.get(home) or hasattr(held, "__era__")):
             continue
         for name in list(sys.modules):
             if name == alias or name.startswith(f"{alias}."):

@@ -1,9 +1,12 @@
 """
 Runs a PopART program unchanged, as Python itself would run it.
 
-    python -m popgraph.compat script.py [arguments]
-    python -m popgraph.compat -m module [arguments]
-    python -m popgraph.compat -c "code" [arguments]
+    python -m popgraph.compat [--era ERA] script.py [arguments]
+    python -m popgraph.compat [--era ERA] -m module [arguments]
+    python -m popgraph.compat [--era ERA] -c "code" [arguments]
+
+ERA is 2018-12, 2019-03, 2019-07 (PopONNX), 2020-05 (PopART) or last. Without it, the names that
+the program uses tell.
 """
 
 from __future__ import annotations
@@ -14,37 +17,65 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.compat import enable
+from popgraph.compat.eras import era_of_program
 
 USAGE = (__doc__ or "").strip()
 
 
 def main() -> None:
     match sys.argv[1:]:
+        case ["--era", era, *rest]:
+            _run(rest, era)
+        case rest:
+            _run(rest, None)
+
+
+def _run(program: list[str], era: str | None) -> None:
+    """Runs what the command line names, with PopART as it was in an era."""
+    match program:
         case ["-h" | "--help", *_]:
             print(USAGE)
         case ["-m", module, *arguments]:
             _begin(module, arguments, os.getcwd())
-            if find_spec(module) is None:
+            found = find_spec(module)
+            if found is None:
                 sys.exit(f"there is no module {module}")
+            _enable(era, _text(Path(found.origin or "")))
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["-c", code, *arguments]:
             _begin("-c", arguments, "")
+            _enable(era, code)
             exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
         case [script, *arguments] if not script.startswith("-"):
             if not Path(script).is_file():
                 sys.exit(f"there is no file {script}")
             _begin(script, arguments, str(Path(script).resolve().parent))
+            _enable(era, _text(Path(script)))
             runpy.run_path(script, run_name="__main__")
         case _:
             sys.exit(USAGE)
 
 
 def _begin(program: str, arguments: list[str], folder: str) -> None:
-    """What a program sees: its arguments, the modules beside it, and PopART."""
+    """What a program sees: its arguments and the modules beside it."""
     sys.argv = [program, *arguments]
     sys.path.insert(0, folder)
-    enable()
+
+
+def _enable(era: str | None, text: str) -> None:
+    """PopART as it was in the era asked for, or in the one whose names the program uses."""
+    told = era_of_program(text)
+    try:
+        enable(era or (None if told is None else told.name))
+    except popart_exception as error:
+        sys.exit(str(error))
+
+
+def _text(path: Path) -> str:
+    """A Python file, or nothing where there is none."""
+    return path.read_bytes().decode(errors="replace") if path.suffix == ".py" else ""
 
 
 if __name__ == "__main__":

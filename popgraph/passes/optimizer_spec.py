@@ -199,7 +199,7 @@ class SGD(OptimizerSpec):
     Stochastic gradient descent; keeps a velocity where the momentum is streamed or not 0.
 
     `combined`: one state is accumulator and velocity (PopART's default, SGD1), else the velocity
-    is a state of its own (SGD2).
+    is a state of its own (SGD2), which is kept in `velocity_type`, if that is given.
     """
 
     KIND = "sgd"
@@ -209,6 +209,10 @@ class SGD(OptimizerSpec):
     velocity_scaling: Scalar = Scalar(1.0)
     nesterov: bool = False
     combined: bool = True
+    velocity_type: str = ""
+
+    def __post_init__(self) -> None:
+        _check_mode(self.velocity_type, ("", "f16", "f32"))
 
     @property
     def has_velocity(self) -> bool:

@@ -32,6 +32,10 @@ class Loss(ABC):
     def output(self, index: int = 0) -> str:
         return self._output
 
+    def trained(self, builder: Builder) -> str:
+        """The values whose sum is trained: the output."""
+        return self._output
+
     @abstractmethod
     def append(self, builder: Builder) -> None:
         """Adds the nodes of the loss to a graph."""
@@ -150,7 +154,11 @@ def final_loss(builder: Builder, losses: Sequence[str | Loss], outputs: Sequence
     """The one number that is trained: the sum of all losses over all samples."""
     if len(losses) == 1 and isinstance(losses[0], str):
         return losses[0]
-    sums = [builder.aiGraphcore.identityloss([id], ReductionType.Sum) for id in outputs]
+    trained = [
+        loss.trained(builder) if isinstance(loss, Loss) else id
+        for loss, id in zip(losses, outputs, strict=True)
+    ]
+    sums = [builder.aiGraphcore.identityloss([id], ReductionType.Sum) for id in trained]
     return sums[0] if len(sums) == 1 else str(builder.aiOnnx.sum(sums))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import SSAValue
 
+from popgraph.builder.opset.enums import RecomputationType
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
 from popgraph.builder.opset.graphcore_operator import DOMAIN
 from popgraph.builder.opset.tensorinfo import TensorInfo
@@ -18,12 +19,14 @@ from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
+from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
 from popgraph.session.losses import Loss, append_losses, final_loss
+from popgraph.session.options import SessionOptions
 from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
@@ -150,6 +153,19 @@ class SessionModel:
                     op.where(),
                     "draw in FLOAT and cast",
                 )
+
+    def check_recomputation(self, options: SessionOptions) -> None:
+        """What is recomputed is chosen either by an option or by the user, node by node."""
+        if options.autoRecomputation is RecomputationType.NoRecompute:
+            return
+        if options.executionPhaseSettings.phases < 2 and any(
+            RECOMPUTE in all_attributes(op, self.weights) for op in self.graph.nodes
+        ):
+            raise popart_exception(
+                "A mixture of auto and manual recomputation is not supported",
+                "SessionOptions.autoRecomputation",
+                "leave it out, or recomputeOutput",
+            )
 
     def _check_losses(self) -> None:
         """The trained loss is one number; labels fit their probabilities."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from popgraph.builder.opset.enums import SGDAccumulatorAndMomentum, WeightDecayMode
+from popgraph.builder.opset.enums import DataType, SGDAccumulatorAndMomentum, WeightDecayMode
 from popgraph.passes import optimizer_spec as ours
 from popgraph.passes.optimizer_spec import OptimizerSpec, Scalar
 from popgraph.session.optimizer_value import ClipNormSettings
@@ -27,7 +27,12 @@ def popart_optimizer(spec: OptimizerSpec) -> Optimizer:
             values["nesterov"] = (float(spec.nesterov), True)
             kinds = SGDAccumulatorAndMomentum
             state = kinds.Combined if spec.combined else kinds.Separate
-            return SGD(values, clip_norm_settings=clip, accumulatorAndMomentum=state)
+            return SGD(
+                values,
+                clip_norm_settings=clip,
+                accumulatorAndMomentum=state,
+                accl1Type=DataType.FLOAT16 if spec.velocity_type else DataType.UNDEFINED,
+            )
         case ours.Adam():
             return Adam(
                 values,

@@ -173,7 +173,8 @@ class SGD(Optimizer):
 
     `SGD({"defaultLearningRate": (0.1, False), "defaultMomentum": (0.9, True)})`; the boolean says
     whether the number is constant. `SGD(0.1, 1e-4)` is the old form: learning rate, weight decay
-    and loss scaling, all of which may change later.
+    and loss scaling, all of which may change later. `accl1Type` is the type in which a Separate
+    velocity is kept; `accumType` is that of accumulated gradients, of which there are none here.
     """
 
     KIND = "SGD"
@@ -188,7 +189,7 @@ class SGD(Optimizer):
 
     def __init__(
         self,
-        values: Mapping[str, object] | float,
+        values: Mapping[str, object] | float | None = None,
         *old: float,
         clip_norm_settings: Sequence[ClipNormSettings] = (),
         accumulatorAndMomentum: SGDAccumulatorAndMomentum = SGDAccumulatorAndMomentum.Combined,
@@ -199,12 +200,15 @@ class SGD(Optimizer):
     ) -> None:
         if not isinstance(values, Mapping):
             names = ("learning_rate", "weight_decay", "loss_scaling")
-            named = {**dict(zip(names, (values, *old), strict=False)), **named}
+            numbers = () if values is None else (values, *old)
+            named = {**dict(zip(names, numbers, strict=False)), **named}
+            if "learning_rate" not in named:
+                raise TypeError("SGD() needs its values or a learning_rate")
             values = _from_numbers(named, constant=False)
         elif old:
             clip_norm_settings = old[0]  # type: ignore[assignment]
-        _refuse_other_precision("SGD()", accumType=accumType, accl1Type=accl1Type)
         self._combined = accumulatorAndMomentum is SGDAccumulatorAndMomentum.Combined
+        self._velocity_type = "" if self._combined else _velocity_type(accl1Type)
         super().__init__(values, clip_norm_settings)
 
     def _other_keys(self) -> tuple[str, ...]:
@@ -234,7 +238,7 @@ class SGD(Optimizer):
         return self._maps["nesterov"]
 
     def _structure(self) -> tuple[object, ...]:
-        return (self._combined, self._nesterov)
+        return (self._combined, self._nesterov, self._velocity_type)
 
     def spec(self) -> ours.SGD:
         for weight, value in self._maps["nesterov"].specifics.items():
@@ -249,7 +253,16 @@ class SGD(Optimizer):
             clip=self._clips(),
             nesterov=self._nesterov,
             combined=self._combined,
+            velocity_type=self._velocity_type,
         )
+
+
+def _velocity_type(accl1Type: DataType) -> str:
+    """FLOAT and the weight's type are kept in single precision, at least."""
+    if accl1Type is DataType.FLOAT16:
+        return "f16"
+    _refuse_other_precision("SGD()", accl1Type=accl1Type)
+    return ""
 
 
 class ConstSGD(SGD):

@@ -25,6 +25,7 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.passes.options import Options
+from popgraph.session.logger import getLogger
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -258,6 +259,7 @@ class SessionOptions:
 
 
 def _deprecated(old: str, new: str) -> None:
+    getLogger("session").warn(f"{old} has been deprecated, use {new} instead")
     warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
 
 

@@ -9,6 +9,8 @@ from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.popart.pattern_names import DEFAULT, MANDATORY, OTHERS, PRE_ALIAS
 from popgraph.passes.graphcore.fuse_softmax_loss import FuseSoftmaxLoss
 
+PATTERNS = PRE_ALIAS | OTHERS
+
 _OURS = {
     "NlllWithSoftmaxGradDirect": FuseSoftmaxLoss.name,
     "SoftmaxGradDirect": FuseSoftmaxLoss.name,
@@ -86,8 +88,7 @@ class Patterns:
 
     def __repr__(self) -> str:
         return "\n".join(
-            f"{name}: {'On' if name in self._enabled else 'Off'}"
-            for name in sorted(PRE_ALIAS | OTHERS)
+            f"{name}: {'On' if name in self._enabled else 'Off'}" for name in sorted(PATTERNS)
         )
 
 
@@ -111,10 +112,15 @@ _PROPERTIES = {
 }
 
 
+def spelt(name: str) -> str:
+    """A pattern's name as PopART writes it, whatever its case; other names as they are."""
+    return {known.lower(): known for known in PATTERNS}.get(name.lower(), name)
+
+
 def _known(name: str) -> str:
-    if name in PRE_ALIAS or name in OTHERS:
+    if name in PATTERNS:
         return name
-    close = {known.lower(): known for known in PRE_ALIAS | OTHERS}.get(name.lower())
+    close = spelt(name)
     raise popart_exception(
-        f"Unknown pattern {name}" + (f", did you mean {close}?" if close else "")
+        f"Unknown pattern {name}" + (f", did you mean {close}?" if close != name else "")
     )

@@ -41,6 +41,8 @@ class Request:
     frozen: tuple[str, ...] = ()
     """Weights that steps of training leave as they are; the host may change them."""
     disabled: frozenset[str] = frozenset()
+    gradient_prefix: str = GRADIENT
+    """What the user's names of gradients begin with; PopART's prefix always does."""
     code: Options = field(default_factory=Options)
     """How code is made."""
 
@@ -96,13 +98,18 @@ class Program:
                 found.tensors.append(id)
             elif self._request.optimizer is None:
                 raise _no_such_anchor(id, known)
-            elif id.startswith(GRADIENT):
-                found.gradients.append(id.removeprefix(GRADIENT))
+            elif self._canonical(id).startswith(GRADIENT):
+                found.gradients.append(self._canonical(id).removeprefix(GRADIENT))
                 if found.gradients[-1] not in known:
                     raise _no_such_anchor(id, known)
             else:
                 found.after_step.append(id)
         return found
+
+    def _canonical(self, id: str) -> str:
+        """An anchor that is no tensor of the model, with the prefix that training gives it."""
+        prefix = self._request.gradient_prefix
+        return GRADIENT + id.removeprefix(prefix) if id.startswith(prefix) else id
 
     def _lower(self, anchors: _Anchors) -> None:
         weights = [id for id in anchors.after_step if id in self._model.weight_names]
@@ -147,12 +154,27 @@ class Program:
     def _keep_only_anchors(self) -> None:
         """The model's own outputs are computed only where they are anchored."""
         outputs = self._graph.outputs
-        kept = {id: outputs[id] for id in self._request.anchors}
+        kept = {
+            id: outputs[id if id in outputs else self._canonical(id)]
+            for id in self._request.anchors
+        }
         for id in filter(self._model.places.__contains__, list(kept)):
             cast = CastOp(kept[id], to=i32)
             self._graph.block.insert_op_before(cast, self._graph.return_op)
             kept[id] = cast.result
         set_outputs(self._graph, kept)
+
+    def check_work(self) -> None:
+        """Refuses a model of which no node is needed for an anchor or for a weight."""
+        weights = self._model.weight_names
+        given = {*self._graph.inputs, *weights}
+        trained = self._request.optimizer is not None and weights
+        if not trained and given.issuperset(self._request.anchors):
+            raise popart_exception(
+                "All operations in the main graph were pruned, nothing to compute",
+                "DataFlow",
+                "anchor what a node computes",
+            )
 
     def _streams(self, values: Mapping[str, object]) -> dict[str, Stream]:
         return {

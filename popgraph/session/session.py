@@ -18,6 +18,7 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.builder.opset.tensorinfo import TensorInfo
+from popgraph.builder.popart.names import GRADIENT
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options as CodeOptions
@@ -79,7 +80,9 @@ class Session(IpuOnly):
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
+            self._model.check_recomputation(self._options)
             self._program = Program(self._model, self._request())
+            self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         self._steps = Steps(self._program, dataFlow)
@@ -98,12 +101,17 @@ class Session(IpuOnly):
             return replace(code, indices=ERROR)
         return code
 
+    def _gradient_prefix(self) -> str:
+        """What the names of gradients begin with."""
+        return GRADIENT
+
     def _request(self) -> Request:
         return Request(
             anchors=tuple(self._dataflow.anchors()),
             optimizer=self._rule,
             variables=not self._constant_weights,
             disabled=self._patterns.disabled_passes(),
+            gradient_prefix=self._gradient_prefix(),
             code=self._code(),
         )
 

@@ -450,6 +450,25 @@ def test_fuzz_transposed_convolutions_stand_where_their_pads_say(
     np.testing.assert_array_equal(found[0, 0], expected)
 
 
+@pytest.mark.parametrize(("mode", "old"), [("SAME_UPPER", 2), ("SAME_LOWER", 1), ("NOTSET", 1)])
+def test_the_first_transposed_convolution_cuts_an_odd_rest_off_at_the_other_end(
+    mode: str, old: int
+) -> None:
+    """Where `output_shape` is given, as ConvTranspose-1 has it and PopART computes it."""
+    x, w = np.arange(1, 4, dtype=np.float32), np.arange(2, 6, dtype=np.float32)
+    full = transposed(x, w, 2, 1)
+    for opset, start in [(10, old), (11, 3 - old)]:
+        (found,) = run(
+            "ConvTranspose",
+            [x[None, None], w[None, None]],
+            opset=opset,
+            strides=[2],
+            auto_pad=mode,
+            output_shape=[5],
+        )
+        np.testing.assert_array_equal(found.ravel(), full[start:][:5])
+
+
 @pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
 @pytest.mark.parametrize("opset", [10, 11, 17, 22])
 def test_windows_behind_the_data_are_no_windows(op: str, opset: int) -> None:

@@ -25,6 +25,7 @@ from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
 from popgraph.builder.popart.input_settings import InputSettings
+from popgraph.builder.popart.names import Names
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
@@ -59,7 +60,9 @@ class Builder(Annotations):
         self._version: int | None = None
         self.weights = WeightStore() if builderCore is None else builderCore.weights
         self._draft: Draft = (
-            Draft.empty(self.weights) if builderCore is None else builderCore._draft.inner()
+            Draft.empty(self.weights, self._names())
+            if builderCore is None
+            else builderCore._draft.inner()
         )
         if opsets is not None:
             self._choose_opsets(opsets)
@@ -74,6 +77,10 @@ class Builder(Annotations):
         builder.weights = weights
         builder.take(module)
         return builder
+
+    def _names(self) -> Names:
+        """How tensors of a new graph are named."""
+        return Names()
 
     # operator sets
 
@@ -348,7 +355,7 @@ class Builder(Annotations):
 
     def createSubgraphBuilder(self) -> Builder:
         """A builder of a graph that a node of this one will hold (`call`, `logical_if`, `loop`)."""
-        return Builder(builderCore=self)
+        return type(self)(builderCore=self)
 
     def embedReplicationFactor(self, replicationFactor: int) -> None:
         if replicationFactor != 1:
@@ -387,7 +394,7 @@ class Builder(Annotations):
 
     def take(self, module: ModuleOp) -> None:
         """Takes over a model's graph, so that calls can go on with it; the module is spent."""
-        self._draft = Draft.continuing(module, self.weights)
+        self._draft = Draft.continuing(module, self.weights, self._names())
         self._version = self._draft.writer.opsets.get("")
 
 

@@ -41,17 +41,17 @@ class Draft:
         self._home = Region(writer.block)
 
     @classmethod
-    def empty(cls, weights: WeightStore) -> Draft:
-        return cls(GraphWriter({"": DEFAULT_OPSET}, weights, name="BuilderGraph"), Names())
+    def empty(cls, weights: WeightStore, names: Names) -> Draft:
+        return cls(GraphWriter({"": DEFAULT_OPSET}, weights, name="BuilderGraph"), names)
 
     @classmethod
-    def continuing(cls, module: ModuleOp, weights: WeightStore) -> Draft:
+    def continuing(cls, module: ModuleOp, weights: WeightStore, names: Names) -> Draft:
         """The graph of a model, so that calls can go on with it; the module is spent."""
         base = model_of(module)
         functions = {key: one.clone() for key, one in base.functions.items()}
         name = base.graph.graph_name.text
         draft = cls(
-            GraphWriter(base.opset_versions, weights, name=name, functions=functions), Names(), base
+            GraphWriter(base.opset_versions, weights, name=name, functions=functions), names, base
         )
         draft.outputs = list(base.graph.output_names)
         draft.initialized = [op.value_name.text for op in base.graph.initializers]
@@ -62,7 +62,7 @@ class Draft:
 
     def inner(self) -> Draft:
         """A graph inside of this one, which sees its tensors."""
-        names = Names(self.names)
+        names = type(self.names)(self.names)
         return Draft(self.writer.subgraph(names.new("subgraph")), names)
 
     # inputs, weights, outputs

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from popgraph.builder.popart import builder as modern
-
-OPSET = 9
-"""PopONNX's default."""
+from popgraph.builder.popart.names import Names
+from popgraph.compat.eras import PLAIN_POPONNX, Era
+from popgraph.compat.poponnx.names import NumberedNames
 
 
 class Builder(modern.Builder):
@@ -18,9 +18,21 @@ class Builder(modern.Builder):
     The ids may be given one by one as well: `builder.add(a, b)`.
     """
 
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
+    def _names(self) -> Names:
+        return NumberedNames() if self.ERA.numbered else super()._names()
+
+    def aiOnnxOpset(self, version: int) -> Any:
+        return _OldOperators(super().aiOnnxOpset(version))
+
     @property
     def aiOnnx(self) -> Any:
-        return self.aiOnnxOpset(self._root._version or OPSET)
+        return self.aiOnnxOpset(self._root._version or self.ERA.opset)
+
+    @property
+    def aiGraphcore(self) -> Any:
+        return _OldOperators(super().aiGraphcore)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("_", "aiOnnxOpset")):
@@ -28,7 +40,7 @@ class Builder(modern.Builder):
         method = getattr(self.aiOnnx, name, None)
         if method is None:
             raise AttributeError(f"'Builder' object has no attribute '{name}'")
-        return _flat(method)
+        return method
 
     def getTensorTranslation(self) -> dict[str, str]:
         """Names are their own translation."""
@@ -123,7 +135,7 @@ class Builder(modern.Builder):
         return str(self.aiOnnx.slice(list(args), list(ends), list(starts), list(axes), debugPrefix))
 
     def subsample(self, args: Sequence[str], strides: Sequence[int], debugPrefix: str = "") -> str:
-        return self.aiGraphcore.subsample(list(args), list(strides), debugPrefix)
+        return str(self.aiGraphcore.subsample(list(args), list(strides), debugPrefix))
 
     def dropout(self, args: Sequence[str], ratio: float = 0.5, debugPrefix: str = "") -> str:
         return str(self.aiOnnx.dropout(list(args), 1, ratio, debugPrefix)[0])
@@ -138,6 +150,20 @@ class Builder(modern.Builder):
         if isinstance(args, list | tuple):
             return super().reshape_const(self.aiOnnx, args, list(shape), debugPrefix)
         return super().reshape_const(args, shape, *rest)
+
+
+class _OldOperators:
+    """The operators of an opset, which take what old programs give them."""
+
+    def __init__(self, operators: object) -> None:
+        self._operators = operators
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._operators, name)
+        return _flat(found) if callable(found) else found
+
+    def __str__(self) -> str:
+        return str(self._operators)
 
 
 def _flat(method: Callable[..., Any]) -> Callable[..., Any]:

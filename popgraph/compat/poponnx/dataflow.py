@@ -38,7 +38,10 @@ class DataFlow(modern.DataFlow):
         | Iterable[str]
         | modern.AnchorReturnType = (),
         anchorReturnType: modern.AnchorReturnType | None = None,
+        *,
+        anchorIds: Iterable[str] = (),
     ) -> None:
+        anchorTensors = anchorTensors or anchorIds
         self._batch_size: int | None = None
         if isinstance(batchSize, int):
             self._batch_size = batchSize

@@ -2,37 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.session.dataflow import DataFlow, InputShapeInfo
+from popgraph.compat.eras import PLAIN_POPONNX, Era, of_era
+from popgraph.compat.poponnx.sessions import InferenceSession, TrainingSession, by_kind
+from popgraph.session.dataflow import DataFlow
 from popgraph.session.devices import DeviceInfo
-from popgraph.session.losses import Loss, as_losses
+from popgraph.session.losses import as_losses
 from popgraph.session.optimizers import Optimizer
 from popgraph.session.options import SessionOptions
-from popgraph.session.patterns import Patterns
-from popgraph.session.session import InferenceSession
 from popgraph.session.session import Session as _ModernSession
 from popgraph.session.step_io import PyWeightsIO, StepIO
-from popgraph.session.training_session import TrainingSession
 from popgraph.support.arrays import Array
 
-_KINDS: dict[str, Callable[[object], bool]] = {
-    "inputShapeInfo": lambda value: isinstance(value, InputShapeInfo),
-    "losses": lambda value: (
-        isinstance(value, list | tuple) and all(isinstance(one, Loss) for one in value)
-    ),
-    "optimizer": lambda value: isinstance(value, Optimizer),
-    "outputdir": lambda value: isinstance(value, str),
-    "passes": lambda value: isinstance(value, Patterns),
-    "cTens": lambda value: isinstance(value, list | tuple),
-    "userOptions": lambda value: isinstance(value, SessionOptions),
-}
-"""The arguments behind the first two, in order, and how each is known when others are left out."""
+_ORDER = (
+    *("inputShapeInfo", "losses", "optimizer", "outputdir", "passes", "cTens", "userOptions"),
+)
+"""The arguments behind the first two."""
 
 
 class Session:
@@ -43,8 +33,10 @@ class Session:
     A session that trains can evaluate and infer as well, with the weights as they are.
     """
 
+    ERA: ClassVar[Era] = PLAIN_POPONNX
+
     def __init__(self, fnModel: Any, dataFeed: DataFlow, *args: object, **named: Any) -> None:
-        given = {**_by_kind(args), **named}
+        given = {**by_kind(args, _ORDER), **named}
         self._model, self._flow = fnModel, dataFeed
         self._losses = as_losses(given.get("losses"))
         self._optimizer: Optimizer | None = given.get("optimizer")
@@ -64,7 +56,7 @@ class Session:
         self._inference = self._make_inference() if self._training is None else None
 
     def _make_training(self) -> TrainingSession:
-        return TrainingSession(
+        return of_era(TrainingSession, self.ERA)(
             self._model,
             self._flow,
             losses=self._losses,
@@ -78,11 +70,13 @@ class Session:
             options = named["userOptions"] or SessionOptions()
             options.constantWeights = False
             named["userOptions"] = options
-        return InferenceSession(self._model, self._forward_flow(), losses=self._losses, **named)
+        session = of_era(InferenceSession, self.ERA)
+        return session(self._model, self._forward_flow(), losses=self._losses, **named)
 
     def _forward_flow(self) -> DataFlow:
         """The anchors that exist without a backward pass."""
-        ids = [id for id in self._flow.anchors() if not id.startswith(GRADIENT)]
+        prefixes = (GRADIENT, self.ERA.gradient)
+        ids = [id for id in self._flow.anchors() if not id.startswith(prefixes)]
         return self._flow.only(ids)
 
     @property
@@ -156,21 +150,3 @@ class Session:
 
     def getExecutionReport(self) -> str:
         return self._main.getExecutionReport()
-
-
-def _by_kind(args: tuple[object, ...]) -> dict[str, object]:
-    """Which argument each value is, as the documents of the time leave some out."""
-    found: dict[str, object] = {}
-    names = list(_KINDS)
-    for value in args:
-        while names:
-            name = names.pop(0)
-            if value is None or _KINDS[name](value):
-                found[name] = value
-                break
-        else:
-            raise TypeError(f"Session() does not take {value!r} here")
-    return found
-
-
-__all__ = ["InferenceSession", "Session", "TrainingSession"]

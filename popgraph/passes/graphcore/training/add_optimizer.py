@@ -209,22 +209,26 @@ class WeightContext:
     def first(self, prefix: str) -> float:
         return self.compounds[prefix].value
 
-    def state(self, prefix: str, first: float = 0.0, of_weight: bool = False) -> Term:
-        return self.variables.get(prefix + self.name, self._first_state(first, of_weight))
+    def state(
+        self, prefix: str, first: float = 0.0, of_weight: bool = False, kept_as: str = ""
+    ) -> Term:
+        kept = dtypes.BY_NAME[kept_as] if kept_as else self.compute
+        literal = self._first_state(first, of_weight, kept)
+        return self.variables.get(prefix + self.name, literal).cast(self.compute)
 
-    def _first_state(self, first: float, of_weight: bool) -> Literal:
-        store, dtype = self.variables.weights, self.compute.numpy
+    def _first_state(self, first: float, of_weight: bool, kept: DType) -> Literal:
+        store, dtype = self.variables.weights, kept.numpy
         if of_weight and first != 0:
             weight = store.array(self.literal).astype(dtype)
             return store.attribute(weight * np.array(first, dtype))
         if prod(self.shape) * dtype.itemsize <= INLINE_BYTES:
             return store.attribute(np.full(self.shape, first, dtype))
-        key = f"full:{first!r}:{self.compute.name}:{self.shape}"
+        key = f"full:{first!r}:{kept.name}:{self.shape}"
         return store.defer(key, self.shape, dtype, lambda: np.full(self.shape, first, dtype))
 
     def keep(self, prefix: str, value: Term) -> None:
-        old = self.variables.now[prefix + self.name]
-        self.variables.set(prefix + self.name, self.at_end(value, self.variables.term(old)))
+        old = self.variables.term(self.variables.now[prefix + self.name])
+        self.variables.set(prefix + self.name, self.at_end(value.cast(old.dtype), old))
 
     def at_end(self, new: Term, old: Term) -> Term:
         """`new` when a batch is complete, else `old`."""

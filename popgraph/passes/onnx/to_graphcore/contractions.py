@@ -147,7 +147,10 @@ def _transposed_place(
     total = [size + more - out for size, more, out in zip(full, extra, sizes, strict=True)]
     if not same:  # zeros that are missing stand at the end
         total = [max(pad, 0) for pad in total]
-    return tuple(pad // 2 if mode == "SAME_UPPER" else pad - pad // 2 for pad in total), sizes
+    less_first = mode == "SAME_UPPER"
+    if node.version < 11 and node.integers("output_shape"):  # what ConvTranspose-1 says of it
+        less_first = not less_first
+    return tuple(pad // 2 if less_first else pad - pad // 2 for pad in total), sizes
 
 
 def _window_of(node: Node, full: Operand, low: tuple[int, ...], sizes: Shape) -> Operand:

@@ -1,0 +1,133 @@
+"""The eras of PopONNX and PopART, and what each of them differs in from the last."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar, cast
+
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.popart.names import GRADIENT
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True)
+class Era:
+    """What programs of a time meant by the names that later times use otherwise."""
+
+    name: str
+    """When it was, as `--era` takes it."""
+    module: str
+    """What its programs import."""
+    opset: int = 10
+    """The version of ai.onnx behind `builder.aiOnnx`."""
+    gradient: str = GRADIENT
+    """What the names of gradients begin with; today's prefix is understood as well."""
+    numbered: bool = False
+    """Tensors are called "1", "2", ..., not after their operators."""
+    mandatory: bool = False
+    """A session insists on the patterns that PopART cannot do without."""
+    inference: tuple[str, ...] = ()
+    """The arguments of `InferenceSession` by position, behind the model."""
+    training: tuple[str, ...] = ()
+    """The arguments of `TrainingSession` by position, behind the model."""
+    signs: frozenset[str] = frozenset()
+    """Names that a program uses in this era and in no later one that it might be from."""
+
+
+_SHAPES = ("inputShapeInfo", "passes", "userOptions")
+ERAS = (
+    Era(
+        "2018-12",
+        "poponnx",
+        opset=9,
+        gradient="d__",
+        numbered=True,
+        inference=("dataFeed", "losses", *_SHAPES),
+        training=("dataFeed", "losses", "optimizer", *_SHAPES),
+        signs=frozenset(["Session", "EarlyInfo", "outputdir", "cTens"]),
+    ),
+    Era(
+        "2019-03",
+        "poponnx",
+        opset=9,
+        gradient="d__",
+        inference=("dataFeed", "losses", *_SHAPES),
+        training=("dataFeed", "losses", "optimizer", *_SHAPES),
+        signs=frozenset(["enableAutoRecomputation", "setDevice"]),
+    ),
+    Era(
+        "2019-07",
+        "poponnx",
+        gradient="D___",
+        inference=("dataFeed", "deviceInfo", "losses", *_SHAPES),
+        training=("dataFeed", "losses", "optimizer", "deviceInfo", *_SHAPES),
+        signs=frozenset(["ReductionType", "deviceInfo", "autoRecomputation", "PyWeightsIO"]),
+    ),
+    Era(
+        "2020-05",
+        "popart",
+        inference=("dataFlow", "deviceInfo", "inputShapeInfo", "patterns", "userOptions"),
+        training=(
+            *("dataFlow", "loss", "optimizer", "deviceInfo"),
+            *("inputShapeInfo", "patterns", "userOptions"),
+        ),
+        signs=frozenset(
+            [
+                *("losses", "dataFeed", "passes", "L1Loss", "NllLoss", "IdentityLoss"),
+                *("optimizerFromHost", "SessionOptionsCore", "pingPongPhase", "NONE"),
+            ]
+        ),
+    ),
+    Era("last", "popart", mandatory=True),
+)
+"""All eras, oldest first; the last is what `popgraph.session` is."""
+
+PLAIN_POPONNX = next(era for era in ERAS if era.name == "2019-03")
+"""What `import poponnx` is where nobody says more."""
+LAST = ERAS[-1]
+
+
+def era_named(name: str) -> Era:
+    found = next((era for era in ERAS if era.name == name), None)
+    if found is None:
+        raise popart_exception(
+            f"there is no era {name!r}", "--era", f"one of {', '.join(one.name for one in ERAS)}"
+        )
+    return found
+
+
+def era_of_program(text: str) -> Era | None:
+    """The era whose names a program uses; None where nothing tells."""
+    try:
+        used = set(_names(ast.parse(text)))
+    except SyntaxError:
+        return None
+    return next((era for era in ERAS if era.module in used and era.signs & used), None)
+
+
+def _names(program: ast.Module) -> Iterator[str]:
+    """What a program imports, takes from other things, and gives by keyword."""
+    for node in ast.walk(program):
+        match node:
+            case ast.Import(names=names):
+                yield from (one.name.partition(".")[0] for one in names)
+            case ast.ImportFrom(module=str(module), names=names):
+                yield module.partition(".")[0]
+                yield from (one.name for one in names)
+            case ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                yield name
+
+
+def of_era(kind: type[Kind], era: Era) -> type[Kind]:
+    """A class of old programs as it was in an era."""
+    found: type[Kind] = _bound(cast("Hashable", kind), era)
+    return found
+
+
+@cache
+def _bound(kind: Any, era: Era) -> Any:
+    return type(kind.__name__, (kind,), {"ERA": era, "__doc__": kind.__doc__})

@@ -1,0 +1,70 @@
+"""PopONNX's losses: the mean of an L1 loss, and where a loss is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from popgraph.builder.opset.enums import ReductionType
+from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.builder.popart.builder import Builder
+from popgraph.dialects.onnx.types import static_shape
+from popgraph.session import losses as modern
+from popgraph.session.dataflow import DataFlow
+from popgraph.support.shapes import prod
+
+
+class _Placed(modern.Loss):
+    """What a loss is told about IPUs, which changes no result."""
+
+    def virtualGraph(self, value: int) -> None:
+        self._virtual_graph = value
+
+    def pipelineStage(self, value: int) -> None:
+        self._pipeline_stage = value
+
+
+class NllLoss(_Placed, modern.NllLoss):
+    __doc__ = modern.NllLoss.__doc__
+
+
+class IdentityLoss(_Placed, modern.IdentityLoss):
+    __doc__ = modern.IdentityLoss.__doc__
+
+
+class L1Loss(_Placed, modern.L1Loss):
+    """
+    `L1Loss(input, output, lambda)`: lambda times the sum of |x| of each sample.
+
+    A mean divides these values by the number of samples, but gradients by that of elements.
+    """
+
+    def __init__(
+        self,
+        input: str,
+        output: str,
+        lambda_: float | None = None,
+        reduction: ReductionType = ReductionType.Sum,
+        **named: Any,
+    ) -> None:
+        value = named.pop("lambda", lambda_)
+        if named or value is None:
+            raise TypeError("L1Loss() takes input, output, lambda and reduction")
+        super().__init__(input, output, value, reduction)
+
+    def trained(self, builder: Builder) -> str:
+        shape = static_shape(builder.type_of(self._inputs[0])) or ()
+        if self._reduction is not ReductionType.Mean or not prod(shape[1:]):
+            return self._output
+        id, types = f"{self._output}/elements", [builder.type_of(self._output)]
+        factor = {"scale": 1 / prod(shape[1:])}
+        return builder.named_node("Scale", DOMAIN, [self._output], factor, [id], types)[0]
+
+
+def anchored(losses: Sequence[str | modern.Loss], flow: DataFlow | None) -> list[str | modern.Loss]:
+    """The losses that are returned; nothing else of a loss shows where nothing is trained."""
+    return [
+        loss
+        for loss in losses
+        if flow is None or not isinstance(loss, modern.Loss) or flow.isAnchored(loss.output())
+    ]

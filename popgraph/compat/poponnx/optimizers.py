@@ -1,0 +1,23 @@
+"""PopONNX's optimizers: two numbers that can be asked for."""
+
+from __future__ import annotations
+
+from popgraph.session import optimizers as modern
+
+
+class BaseSGD(modern.SGD):
+    """What `SGD` and `ConstSGD` had in common."""
+
+    def learnRate(self) -> float:
+        return self._maps["learningRate"].default.val()
+
+    def weightDecay(self) -> float:
+        return self._maps["weightDecay"].default.val()
+
+
+class SGD(BaseSGD):
+    """`SGD(learning_rate, weight_decay)`, both of which may change later."""
+
+
+class ConstSGD(modern.ConstSGD, BaseSGD):
+    """`ConstSGD(learning_rate, weight_decay)`, which never change."""

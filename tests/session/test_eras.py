@@ -1,0 +1,283 @@
+"""Programs of each era of PopONNX and PopART mean what they meant then."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from popgraph import compat
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.compat.__main__ import main
+from popgraph.compat.eras import ERAS, LAST, Era, era_of_program
+from popgraph.support.arrays import Array
+
+OLD = [era for era in ERAS if era is not LAST]
+POPONNX = [era for era in OLD if era.module == "poponnx"]
+by_name = {"ids": lambda era: era.name}
+
+
+@pytest.fixture(autouse=True)
+def names_taken_away() -> Iterator[None]:
+    yield
+    compat.disable()
+    assert not any(name.partition(".")[0] in compat.ALIASES for name in sys.modules)
+
+
+def module_of(era: Era) -> ModuleType:
+    compat.enable(era.name)
+    return importlib.import_module(era.module)
+
+
+def weight_by_input(old: Any) -> tuple[Any, str, str, str]:
+    builder = old.Builder()
+    x = builder.addInputTensor(old.TensorInfo("FLOAT", [2, 3]))
+    w = builder.addInitializedInputTensor(np.full((2, 3), 2, np.float32))
+    return builder, x, w, builder.aiOnnx.mul([x, w], debugPrefix="product")
+
+
+def run_once(old: Any, session: Any, inputs: dict[str, Array]) -> dict[str, Array]:
+    session.setDevice(old.DeviceManager().createCpuDevice(backend="reference"))
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors: dict[str, Array] = session.initAnchorArrays()
+    session.run(old.PyStepIO(inputs, anchors))
+    return anchors
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_training_as_each_era_writes_it(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    prefix = old.reservedGradientPrefix()
+    flow = old.DataFlow(1, {prefix + w: old.AnchorReturnType("ALL")})
+    given: dict[str, Any] = {
+        "dataFeed": flow,
+        "dataFlow": flow,
+        "loss": [old.L1Loss(y, "loss", 0.5)],
+        "losses": [old.L1Loss(y, "loss", 0.5)],
+        "optimizer": old.SGD(learning_rate=0.1, weight_decay=0.0),
+        "deviceInfo": old.DeviceManager().createCpuDevice(),
+        "inputShapeInfo": old.InputShapeInfo(),
+        "passes": old.Patterns(["PostNRepl"]),
+        "patterns": old.Patterns(["PostNRepl"]),
+        "userOptions": old.SessionOptionsCore(),
+    }
+    session = old.TrainingSession(builder.getModelProto(), *(given[one] for one in era.training))
+    data = np.float32([[1, 2, 3], [4, 5, 6]])
+    np.testing.assert_allclose(run_once(old, session, {x: data})[prefix + w], data / 2)
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_names_of_tensors_and_gradients(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    assert (x, w, y) == (("1", "2", "3") if era.numbered else ("input", "init_input", "Mul:0"))
+    assert (
+        old.reservedGradientPrefix()
+        == {
+            "2018-12": "d__",
+            "2019-03": "d__",
+            "2019-07": "D___",
+            "2020-05": "Gradient___",
+        }[era.name]
+    )
+    inner = builder.createSubgraphBuilder()
+    assert inner.addInputTensor(old.TensorInfo("FLOAT", [1])) not in {x, w, y}
+    assert old.Builder().aiOnnx.version == era.opset
+
+
+def test_a_tensor_may_begin_like_a_gradient() -> None:
+    old = module_of(ERAS[1])
+    builder = old.Builder()
+    x = builder.addInputTensor("FLOAT", [2], "d__x")
+    y = builder.aiOnnx.neg([x])
+    session = old.InferenceSession(
+        builder.getModelProto(),
+        old.DataFlow(1, {x: old.AnchorReturnType("ALL"), y: old.AnchorReturnType("ALL")}),
+    )
+    found = run_once(old, session, {x: np.float32([1, 2])})
+    assert found[x].tolist() == [1, 2]
+    assert found[y].tolist() == [-1, -2]
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_the_mean_of_sizes_is_by_sample_and_its_gradient_by_element(era: Era) -> None:
+    old = module_of(era)
+    builder, x, w, y = weight_by_input(old)
+    wanted = old.reservedGradientPrefix() + w
+    named = {"lambda": 0.5, "reduction": old.ReductionType.MEAN}
+    session = old.TrainingSession(
+        builder.getModelProto(),
+        dataFeed=old.DataFlow(1, dict.fromkeys([wanted, "loss"], old.AnchorReturnType("ALL"))),
+        losses=[old.L1Loss(y, "loss", **named)],
+        optimizer=old.ConstSGD(0.1),
+    )
+    data = np.float32([[1, 2, 3], [4, 5, 6]])
+    found = run_once(old, session, {x: data})
+    np.testing.assert_allclose(found["loss"], 0.5 * (2 * data).sum(1) / 2)
+    np.testing.assert_allclose(found[wanted], 0.5 * data / 6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("era", POPONNX, **by_name)
+@pytest.mark.parametrize(("dtype", "shape"), [("BOOL", [2]), ("INT32", [2]), ("FLOAT", [])])
+def test_a_loss_of_anything_may_stand_beside_an_inference(
+    era: Era, dtype: str, shape: list[int]
+) -> None:
+    old = module_of(era)
+    builder = old.Builder()
+    x = builder.addInputTensor(old.TensorInfo(dtype, shape))
+    y = builder.aiOnnx.identity([x])
+    loss = old.L1Loss(y, "loss", 0.1)
+    loss.virtualGraph(1)
+    flow = old.DataFlow(1, {y: old.AnchorReturnType("ALL")})
+    session = old.InferenceSession(builder.getModelProto(), flow, losses=[loss])
+    data = np.ones(shape, old.TensorInfo(dtype, shape).data_type_lcase())
+    np.testing.assert_array_equal(run_once(old, session, {x: data})[y], data)
+
+
+def test_an_anchored_loss_is_computed_by_an_inference() -> None:
+    old = module_of(ERAS[1])
+    builder, x, _, y = weight_by_input(old)
+    flow = old.DataFlow(1, {"loss": old.AnchorReturnType("ALL")})
+    session = old.InferenceSession(builder.getModelProto(), flow, [old.L1Loss(y, "loss", 0.5)])
+    found = run_once(old, session, {x: np.ones((2, 3), np.float32)})
+    np.testing.assert_allclose(found["loss"], [3, 3])
+
+
+@pytest.mark.parametrize("era", OLD, **by_name)
+def test_old_names_of_options_patterns_and_numbers(era: Era) -> None:
+    old = module_of(era)
+    options = old.SessionOptionsCore()
+    options.enableVirtualGraphs = True
+    assert options.virtualGraphMode is old.VirtualGraphMode.Manual
+    options.enableAutoRecomputation = True
+    assert options.autoRecomputation is old.RecomputationType.Standard
+    options.exportDot = True
+    assert options.exportDot
+    assert not options.enableRecomputation
+    with pytest.raises(AttributeError):
+        options.nonsense = 1
+    with pytest.raises(AttributeError):
+        _ = options.nonsense
+    assert getattr(old.RecomputationType, "None") is old.RecomputationType.NoRecompute
+    none = old.Patterns(old.PatternsLevel.NONE)
+    assert not none.PostNRepl
+    some = old.Patterns([old.PreAliasPatternType.POSTNREPL, "SplitConvBias"])
+    assert some.PostNRepl
+    assert not some.OpToIdentity
+    some.SplitConvBias = False
+    assert not some.SplitConvBias
+    assert old.Patterns(old.PatternsLevel.ALL).isPatternEnabled("SplitGather")
+    with pytest.raises(popart_exception, match="Unknown pattern nonsense"):
+        old.Patterns(["nonsense"])
+    assert (old.SGD(0.25).learnRate(), old.ConstSGD(0.25, 0.5).weightDecay()) == (0.25, 0.5)
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = old.nonsense
+
+
+def test_training_needs_no_anchors() -> None:
+    old = module_of(ERAS[1])
+    builder, x, _, y = weight_by_input(old)
+    session = old.TrainingSession(
+        builder.getModelProto(), old.DataFlow(1, {}), [old.L1Loss(y, "loss", 0.5)], old.SGD(0.1)
+    )
+    assert run_once(old, session, {x: np.ones((2, 3), np.float32)}) == {}
+
+
+def test_the_session_of_2018_has_the_names_of_2018() -> None:
+    old = module_of(ERAS[0])
+    builder = old.Builder()
+    x = builder.addInputTensor(old.TensorInfo("FLOAT", [2, 3]))
+    w = builder.addInitializedInputTensor(np.ones((2, 3), np.float32))
+    y = builder.mul([x, w])
+    assert y == "3"
+    flow = old.DataFlow(2, 2, ["d__2", y], old.AnchorReturnType.ALL)
+    losses = [old.L1Loss(y, "loss", 1.0)]
+    session = old.Session(builder.getModelProto(), flow, losses, old.ConstSGD(0.0625))
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    data = np.arange(1, 13, dtype=np.float32).reshape(4, 3)
+    session.train(old.PyStepIO({x: data}, anchors))
+    np.testing.assert_allclose(anchors["d__2"], data)
+
+
+def test_an_unknown_era_is_told() -> None:
+    with pytest.raises(popart_exception, match="no era '2017'") as raised:
+        compat.enable("2017")
+    assert "2018-12, 2019-03, 2019-07, 2020-05, last" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("program", "era"),
+    [
+        ("import poponnx as p\np.Session('m', p.DataFlow(1, {}))", "2018-12"),
+        ("import poponnx\noptions.enableAutoRecomputation = True", "2019-03"),
+        ("import poponnx\npoponnx.TrainingSession(deviceInfo=d)", "2019-07"),
+        ("from popart import TrainingSession\nTrainingSession(losses=[])", "2020-05"),
+        ("import popart\npopart.TrainingSession('m', loss=l)", None),
+        ("import poponnx\npoponnx.InferenceSession('m', f)", None),
+        ("import torch\nSession(losses=[])", None),
+        ("this is no Python", None),
+    ],
+)
+def test_a_program_tells_its_era(program: str, era: str | None) -> None:
+    found = era_of_program(program)
+    assert (found and found.name) == era
+
+
+SAYS = "import poponnx; print(poponnx.Builder().addInputTensor('FLOAT', [1]))"
+
+
+@pytest.mark.parametrize(
+    ("options", "program", "said"),
+    [
+        ([], SAYS, "input"),
+        (["--era", "2018-12"], SAYS, "1"),
+        ([], f"{SAYS}; poponnx.Session", "1"),
+        (["--era", "2019-03"], f"{SAYS}; poponnx.Session", "input"),
+        ([], f"{SAYS}; poponnx.Session", "1"),
+    ],
+)
+@pytest.mark.parametrize("way", ["script", "code"])
+def test_the_command_takes_an_era(
+    options: list[str],
+    program: str,
+    said: str,
+    way: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    run = ["-c", program] if way == "code" else [str(script)]
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["popgraph.compat", *options, *run])
+    main()
+    assert capsys.readouterr().out == f"{said}\n"
+
+
+def test_the_command_refuses_an_unknown_era(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["popgraph.compat", "--era", "2017", "-c", "pass"])
+    with pytest.raises(SystemExit, match="2018-12"):
+        main()
+
+
+def test_the_page_has_a_row_for_every_era() -> None:
+    page = (Path(__file__).parents[2] / "docs/coming-from-popart.md").read_text()
+    for era in ERAS:
+        names = "`1`, `2`, ..." if era.numbered else "by operator"
+        asked = "asked for" if era.mandatory else "not asked for"
+        row = (
+            f"| {era.name} | `{era.module}` | {era.opset} | `{era.gradient}w` | {names} | {asked} |"
+        )
+        assert row in page
