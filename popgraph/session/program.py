@@ -21,8 +21,8 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
+from popgraph.session.buffers import Stream
 from popgraph.session.model import SessionModel
-from popgraph.session.step_io import Stream
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError

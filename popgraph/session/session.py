@@ -157,6 +157,10 @@ class Session:
         self._weights.send(self._engine.prepared_for("weightsFromHost()"))
         self._sent = True
 
+    def optimizerFromHost(self) -> None:
+        """Of old programs: sends the optimizer's values, of which only training has any."""
+        self._engine.prepared_for("optimizerFromHost()")
+
     def weightsToHost(self) -> None:
         """Fetches the weights and optimizer state, for `readWeights` to hand out."""
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
