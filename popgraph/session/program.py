@@ -11,7 +11,7 @@ from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.compiler import BuildRequest, lower
+from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.program import GraphOp
 from popgraph.passes.analysis.graph import only_graph, set_outputs
@@ -187,9 +187,18 @@ class Program:
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""
+        return self._build_request(backend, threads).executable()
+
+    def lowered(self, threads: int) -> BuildRequest:
+        """The program of kernels, as `build` compiles it for the C backend."""
+        request = self._build_request("c", threads)
+        options = for_this_machine(request.options, threads)
+        lower(request.module, request.compilation, options)
+        return request
+
+    def _build_request(self, backend: str, threads: int) -> BuildRequest:
         module = self._module.clone()
-        made = BuildRequest(module, self._compilation, self._options, backend, threads)
-        return made.executable()
+        return BuildRequest(module, self._compilation, self._options, backend, threads)
 
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:

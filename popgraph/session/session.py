@@ -24,6 +24,7 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
+from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, weights_of
 from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, Loss, as_losses
@@ -31,6 +32,7 @@ from popgraph.session.model import SessionModel, Source, open_model
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
+from popgraph.session.reports import Reports, written
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.steps import Steps
 from popgraph.session.weights import HostWeights
@@ -81,6 +83,7 @@ class Session:
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         self._steps = Steps(self._program, dataFlow)
+        self._executions = Executions(dataFlow.batchesPerStep())
 
     @property
     def _training(self) -> bool:
@@ -212,7 +215,7 @@ class Session:
     def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
         """One step: `batchesPerStep` times the model, inputs from and anchors to `stepio`."""
         if isinstance(stepio, int):  # the form with a program handle, of which there is one
-            stepio = debugName
+            stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
         if self._training and not self._sent and len(self._weights):
@@ -222,7 +225,15 @@ class Session:
             )
         with as_popart_errors():
             self._steps.check(stepio)
-            self._steps.run(stepio, lambda inputs: self._run_batch(executable, inputs))
+            with self._executions.step(str(debugName)):
+                self._steps.run(stepio, lambda inputs: self._noted_batch(executable, inputs))
+
+    def _noted_batch(
+        self, executable: Executable, inputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """A batch that reports know of."""
+        self._executions.inputs = inputs
+        return self._run_batch(executable, inputs)
 
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]
@@ -246,27 +257,47 @@ class Session:
 
     # reports
 
-    def _report(self) -> str:
-        self._engine.prepared("Session must have been prepared before a report can be fetched")
+    def _reports(self) -> Reports:
+        executable = self._engine.prepared(
+            "Session must have been prepared before a report can be fetched"
+        )
         if self._device.type is DeviceType.Cpu:
             raise poplar_exception("Profiling is disabled for current device type.")
-        return f"{self.name}: {self._steps.report()}"
+        with as_popart_errors():
+            return Reports(self._program, self._device, executable, self._executions)
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What the compiled program takes and gives."""
-        return self._report()
+        """What the compiled program is and what it took, as a text."""
+        with as_popart_errors():
+            text = self._reports().summary(f"{self.name}: {self._steps.report()}")
+        if resetProfile:
+            self._executions.reset()
+        return text
 
     def getReport(self) -> str:
-        return self._report()
+        """The graph and its executions, as JSON."""
+        reports = self._reports()
+        with as_popart_errors():
+            both = {"graph": reports.graph(), "execution": reports.execution()}
+        return str(written(both, useCbor=False))
 
-    def getGraphReport(self, useCbor: bool = False) -> str:
-        return self._report()
+    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
+        """The compiled program: kernels, calls, memory, tiles; as JSON or CBOR."""
+        reports = self._reports()
+        with as_popart_errors():
+            return written(reports.graph(), useCbor=useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False) -> str:
-        return self._report()
+    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+        """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
+        reports = self._reports()
+        with as_popart_errors():
+            content = reports.execution()
+        self._executions.reset()
+        return written(content, useCbor=useCbor)
 
     def getSerializedGraph(self) -> bytes:
-        return self._report().encode()
+        """The compiled program, as `getGraphReport` has it."""
+        return str(self.getGraphReport()).encode()
 
     def getCycleCount(self, id: str = "") -> int:
         raise popart_runtime_error(
