@@ -14,6 +14,9 @@ from popgraph.session.program import Program
 from popgraph.support.cbor import to_cbor
 from popgraph.support.tables import table
 
+SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
+"""The report options that say what else a summary shows; each is "true" or "false"."""
+
 
 class Reports:
     """What is known of a compiled program and its executions."""
@@ -39,11 +42,15 @@ class Reports:
             else [],
         }
 
-    def summary(self, title: str) -> str:
-        """The most important numbers of both, for people."""
+    def summary(self, title: str, options: Mapping[str, str]) -> str:
+        """The most important numbers of both, for people; more of them as `options` say."""
         graph: Any = self.graph()
-        execution: Any = self.execution()
-        return "\n".join([title, *_graph_lines(graph), *_execution_lines(execution)])
+        lines = [title, *_graph_lines(graph), _execution_line(self._executions.content())]
+        if options.get(SHOW_VARIABLES) == "true":
+            lines.append(_variables(graph["memory"]["tensors"]))
+        if options.get(SHOW_STEPS) == "true":
+            lines.append(_compute_sets(self.execution()))
+        return "\n".join(lines)
 
 
 def _graph_lines(graph: Mapping[str, Any]) -> list[str]:
@@ -58,15 +65,28 @@ def _graph_lines(graph: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _execution_lines(execution: Mapping[str, Any]) -> list[str]:
-    first = "Execution: {steps} steps of {batchesPerStep} batches, {microseconds:.1f} us".format(
+def _execution_line(execution: Mapping[str, Any]) -> str:
+    return "Execution: {steps} steps of {batchesPerStep} batches, {microseconds:.1f} us".format(
         **execution
     )
+
+
+def _variables(tensors: Any) -> str:
+    """The pieces of memory, the largest first."""
+    rows = [
+        (str(one["bytes"]), one["category"], f"{one['type']}{one['shape']}", one["name"])
+        for one in sorted(tensors, key=lambda one: -int(one["bytes"]))
+    ]
+    return table([("bytes", "category", "type", "variable"), *rows])
+
+
+def _compute_sets(execution: Mapping[str, Any]) -> str:
+    """The kernels in the order of the program."""
     rows = [
         (f"{one['microseconds']:.1f}", f"{one['share']:.1%}", one["name"], one["source"])
         for one in execution["computeSets"]
     ]
-    return [first, table([("us", "share", "compute set", "from"), *rows])] if rows else [first]
+    return table([("us", "share", "compute set", "from"), *rows])
 
 
 def written(content: Mapping[str, Json], *, useCbor: bool) -> str | bytes:

@@ -26,7 +26,6 @@ from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
 from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, weights_of
-from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
 from popgraph.session.options import SessionOptions
@@ -38,7 +37,10 @@ from popgraph.session.steps import Steps
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import ERROR
+from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
+
+_LOG = log_of("session")
 
 
 class Session:
@@ -79,6 +81,7 @@ class Session:
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
+            log_of("ir").info("Preparing the model of session %s", name)
             self._program = Program(self._model, self._request())
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
@@ -139,12 +142,13 @@ class Session:
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
         """Compiles the model."""
+        _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
+        self._options.log_what_has_no_effect()
         self._engine.prepare(self._device)
-        log = getLogger("session")
-        log.info("Graph compiled")
+        _LOG.info("Graph compiled")
         if loadEngine:
-            log.info("Engine loaded")
+            _LOG.info("Engine loaded")
 
     def loadEngineAndConnectStreams(self) -> None:
         self._engine.prepared("no compiled engine: call prepareDevice first")
@@ -157,6 +161,7 @@ class Session:
 
     def weightsFromHost(self) -> None:
         """Sends the host's weights and optimizer state to the program."""
+        _LOG.debug("Session::weightsFromHost()")
         self._weights.send(self._engine.prepared_for("weightsFromHost()"))
         self._sent = True
 
@@ -166,6 +171,7 @@ class Session:
 
     def weightsToHost(self) -> None:
         """Fetches the weights and optimizer state, for `readWeights` to hand out."""
+        _LOG.debug("Session::weightsToHost()")
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
         self._weights.fetch(self._engine.prepared_for(call))
 
@@ -203,6 +209,7 @@ class Session:
 
     def modelToHost(self, filename: str | Path) -> None:
         """Writes the model with its weights and optimizer state as they are now."""
+        _LOG.debug("Session::modelToHost(%s)", filename)
         self.weightsToHost()
         if not self._constant_weights:
             self._weights.keep_fetched()
@@ -223,6 +230,7 @@ class Session:
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"
             )
+        _LOG.log(TRACE, "Session::run(%s)", debugName)
         with as_popart_errors():
             self._steps.check(stepio)
             with self._executions.step(str(debugName)):
@@ -269,7 +277,8 @@ class Session:
     def getSummaryReport(self, resetProfile: bool = True) -> str:
         """What the compiled program is and what it took, as a text."""
         with as_popart_errors():
-            text = self._reports().summary(f"{self.name}: {self._steps.report()}")
+            title = f"{self.name}: {self._steps.report()}"
+            text = self._reports().summary(title, self._options.reportOptions)
         if resetProfile:
             self._executions.reset()
         return text

@@ -14,7 +14,9 @@ from popgraph.support.cbor import to_cbor
 TILES = 4
 
 
-def prepared(device: popart.DeviceInfo | None = None) -> tuple[popart.TrainingSession, str]:
+def prepared(
+    device: popart.DeviceInfo | None = None, userOptions: popart.SessionOptions | None = None
+) -> tuple[popart.TrainingSession, str]:
     """A session that trains two layers with a weight of 8 times 5 numbers."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 8], "x")
@@ -28,6 +30,7 @@ def prepared(device: popart.DeviceInfo | None = None) -> tuple[popart.TrainingSe
         loss,
         popart.ConstSGD(0.1),
         device or popart.DeviceManager().createIpuModelDevice(options),
+        userOptions=userOptions,
     )
     session.prepareDevice()
     session.weightsFromHost()
@@ -108,10 +111,24 @@ def test_the_summary_and_the_whole_report() -> None:
     whole = json.loads(session.getReport())
     assert whole["execution"]["steps"] == 1
     text = session.getSummaryReport(resetProfile=False)
-    for words in ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches", "MatMul"):
+    for words in ("IPU(s) of 4 tiles", "always live", "Execution: 1 steps of 2 batches"):
         assert words in text
     assert "Execution: 1 steps" in session.getSummaryReport()
     assert "Execution: 0 steps" in session.getSummaryReport()
+
+
+def test_report_options_say_what_a_summary_shows() -> None:
+    options = popart.SessionOptions()
+    options.reportOptions = {"showVarStorage": "true", "showExecutionSteps": "true"}
+    session, x = prepared(userOptions=options)
+    run(session, x, "step")
+    text = session.getSummaryReport()
+    assert "variable  f32[8, 5]  w" in text
+    assert "us   share" in text and "Softmax:0" in text
+    options.reportOptions = {"showVarStorage": "false"}
+    text = session.getSummaryReport()
+    assert "f32[8, 5]" not in text
+    assert "Softmax:0" not in text
 
 
 def test_branches_and_loops_are_told_with_what_they_run() -> None:
