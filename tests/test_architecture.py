@@ -26,7 +26,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "testing": "support dialects builder passes backends compiler",
         "universe": "support dialects passes backends",
         "training": "support dialects builder passes backends open_model compiler",
-        "session": "support dialects builder passes backends compiler training",
+        "session": "support dialects builder passes backends compiler training measure",
         "backend": "support passes compiler runner start",
         "conformance": "support backend",
         "compat": "support dialects builder compiler session",

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Pass
 from popgraph.support.debug import IR, KERNELS, PASSES, Settings, write_dump
+from popgraph.support.logs import log_of
 
 _KERNELS = frozenset({"tile.kernel", "func.func"})
 """Operations that hold loops: modules with these are shown at level KERNELS only."""
@@ -54,6 +55,7 @@ class Observer:
         yield
         seconds = time.perf_counter() - start
         self._count += 1
+        log_of("transform").debug("%s took %.2f ms", step.name, seconds * 1e3)
         if self.settings.level >= PASSES:
             self._say(f"{self._count:3} {step.name:28} {seconds * 1e3:9.2f} ms")
         if before is not None:

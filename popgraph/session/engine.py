@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -15,6 +16,7 @@ from popgraph.builder.opset.exceptions import (
 from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.program import Program
+from popgraph.support.logs import log_of
 
 
 class Engine:
@@ -27,8 +29,12 @@ class Engine:
     def prepare(self, device: DeviceInfo) -> None:
         """Compiles the program, and gives it the scalars that the host writes."""
         device.attach()
+        log = log_of("devicex")
+        log.info("Starting compilation for %s, backend %s", device.type, device.backend)
+        start = time.perf_counter()
         with as_popart_errors():
             self._executable = self._program.build(device.backend, device.threads)
+        log.info("Compilation took %.3f s", time.perf_counter() - start)
         for id, array in self._program.streamed.items():
             self._executable.write(id, array)
 

@@ -25,7 +25,7 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.passes.options import Options
-from popgraph.session.logger import getLogger
+from popgraph.session.reports import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -36,6 +36,7 @@ from popgraph.session.settings import (
     TensorLocation,
     TensorLocationSettings,
 )
+from popgraph.support.logs import log_of
 
 
 @dataclass(slots=True)
@@ -257,9 +258,16 @@ class SessionOptions:
             if option.split(".")[0] not in _ENGINE_OPTION_GROUPS:
                 raise poplar_exception(f"Unrecognised option '{option}'")
 
+    def log_what_has_no_effect(self) -> None:
+        """A line for each option of an IPU's libraries, which nothing here reads."""
+        for kind in _FOR_LIBRARIES:
+            for option, value in getattr(self, kind).items():
+                if (kind, option) not in _WITH_EFFECT:
+                    log_of("session").info(_NO_EFFECT, kind, option, value)
+
 
 def _deprecated(old: str, new: str) -> None:
-    getLogger("session").warn(f"{old} has been deprecated, use {new} instead")
+    log_of("session").warning("%s has been deprecated, use %s instead", old, new)
     warnings.warn(f"{old} has been deprecated, use {new}", DeprecationWarning, stacklevel=3)
 
 
@@ -278,6 +286,20 @@ NOT_IMPLEMENTED: dict[str, Callable[[SessionOptions], bool]] = {
     "createImplicitPipeliningFwdOnlyProgram": lambda o: o.createImplicitPipeliningFwdOnlyProgram,
 }
 """Options that would change what is computed, and when they ask for it."""
+
+_NO_EFFECT = "%s['%s'] = '%s' has no effect on this machine"
+
+_FOR_LIBRARIES = (
+    "engineOptions",
+    "convolutionOptions",
+    "lstmOptions",
+    "matmulOptions",
+    "reportOptions",
+    "gclOptions",
+)
+"""Options of Poplar's engine and libraries; kernels here are chosen by schedules instead."""
+
+_WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", SHOW_STEPS)})
 
 _ENGINE_OPTION_GROUPS = frozenset(
     ["autoReport", "debug", "exchange", "opt", "prng", "profiler", "streamCallbacks", "target"]

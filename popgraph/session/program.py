@@ -11,7 +11,7 @@ from popgraph.backends.base import Executable
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.tensorinfo import TensorInfo
 from popgraph.builder.popart.names import GRADIENT
-from popgraph.compiler import BuildRequest, lower
+from popgraph.compiler import BuildRequest, for_this_machine, lower
 from popgraph.dialects.graphcore.base import dtype_of, shape_of
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.program import GraphOp
@@ -22,8 +22,8 @@ from popgraph.passes.onnx.to_graphcore import OnnxToGraphcore
 from popgraph.passes.onnx.to_graphcore.context import SEED
 from popgraph.passes.optimizer_spec import OptimizerSpec
 from popgraph.passes.options import Options, Training
+from popgraph.session.buffers import Stream
 from popgraph.session.model import SessionModel
-from popgraph.session.step_io import Stream
 from popgraph.support.arrays import Array
 from popgraph.support.dtypes import DType
 from popgraph.support.errors import DifferentiationError, PassError
@@ -214,9 +214,18 @@ class Program:
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""
+        return self._build_request(backend, threads).executable()
+
+    def lowered(self, threads: int) -> BuildRequest:
+        """The program of kernels, as `build` compiles it for the C backend."""
+        request = self._build_request("c", threads)
+        options = for_this_machine(request.options, threads)
+        lower(request.module, request.compilation, options)
+        return request
+
+    def _build_request(self, backend: str, threads: int) -> BuildRequest:
         module = self._module.clone()
-        made = BuildRequest(module, self._compilation, self._options, backend, threads)
-        return made.executable()
+        return BuildRequest(module, self._compilation, self._options, backend, threads)
 
 
 def _no_such_anchor(id: str, known: Iterable[str]) -> popart_exception:

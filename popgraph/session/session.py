@@ -25,20 +25,24 @@ from popgraph.passes.options import Options as CodeOptions
 from popgraph.session.dataflow import DataFlow, InputShapeInfo
 from popgraph.session.devices import DeviceInfo, DeviceManager
 from popgraph.session.engine import Engine
+from popgraph.session.executions import Executions
 from popgraph.session.export import model_with_weights, weights_of
 from popgraph.session.ipu_only import IpuOnly
-from popgraph.session.logger import getLogger
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
+from popgraph.session.reports import Reports, written
 from popgraph.session.step_io import PyWeightsIO
 from popgraph.session.steps import Steps
 from popgraph.session.weights import HostWeights
 from popgraph.support.arrays import Array
 from popgraph.support.index_checks import ERROR
+from popgraph.support.logs import TRACE, log_of
 from popgraph.support.writing import write_file
+
+_LOG = log_of("session")
 
 
 class Session(IpuOnly):
@@ -80,12 +84,14 @@ class Session(IpuOnly):
         with as_popart_errors():
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
+            log_of("ir").info("Preparing the model of session %s", name)
             self._model.check_recomputation(self._options)
             self._program = Program(self._model, self._request())
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)
         self._engine = Engine(self._program)
         self._steps = Steps(self._program, dataFlow)
+        self._executions = Executions(dataFlow.batchesPerStep())
 
     @property
     def _training(self) -> bool:
@@ -146,12 +152,13 @@ class Session(IpuOnly):
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
         """Compiles the model."""
+        _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
+        self._options.log_what_has_no_effect()
         self._engine.prepare(self._device)
-        log = getLogger("session")
-        log.info("Graph compiled")
+        _LOG.info("Graph compiled")
         if loadEngine:
-            log.info("Engine loaded")
+            _LOG.info("Engine loaded")
 
     def loadEngineAndConnectStreams(self) -> None:
         self._engine.prepared("no compiled engine: call prepareDevice first")
@@ -164,11 +171,17 @@ class Session(IpuOnly):
 
     def weightsFromHost(self) -> None:
         """Sends the host's weights and optimizer state to the program."""
+        _LOG.debug("Session::weightsFromHost()")
         self._weights.send(self._engine.prepared_for("weightsFromHost()"))
         self._sent = True
 
+    def optimizerFromHost(self) -> None:
+        """Of old programs: sends the optimizer's values, of which only training has any."""
+        self._engine.prepared_for("optimizerFromHost()")
+
     def weightsToHost(self) -> None:
         """Fetches the weights and optimizer state, for `readWeights` to hand out."""
+        _LOG.debug("Session::weightsToHost()")
         call = "weightsToHost(const std::map<TensorId, MutableVoidData> &)"
         self._weights.fetch(self._engine.prepared_for(call))
 
@@ -206,6 +219,7 @@ class Session(IpuOnly):
 
     def modelToHost(self, filename: str | Path) -> None:
         """Writes the model with its weights and optimizer state as they are now."""
+        _LOG.debug("Session::modelToHost(%s)", filename)
         self.weightsToHost()
         if not self._constant_weights:
             self._weights.keep_fetched()
@@ -218,7 +232,7 @@ class Session(IpuOnly):
     def run(self, stepio: Any, debugName: object = "", *rest: object) -> None:
         """One step: `batchesPerStep` times the model, inputs from and anchors to `stepio`."""
         if isinstance(stepio, int):  # the form with a program handle, of which there is one
-            stepio = debugName
+            stepio, debugName = debugName, rest[0] if rest else ""
         message = "Session::run(...): prepareDevice must be called before run"
         executable = self._engine.prepared(message)
         if self._training and not self._sent and len(self._weights):
@@ -226,9 +240,18 @@ class Session(IpuOnly):
                 "Must call weightsFromHost before run as the model has initializers and the "
                 "session has been created in training mode"
             )
+        _LOG.log(TRACE, "Session::run(%s)", debugName)
         with as_popart_errors():
             self._steps.check(stepio)
-            self._steps.run(stepio, lambda inputs: self._run_batch(executable, inputs))
+            with self._executions.step(str(debugName)):
+                self._steps.run(stepio, lambda inputs: self._noted_batch(executable, inputs))
+
+    def _noted_batch(
+        self, executable: Executable, inputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """A batch that reports know of."""
+        self._executions.inputs = inputs
+        return self._run_batch(executable, inputs)
 
     def _run_batch(
         self, executable: Executable, inputs: Mapping[str, Array]
@@ -252,27 +275,48 @@ class Session(IpuOnly):
 
     # reports
 
-    def _report(self) -> str:
-        self._engine.prepared("Session must have been prepared before a report can be fetched")
+    def _reports(self) -> Reports:
+        executable = self._engine.prepared(
+            "Session must have been prepared before a report can be fetched"
+        )
         if self._device.type is DeviceType.Cpu:
             raise poplar_exception("Profiling is disabled for current device type.")
-        return f"{self.name}: {self._steps.report()}"
+        with as_popart_errors():
+            return Reports(self._program, self._device, executable, self._executions)
 
     def getSummaryReport(self, resetProfile: bool = True) -> str:
-        """What the compiled program takes and gives."""
-        return self._report()
+        """What the compiled program is and what it took, as a text."""
+        with as_popart_errors():
+            title = f"{self.name}: {self._steps.report()}"
+            text = self._reports().summary(title, self._options.reportOptions)
+        if resetProfile:
+            self._executions.reset()
+        return text
 
     def getReport(self) -> str:
-        return self._report()
+        """The graph and its executions, as JSON."""
+        reports = self._reports()
+        with as_popart_errors():
+            both = {"graph": reports.graph(), "execution": reports.execution()}
+        return str(written(both, useCbor=False))
 
-    def getGraphReport(self, useCbor: bool = False) -> str:
-        return self._report()
+    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
+        """The compiled program: kernels, calls, memory, tiles; as JSON or CBOR."""
+        reports = self._reports()
+        with as_popart_errors():
+            return written(reports.graph(), useCbor=useCbor)
 
-    def getExecutionReport(self, useCbor: bool = False) -> str:
-        return self._report()
+    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+        """The steps since the last report, and what each kernel takes; as JSON or CBOR."""
+        reports = self._reports()
+        with as_popart_errors():
+            content = reports.execution()
+        self._executions.reset()
+        return written(content, useCbor=useCbor)
 
     def getSerializedGraph(self) -> bytes:
-        return self._report().encode()
+        """The compiled program, as `getGraphReport` has it."""
+        return str(self.getGraphReport()).encode()
 
     def getCycleCount(self, id: str = "") -> int:
         raise popart_runtime_error(

@@ -8,9 +8,10 @@ import numpy as np
 
 from popgraph.builder.opset.enums import AnchorReturnTypeId
 from popgraph.builder.opset.exceptions import popart_runtime_error
+from popgraph.session.buffers import Stream
 from popgraph.session.dataflow import DataFlow
 from popgraph.session.program import Program
-from popgraph.session.step_io import StepIO, Stream
+from popgraph.session.step_io import StepIO
 from popgraph.support.arrays import Array
 from popgraph.support.poison import unwritten
 

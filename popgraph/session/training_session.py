@@ -21,6 +21,7 @@ from popgraph.session.patterns import Patterns
 from popgraph.session.program import Request
 from popgraph.session.session import Session, one_of
 from popgraph.support.arrays import Array
+from popgraph.support.logs import log_of
 from popgraph.training.driver import Driver
 from popgraph.training.roles import Origin
 from popgraph.training.selection import Choice, Selection, select
@@ -112,6 +113,7 @@ class TrainingSession(TrainingOnly, Session):
 
     def updateOptimizerFromHost(self, optimizer: Optimizer) -> None:
         """Takes new values of what is not constant, at once."""
+        log_of("session").debug("TrainingSession::updateOptimizerFromHost()")
         executable = self._engine.prepared_for("optimizerFromHost()")
         self.updateOptimizer(optimizer)
         with as_popart_errors():

@@ -305,6 +305,13 @@ def test_names_that_are_reserved() -> None:
     )
 
 
+def test_an_inference_session_has_no_values_of_an_optimizer_to_send() -> None:
+    session = inference(constant=True)
+    assert "Devicex::prepare() must be called" in message(session.optimizerFromHost)
+    session.prepareDevice()
+    session.optimizerFromHost()
+
+
 def test_reports() -> None:
     session = inference(constant=True)
     assert message(session.getSummaryReport).endswith(

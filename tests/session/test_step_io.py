@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from array import array
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -146,3 +149,58 @@ def test_an_input_that_nothing_uses_need_not_be_given() -> None:
     anchors = session.initAnchorArrays()
     session.run(PyStepIO({x: np.ones(3, np.float32)}, anchors))
     assert anchors[y].tolist() == [-1, -1, -1]
+
+
+def step(inputs: dict[str, Any], outputs: dict[str, Any], dtype: str = "FLOAT") -> None:
+    session, x, y = doubling(dtype=dtype)
+    session.run(PyStepIO({x: inputs["x"]}, {y: outputs["y"]}))
+
+
+def test_a_wider_buffer_takes_what_a_narrower_anchor_holds() -> None:
+    wide = np.zeros(6)
+    step({"x": np.float32([0.1, 1, 2, 3, 4, 5])}, {"y": wide})
+    assert wide.tolist() == [float(np.float32(0.1)) * 2, 2, 4, 6, 8, 10]
+    whole = np.zeros(6, np.int64)
+    step({"x": np.arange(6, dtype=np.int32)}, {"y": whole}, "INT32")
+    assert whole.tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_an_anchor_is_not_rounded_into_its_buffer() -> None:
+    session, x, y = doubling()
+    for wrong in (np.float16, np.int64, np.bool_):
+        with pytest.raises(popart.popart_runtime_error, match="Type discrepancy for tensor"):
+            session.run(PyStepIO({x: np.ones(6, np.float32)}, {y: np.zeros(6, wrong)}))
+
+
+def test_lists_are_read_and_filled() -> None:
+    rows = [[0.0] * 3, [0.0] * 3]
+    kept = rows[1]
+    step({"x": [0, 1, 2, 3, 4, 5.5]}, {"y": rows})
+    assert rows == [[0, 2, 4], [6, 8, 11]]
+    assert kept is rows[1]
+    with pytest.raises(popart.popart_runtime_error, match="Expected 6, but received 5"):
+        step({"x": [0] * 6}, {"y": [0.0] * 5})
+    with pytest.raises(popart.popart_runtime_error, match="Type discrepancy for tensor"):
+        step({"x": [0.5] * 6}, {"y": [0] * 6}, "INT32")
+    with pytest.raises(popart.popart_exception, match="is tuple, which nothing can be written to"):
+        step({"x": [0] * 6}, {"y": (0.0,) * 6})
+
+
+def test_an_array_of_python_is_a_buffer() -> None:
+    filled = array("f", [0] * 6)
+    step({"x": array("f", range(6))}, {"y": filled})
+    assert filled.tolist() == [0, 2, 4, 6, 8, 10]
+
+
+def test_an_iterator_gives_a_batch_at_a_time() -> None:
+    session, x, y = doubling()
+    anchors = session.initAnchorArrays()
+    batches = (np.full(3, number, np.float32) for number in range(3))
+    stepio = PyStepIO({x: batches}, anchors)
+    session.run(stepio)
+    assert anchors[y].tolist() == [[0, 0, 0], [2, 2, 2]]
+    with pytest.raises(popart.popart_runtime_error, match="has no more batches"):
+        session.run(stepio)
+    assert anchors[y][0].tolist() == [4, 4, 4]
+    with pytest.raises(popart.popart_runtime_error, match="The input iterator gave 2 elements"):
+        session.run(PyStepIO({x: iter([np.zeros(2, np.float32)])}, anchors))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from logging import DEBUG
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
@@ -20,9 +21,12 @@ from popgraph.dialects.onnx.writer import IR_VERSION, GraphWriter
 from popgraph.dialects.program import WeightStore
 from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError
+from popgraph.support.logs import log_of
 
 DEFAULT_OPSET = 10
 """PopART's `defaultAiOnnxOpset`."""
+
+_LOG = log_of("builder")
 
 
 class Draft:
@@ -119,7 +123,13 @@ class Draft:
                 raise self._refused(error, op_type, domain, name, args, ids) from error
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
+        if _LOG.isEnabledFor(DEBUG):
+            self._log_node(owner, domain)
         return owner
+
+    def _log_node(self, op: OnnxOp, domain: str) -> None:
+        name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"
+        _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets[domain])
 
     def _refused(
         self,

@@ -145,8 +145,8 @@ class Session:
     def getSummaryReport(self) -> str:
         return self._main.getSummaryReport()
 
-    def getGraphReport(self) -> str:
-        return self._main.getGraphReport()
+    def getGraphReport(self, useCbor: bool = False) -> str | bytes:
+        return self._main.getGraphReport(useCbor)
 
-    def getExecutionReport(self) -> str:
-        return self._main.getExecutionReport()
+    def getExecutionReport(self, useCbor: bool = False) -> str | bytes:
+        return self._main.getExecutionReport(useCbor)
