@@ -560,8 +560,18 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], num_outputs: int, callee: Any, debugName: object = ""
     ) -> list[str]:
         """The outputs of another graph, a builder made by `createSubgraphBuilder`."""
-        types = [callee.type_of(id) for id in callee.getOutputTensorIds()][:num_outputs]
-        return self._add("Call", args, {"callee": callee.graph()}, types, debugName)
+        types = [callee.type_of(id) for id in callee.getOutputTensorIds()]
+        counts = {
+            "inputs": (len(args), len(callee.called_inputs())),
+            "outputs": (num_outputs, len(types)),
+        }
+        for what, (given, wanted) in counts.items():
+            if given != wanted:
+                raise popart_exception(
+                    f"For CallOp '{debugName}', number of {what} ({given}) does not match that "
+                    f"of the callee subgraph ({wanted})"
+                )
+        return self._add("Call", args, {"callee": callee.called_graph()}, types, debugName)
 
 
 def _of(shape: Shape | None, element: str) -> Attribute:
