@@ -248,8 +248,9 @@ class AiGraphcoreOpset1(Operands):
     def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
         """Rows times weights, mixed for each row: args are rows, weights, basis, numbers."""
         rows, weights = self._shape(args), self._shape(args, 1)
-        known = rows is not None and weights is not None
-        return self._shaped(args, (rows[0], weights[2]) if known else None)
+        if rows is None or weights is None:
+            return UNKNOWN
+        return self._shaped(args, (rows[0], weights[2]))
 
     @all_results("SplineBasis")
     def splinebasis(

@@ -146,9 +146,8 @@ def _moved(values: SSAValue, by: int) -> Operand:
 
 def _log_sum(labels: _Labels, values: list[Operand]) -> Operand:
     peak = gc.DetachOp(reduce(gc.MaxOp, values))
-    return gc.AddOp(
-        gc.LogOp(reduce(gc.AddOp, [gc.ExpOp(gc.SubOp(value, peak)) for value in values])), peak
-    )
+    parts: list[Operand] = [gc.ExpOp(gc.SubOp(value, peak)) for value in values]
+    return gc.AddOp(gc.LogOp(reduce(gc.AddOp, parts)), peak)
 
 
 def _loss(node: Node, labels: _Labels, chances: SSAValue) -> Operand:
