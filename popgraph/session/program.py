@@ -71,6 +71,7 @@ class Program:
         self.infos: dict[str, TensorInfo] = model.infos()
         self.loss = model.final_loss
         self._lower(self._sorted_anchors())
+        self._loss_row = self._found_loss_dtype()
         self._keep_only_anchors()
         self.inputs = self._streams(self._graph.inputs)
         self.outputs = self._streams(self._graph.outputs)
@@ -202,15 +203,13 @@ class Program:
         compiled = self._request.optimizer
         assert compiled is not None, "only training has an optimizer"
         variables = {op.variable.text: dtype_of(op.result) for op in self._graph.variables()}
-        return HostScalars(compiled, variables, self._loss_dtype())
+        assert self._loss_row is not None, "training has a loss"
+        return HostScalars(compiled, variables, self._loss_row)
 
-    def _loss_dtype(self) -> DType:
-        assert self.loss is not None
-        info = self.infos.get(self.loss)
-        if info is not None:
-            return info.row
-        floats = [dtype_of(op.result) for op in self._graph.variables()]
-        return next(dtype for dtype in floats if dtype.is_float)
+    def _found_loss_dtype(self) -> DType | None:
+        """Of the loss, which is among the outputs until only the anchors are."""
+        found = None if self.loss is None else self._graph.outputs.get(self.loss)
+        return None if found is None else dtype_of(found)
 
     def build(self, backend: str, threads: int) -> Executable:
         """Makes the code."""

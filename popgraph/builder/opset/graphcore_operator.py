@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute
 
 from popgraph.builder.opset.enums import PopartEnum, ReductionType
+from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.opsets import incompatible_arguments
 from popgraph.dialects.onnx.types import UNKNOWN, static_shape, tensor_type
 from popgraph.support import shapes
@@ -26,7 +27,8 @@ Results: TypeAlias = Attribute | Sequence[Attribute]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_NO_ATTRIBUTES = ("self", "args", "num_outputs", "debugContext")
+_CONTEXTS = ("debugContext", "debugPrefix", "debug_context")
+_NO_ATTRIBUTES = ("self", "args", "num_outputs", *_CONTEXTS)
 
 
 class CustomNodeSink(Protocol):
@@ -57,12 +59,20 @@ class Operands:
     def _shape(self, args: Sequence[str], place: int = 0) -> Shape | None:
         return static_shape(self._type(args, place))
 
-    def _shaped(self, args: Sequence[str], shape: Sequence[int] | None) -> Attribute:
-        """The first argument's element type with another shape."""
-        type_ = self._type(args)
+    def _shaped(self, args: Sequence[str], shape: Sequence[int] | None, like: int = 0) -> Attribute:
+        """An argument's element type, the first one's unless told, with another shape."""
+        type_ = self._type(args, like)
         if shape is None or not isinstance(type_, TensorType):
             return UNKNOWN
         return tensor_type(type_.element_type, shape)
+
+    def _check_axes(self, shape: Shape, axes: Sequence[int]) -> None:
+        """An error in PopART's words if an axis is none of the tensor's."""
+        for axis in axes:
+            if not -len(shape) <= axis < len(shape):
+                raise popart_exception(
+                    f"Axis {axis} is out of acceptable range [{-len(shape)}, {len(shape) - 1}]"
+                )
 
     def _broadcast(self, args: Sequence[str]) -> Attribute:
         found = [self._shape(args, place) for place in range(len(args))]
@@ -82,11 +92,9 @@ class Operands:
         results: Results,
         context: object,
     ) -> list[str]:
-        """A node; attributes that are None or an empty list are left out."""
+        """A node; attributes that are None are left out."""
         types = [results] if isinstance(results, Attribute) else results
-        given = {
-            name: value for name, value in attributes.items() if value is not None and value != []
-        }
+        given = {name: value for name, value in attributes.items() if value is not None}
         return self._builder.add_custom_node(op_type, DOMAIN, args, given, types, context)
 
 
@@ -129,7 +137,8 @@ def _adding(
         given = bound.arguments
         results = rule(*args, **named)
         attributes = _attributes(signature, given)
-        self, ids, context = given["self"], given["args"], given["debugContext"]
+        context = next(given[name] for name in _CONTEXTS if name in given)
+        self, ids = given["self"], given["args"]
         return returned(self._add(op_type, ids, attributes, results, context))
 
     shown = signature.replace(return_annotation=annotation)
@@ -155,11 +164,11 @@ def checked(method: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def _attributes(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, object]:
-    """The attributes of the node: every parameter but those that are none."""
+    """The attributes of the node: every parameter but those that are none; no empty defaults."""
     return {
         name.rstrip("_"): _value(parameter.annotation, given[name])
         for name, parameter in signature.parameters.items()
-        if name not in _NO_ATTRIBUTES
+        if name not in _NO_ATTRIBUTES and not given[name] == parameter.default == []
     }
 
 

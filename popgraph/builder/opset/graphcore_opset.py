@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from xdsl.ir import Attribute
+
 from popgraph.builder.opset.enums import (
     DataType,
     InitType,
     PopartEnum,
     ReductionType,
     ScatterReduction,
+    TensorRemapType,
 )
 from popgraph.builder.opset.exceptions import popart_exception
 from popgraph.builder.opset.graphcore_operator import (
@@ -20,6 +23,7 @@ from popgraph.builder.opset.graphcore_operator import (
     checked,
     one_result,
 )
+from popgraph.builder.opset.multiconv import checked_parameters, convolved_shape
 from popgraph.dialects.onnx.types import UNKNOWN, tensor_type
 from popgraph.support import dtypes, shapes
 from popgraph.support.shapes import Shape
@@ -180,6 +184,21 @@ class AiGraphcoreOpset1(Operands):
         """y = x, and x is printed."""
         return self._type(args)
 
+    @one_result("NormalizeImage")
+    def normalize_image(
+        self, args: list[str], scale: float = 1.0, debugContext: object = ""
+    ) -> Results:
+        """(image * scale - offsets) * scales, with a fourth channel of zeros."""
+        shape = self._shape(args)
+        return self._shaped(args, None if shape is None else (*shape[:-1], 4), like=1)
+
+    @one_result("TensorRemap")
+    def tensorremap(
+        self, args: list[str], remap_type: int | TensorRemapType = 0, debugPrefix: object = ""
+    ) -> Results:
+        """y = x, laid out anew; here memory has one layout."""
+        return self._type(args)
+
     # two tensors in
 
     @one_result("Atan2")
@@ -225,7 +244,71 @@ class AiGraphcoreOpset1(Operands):
         """Gives the variable args[0] the value args[1] at the end of the step."""
         return self._type(args)
 
+    @one_result("SplineWeighting")
+    def splineweighting(self, args: list[str] = [], debugContext: object = "") -> Results:  # noqa: B006
+        """Rows times weights, mixed for each row: args are rows, weights, basis, numbers."""
+        rows, weights = self._shape(args), self._shape(args, 1)
+        if rows is None or weights is None:
+            return UNKNOWN
+        return self._shaped(args, (rows[0], weights[2]))
+
+    @all_results("SplineBasis")
+    def splinebasis(
+        self,
+        args: list[str] = [],  # noqa: B006
+        degree: int = 1,
+        debugContext: object = "",
+    ) -> Results:
+        """B-splines at points, and which weights they belong to: args say knots and openness."""
+        shape = self._shape(args)
+        result = None if shape is None else (shape[0], (degree + 1) ** shape[1])
+        return [self._shaped(args, result), _of(result, "i32")]
+
+    @one_result("Bucketize")
+    def bucketize(
+        self,
+        args: list[str] = [],  # noqa: B006
+        right: int = 0,
+        debugContext: object = "",
+    ) -> Results:
+        """Between which boundaries, args[1], each element stands."""
+        return _of(self._shape(args), "i32")
+
+    @all_results("Sort")
+    def sort(
+        self,
+        args: list[str] = [],  # noqa: B006
+        axis: int = -1,
+        descending: int = 0,
+        stable: int = 0,
+        debugContext: object = "",
+    ) -> Results:
+        """The elements in order, and where they stood."""
+        return [self._type(args), _of(self._shape(args), "i32")]
+
     # shapes
+
+    @one_result("GroupedGather")
+    def groupedgather(
+        self,
+        args: list[str] = [],  # noqa: B006
+        axis: int = 0,
+        group_size: int = 1,
+        debugContext: object = "",
+    ) -> Results:
+        """Gather in each group along the first axis, by indices of its own."""
+        data, indices = self._shape(args), self._shape(args, 1)
+        if data is None or indices is None:
+            return UNKNOWN
+        place = axis % len(data)
+        return self._shaped(args, (*data[:place], *indices[1:], *data[place + 1 :]))
+
+    @one_result("SequenceSlice")
+    def sequenceslice(
+        self, args: list[str], zeroUnused: int = 0, debugContext: object = ""
+    ) -> Results:
+        """Rows of args[0] put into args[1]: how many, from where and to where say the others."""
+        return self._type(args, 1)
 
     def reshape(self, args: list[str] | str, shape: list[int], debugContext: object = "") -> str:
         """The same elements in another shape; one dimension may be -1."""
@@ -308,7 +391,7 @@ class AiGraphcoreOpset1(Operands):
         if whole is not None:
             placed = dict(zip(axes, sizes, strict=True))
             result = tuple(placed.get(axis, size) for axis, size in enumerate(whole))
-        return self._shaped(args, result)
+        return self._type(args, 2) if len(args) > 2 else self._shaped(args, result)
 
     @one_result("DynamicUpdate")
     def dynamicupdate(
@@ -376,11 +459,13 @@ class AiGraphcoreOpset1(Operands):
         keepdims: int = 1,
         debugContext: object = "",
     ) -> Results:
-        """The medians, and where they stand."""
+        """The medians, and where they stand; of no axes, every element is its own."""
         shape = self._shape(args)
         result = None
         if shape is not None:
-            reduced = [axis % len(shape) for axis in axes] if axes else range(len(shape))
+            self._check_axes(shape, axes or ())
+            every = range(len(shape))
+            reduced = every if axes is None else [axis % len(shape) for axis in axes]
             result = shapes.reduced(shape, list(reduced), bool(keepdims))
         indices = UNKNOWN if result is None else tensor_type("i32", result)
         return [self._shaped(args, result), indices]
@@ -426,6 +511,49 @@ class AiGraphcoreOpset1(Operands):
             shape = shapes.beside_data(indices, len(shape), place, group_size > 1)
         return self._shaped(args, (*shape[:place], axis_size, *shape[place + 1 :]))
 
+    # several convolutions
+
+    def multiconv(
+        self,
+        args: list[list[str]],
+        dilations: list[list[int]] = [],  # noqa: B006
+        inDilations: list[list[int]] = [],  # noqa: B006
+        pads: list[list[int]] = [],  # noqa: B006
+        outPads: list[list[int]] = [],  # noqa: B006
+        strides: list[list[int]] = [],  # noqa: B006
+        availableMemoryProportions: list[float] = [],  # noqa: B006
+        partialsTypes: list[str] = [],  # noqa: B006
+        planType: str | None = None,
+        perConvReservedTiles: int | None = None,
+        cycleBackOff: float | None = None,
+        enableConvDithering: list[int] = [],  # noqa: B006
+        debugContext: object = "",
+    ) -> list[str]:
+        """Convolutions side by side; each has data, weights and perhaps a bias."""
+        given = {
+            "dilations": dilations,
+            "inDilations": inDilations,
+            "pads": pads,
+            "outPads": outPads,
+            "strides": strides,
+        }
+        shapes_of_weights = [self._shape(ids, 1) for ids in args]
+        flat = checked_parameters(args, shapes_of_weights, given)
+        types = [
+            self._shaped(ids, convolved_shape(self._shape(ids), self._shape(ids, 1), place, given))
+            for place, ids in enumerate(args)
+        ]
+        hints = {
+            "planType": planType,
+            "perConvReservedTiles": perConvReservedTiles,
+            "cycleBackOff": cycleBackOff,
+            "availableMemoryProportions": availableMemoryProportions or None,
+            "partialsTypes": partialsTypes or None,
+            "enableConvDithering": enableConvDithering or None,
+        }
+        inputs = [id for ids in args for id in (*ids, "")[:3]]
+        return self._add("MultiConv", inputs, {**flat, **hints}, types, debugContext)
+
     # graphs
 
     @checked
@@ -433,8 +561,22 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], num_outputs: int, callee: Any, debugName: object = ""
     ) -> list[str]:
         """The outputs of another graph, a builder made by `createSubgraphBuilder`."""
-        types = [callee.type_of(id) for id in callee.getOutputTensorIds()][:num_outputs]
-        return self._add("Call", args, {"callee": callee.graph()}, types, debugName)
+        types = [callee.type_of(id) for id in callee.getOutputTensorIds()]
+        counts = {
+            "inputs": (len(args), len(callee.called_inputs())),
+            "outputs": (num_outputs, len(types)),
+        }
+        for what, (given, wanted) in counts.items():
+            if given != wanted:
+                raise popart_exception(
+                    f"For CallOp '{debugName}', number of {what} ({given}) does not match that "
+                    f"of the callee subgraph ({wanted})"
+                )
+        return self._add("Call", args, {"callee": callee.called_graph()}, types, debugName)
+
+
+def _of(shape: Shape | None, element: str) -> Attribute:
+    return UNKNOWN if shape is None else tensor_type(element, shape)
 
 
 def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:

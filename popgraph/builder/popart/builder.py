@@ -181,6 +181,7 @@ class Builder(Annotations):
         """Makes a tensor of the graph around this one usable here."""
         if self._parent is None or not self._parent._draft.writer.has_value(tensorId):
             raise popart_exception(f"Failed to add unrecognised TensorId {tensorId}")
+        self._draft.add_from_parent(tensorId)
 
     def addInitializedInputTensor(
         self, initVal: Array, *rest: object, debugContext: object = "", **named: object
@@ -366,6 +367,14 @@ class Builder(Annotations):
     def graph(self) -> Graph:
         """The graph so far; the builder can go on."""
         return self._draft.graph()
+
+    def called_graph(self) -> Graph:
+        """The graph so far, which is to be called: what it takes from around it are inputs."""
+        return self._draft.called_graph()
+
+    def called_inputs(self) -> list[str]:
+        """The ids of what a call brings."""
+        return self._draft.called_inputs
 
     def module(self) -> ModuleOp:
         """The model so far as IR; its large weights are in `weights`."""

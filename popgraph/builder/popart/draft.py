@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from logging import DEBUG
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, ModuleOp
 from xdsl.ir import Attribute, Region, SSAValue
 
 from popgraph.builder.opset.exceptions import as_popart_errors, popart_exception
@@ -42,6 +42,8 @@ class Draft:
         self.inputs: list[str] = []
         self.initialized: list[str] = []
         self.outputs: list[str] = []
+        self.called_inputs: list[str] = []
+        """The inputs of a call of this graph: its own, and tensors of the graph around it."""
         self._home = Region(writer.block)
 
     @classmethod
@@ -75,7 +77,13 @@ class Draft:
         id = self.names.new(stem)
         self.writer.add_input(id, type_)
         self.inputs.append(id)
+        self.called_inputs.append(id)
         return id
+
+    def add_from_parent(self, id: str) -> None:
+        """A tensor of the graph around this one, for which a call may bring another."""
+        if id not in self.called_inputs:
+            self.called_inputs.append(id)
 
     def add_weight(self, stem: str, array: Array) -> str:
         """A weight with its first value, which is copied."""
@@ -120,7 +128,7 @@ class Draft:
                     result_types=result_types,
                 )
             except TypeMismatchError as error:
-                raise self._refused(error, op_type, domain, name, args, ids) from error
+                raise self._refused(error, op_type, domain, name, args, ids, attributes) from error
         owner = values[0].owner if values else self.writer.block.last_op
         assert isinstance(owner, OnnxOp)
         if _LOG.isEnabledFor(DEBUG):
@@ -139,13 +147,14 @@ class Draft:
         name: str,
         args: Sequence[str],
         ids: Sequence[str],
+        attributes: Mapping[str, object],
     ) -> TypeMismatchError:
         """The error in PopART's words, where there are any; what ONNX says becomes the hint."""
         if domain or not all(map(self.writer.has_value, args)):
             return error
         version = op_class(op_type, self.writer.opsets[domain]).SCHEMA.since_version
         types = [self.value_of(id).type for id in args]
-        said = words(Refused(op_type, version, name, args, ids, types), error.what)
+        said = words(Refused(op_type, version, name, args, ids, types, attributes), error.what)
         return TypeMismatchError(said, error.where, error.what) if said else error
 
     def value_of(self, id: str) -> SSAValue:
@@ -177,6 +186,23 @@ class Draft:
         base = None if self.base is None else self.base.graph
         rest = b"" if base is None or base.rest is None else base.rest.data
         return Graph(self.writer.name, self.writer.inputs, infos, copied, self._declared(), rest)
+
+    def called_graph(self) -> Graph:
+        """A copy of the graph so far, in which tensors of the graph around it are inputs."""
+        graph = self.graph()
+        infos = {info.text: info for info in graph.inputs}
+        for place, id in enumerate(self.called_inputs):
+            if id in infos:
+                continue
+            outer = self.value_of(id)
+            inner = graph.block.insert_arg(outer.type, place)
+            infos[id] = ValueInfoAttr.of(self.names.new(id), outer.type)
+            for op in graph.block.walk():
+                for index, operand in enumerate(op.operands):
+                    if operand is outer:
+                        op.operands[index] = inner
+        graph.properties["inputs"] = ArrayAttr([infos[id] for id in self.called_inputs])
+        return graph
 
     def _declared(self) -> list[ValueInfoAttr]:
         """What the model says about inner values: what nobody can infer from its nodes."""

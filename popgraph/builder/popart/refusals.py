@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import TensorType
@@ -28,6 +28,7 @@ class Refused:
     inputs: Sequence[str]
     outputs: Sequence[str]
     types: Sequence[Attribute]
+    attributes: Mapping[str, object]
 
     def __str__(self) -> str:
         shown = f"{self.name} (ai.onnx.{self.op_type}:{self.version})" if self.name else ""
@@ -43,6 +44,10 @@ def words(node: Refused, reason: str) -> str | None:
     if node.op_type == "Expand" and "Incompatible dimensions" in reason:
         return f"{node} corresponding dimensions must have the same value or one of them must be 1"
     shapes = [static_shape(type_) for type_ in node.types]
+    if node.op_type.startswith("Reduce") and shapes and shapes[0] is not None:
+        return _axis_out_of_range(node, len(shapes[0]))
+    if node.op_type == "Transpose" and shapes and shapes[0] is not None:
+        return _permutation(node, shapes[0])
     if len(shapes) != 2 or shapes[0] is None or shapes[1] is None:
         return None
     if node.op_type == "MatMul":
@@ -50,6 +55,24 @@ def words(node: Refused, reason: str) -> str | None:
     if node.op_type in BROADCASTING:
         return _broadcasting(node, shapes[0], shapes[1])
     return None
+
+
+def _axis_out_of_range(node: Refused, rank: int) -> str | None:
+    axes = node.attributes.get("axes")
+    for axis in axes if isinstance(axes, list | tuple) else ():
+        if not -rank <= axis < rank:
+            return f"Axis {axis} is out of acceptable range [{-rank}, {rank - 1}]"
+    return None
+
+
+def _permutation(node: Refused, shape: Shape) -> str | None:
+    order = node.attributes.get("perm")
+    if not isinstance(order, list | tuple) or len(order) == len(shape):
+        return None
+    return (
+        f"Rank of permutation tensor {_spaced(order)}, rank {len(order)} must be equal to rank of "
+        f"input tensor, shape {_spaced(shape)}, rank {len(shape)}."
+    )
 
 
 def _matmul(node: Refused, lhs: Shape, rhs: Shape) -> str | None:
@@ -79,5 +102,5 @@ def _broadcasting(node: Refused, lhs: Shape, rhs: Shape) -> str:
     return f"np broadcasting failed on '{node}', frames {[*lhs]} and {[*rhs]} are not aligned"
 
 
-def _spaced(shape: Shape) -> str:
+def _spaced(shape: Sequence[int]) -> str:
     return f"[{' '.join(map(str, shape))}]"

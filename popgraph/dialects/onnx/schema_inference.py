@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import TensorType, f16, f32, i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from popgraph.dialects import element_types
+from popgraph.dialects.onnx.op import OnnxOp
 from popgraph.dialects.onnx.protos import write_node
 from popgraph.dialects.onnx.requirements import Known, unmet
 from popgraph.dialects.onnx.schema_op import SchemaOp
@@ -118,6 +119,7 @@ def _ask(
     outer = {value: name for value, name in names.items() if value not in inside}
     error: Exception | None = None
     letter = _letter(op)
+    imported = {**dict.fromkeys(_domains_inside(op), 1), **opsets}
     for schema, types, arrays in _readings(op, outer, known):
         try:
             found = infer_node_outputs(
@@ -125,7 +127,7 @@ def _ask(
                 node,
                 {name: _type_proto(types[value]) for value, name in outer.items()},
                 {names[value]: tensor for value, tensor in arrays.items()},
-                opset_imports=[helper.make_opsetid(*pair) for pair in opsets.items()],
+                opset_imports=[helper.make_opsetid(*pair) for pair in imported.items()],
             )
             break
         except (InferenceError, ValidationError, RuntimeError, ValueError) as failure:
@@ -136,6 +138,13 @@ def _ask(
         raise mismatch(op, str(error)) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
     return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
+
+
+def _domains_inside(op: SchemaOp) -> set[str]:
+    """Of the nodes in graphs inside, which may be nobody's that ONNX knows."""
+    if not op.GRAPHS:
+        return set()
+    return {inner.domain for inner in op.walk() if isinstance(inner, OnnxOp) and inner is not op}
 
 
 @lru_cache(maxsize=1 << 14)

@@ -82,6 +82,7 @@ def compare(node: Node) -> Lowered:
     return gc.CompareOp(lhs, rhs, predicate=COMPARISONS[node.op.op_type])
 
 
+@lowers("Nop", "TensorRemap", "PrintTensor", domain=GRAPHCORE)
 @lowers("Identity", "OptionalGetElement")
 def identity(node: Node) -> Lowered:
     return node[0]
@@ -139,6 +140,25 @@ def computing(node: Node) -> dtypes.DType:
 @lowers("Mod")
 def mod(node: Node) -> Lowered:
     return modulo(node, bool(node.integer("fmod")))
+
+
+@lowers("IncrementMod", domain=GRAPHCORE)
+def increment_mod(node: Node) -> Lowered:
+    """The sum's remainder, with its sign."""
+    total = gc.AddOp(node[0], node.scalar(node.real("increment")))
+    return gc.RemOp(total, node.scalar(node.real("modulus")))
+
+
+@lowers("CopyVarUpdate", domain=GRAPHCORE)
+def copy_var_update(node: Node) -> Lowered:
+    """The second input, which the variable that the first is will be in the next step."""
+    node.lowering.update(node[0], node[1])
+    return node[1]
+
+
+@lowers("BitwiseXnor", domain=GRAPHCORE)
+def bitwise_xnor(node: Node) -> Lowered:
+    return gc.NotOp(gc.XorOp(node[0], node[1]))
 
 
 lowers("Fmod", domain=GRAPHCORE)(lambda node: modulo(node, of_dividend=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -10,7 +10,7 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.passes.onnx.to_graphcore.windows import Windows
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape
@@ -81,6 +81,53 @@ def convolved(node: Node, x: Operand, w: Operand) -> Operand:
         pads=windows.pads,
         groups=node.integer("group", 1),
     )
+
+
+@lowers("MultiConv", domain=GRAPHCORE)
+def multi_conv(node: Node) -> Lowered:
+    """Convolutions side by side: three inputs for each, of which the bias may be absent."""
+    used: dict[str, int] = {}
+
+    def take(name: str, count: int, default: int) -> tuple[int, ...]:
+        """The next numbers of an attribute that holds those of all convolutions."""
+        first = used.get(name, 0)
+        used[name] = first + count
+        given = node.integers(name)
+        return given[first : first + count] if given else (default,) * count
+
+    return [_one_of_several(node, place, take) for place in range(0, len(node), 3)]
+
+
+def _one_of_several(
+    node: Node, place: int, take: Callable[[str, int, int], tuple[int, ...]]
+) -> Operand:
+    x, w = node[place], node[place + 1]
+    rank = len(shape_of(w)) - 2
+    spread, out = take("inDilations", rank, 1), take("outPads", 2 * rank, 0)
+    result = gc.ConvOp(
+        _padded(node, x, (0,) * 2 * rank, [step - 1 for step in spread]),
+        w,
+        strides=take("strides", rank, 1),
+        dilations=take("dilations", rank, 1),
+        pads=take("pads", 2 * rank, 0),
+        groups=shape_of(x)[1] // shape_of(w)[1],
+    )
+    wide = _padded(node, result.result, out, (0,) * rank)
+    return with_bias(wide, node.optional(place + 2))
+
+
+def _padded(node: Node, image: SSAValue, pads: Sequence[int], interior: Sequence[int]) -> SSAValue:
+    """Zeros around an image (first at all low ends), and between its elements."""
+    if not any(pads) and not any(interior):
+        return image
+    rank = len(interior)
+    return gc.PadOp(
+        image,
+        low=(0, 0, *pads[:rank]),
+        high=(0, 0, *pads[rank:]),
+        interior=(0, 0, *interior),
+        value=0.0,
+    ).result
 
 
 def with_bias(result: Operand, bias: SSAValue | None) -> Operand:

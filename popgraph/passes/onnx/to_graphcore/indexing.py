@@ -20,7 +20,7 @@ from popgraph.support import dtypes
 from popgraph.support.shapes import Shape, prod
 
 
-def _whole(node: Node, number: int) -> SSAValue:
+def whole(node: Node, number: int) -> SSAValue:
     return node.literal(np.array(number, np.int64))
 
 
@@ -45,12 +45,12 @@ def _from_start(node: Node, indices: SSAValue, size: int, is_checked: bool) -> O
     if known is not None:
         return node.literal(positions(known, size))
     wide = cast(indices, dtypes.BY_NAME["i64"])
-    negative = gc.CompareOp(wide, _whole(node, 0), predicate="lt")
-    place = gc.WhereOp(negative, gc.AddOp(wide, _whole(node, size)), wide)
+    negative = gc.CompareOp(wide, whole(node, 0), predicate="lt")
+    place = gc.WhereOp(negative, gc.AddOp(wide, whole(node, size)), wide)
     if is_checked:
         return place
-    last = _whole(node, max(0, size - 1))
-    return gc.MinOp(gc.MaxOp(place, _whole(node, 0)), last)
+    last = whole(node, max(0, size - 1))
+    return gc.MinOp(gc.MaxOp(place, whole(node, 0)), last)
 
 
 def never_negative(place: Operand) -> SSAValue:
@@ -83,10 +83,10 @@ def check_indices(node: Node) -> Lowered:
 def gather_elements(node: Node) -> Lowered:
     """A lookup in the flat data: the place along the axis from the indices, else their own."""
     axis = node.axis(node.integer("axis"))
-    return _along(node, axis, from_start(node, 1, node.shape[axis]))
+    return taken_along(node, axis, from_start(node, 1, node.shape[axis]))
 
 
-def _along(node: Node, axis: int, along: Operand) -> Operand:
+def taken_along(node: Node, axis: int, along: Operand) -> Operand:
     """The elements of the first input at these places along an axis."""
     places = places_along(node, node.shape, axis, along)
     return gc.GatherOp(reshaped(node[0], (prod(node.shape),)), places, axis=0)
@@ -95,11 +95,11 @@ def _along(node: Node, axis: int, along: Operand) -> Operand:
 def places_along(node: Node, data: Shape, axis: int, along: Operand) -> SSAValue:
     """Places in flat data: along one axis these, along the others their own."""
     indices = shape_of(along)
-    place: Operand = gc.MulOp(along, _whole(node, _stride(data, axis)))
+    place: Operand = gc.MulOp(along, whole(node, _stride(data, axis)))
     for other in range(len(data)):
         if other != axis and indices[other] > 1:
             counted = gc.IotaOp(shape=indices, axis=other, dtype=I64)
-            place = gc.AddOp(place, gc.MulOp(counted, _whole(node, _stride(data, other))))
+            place = gc.AddOp(place, gc.MulOp(counted, whole(node, _stride(data, other))))
     return never_negative(place)
 
 
@@ -110,7 +110,7 @@ def top_k(node: Node) -> Lowered:
     count = node.integer("k") if node.has("k") else node.numbers(1, "the number k")[0]
     largest = bool(node.integer("largest", 1))
     places = gc.ArgTopKOp(node[0], axis=axis, count=count, largest=largest)
-    return [_along(node, axis, places), places]
+    return [taken_along(node, axis, places), places]
 
 
 @lowers("GatherND")
@@ -136,12 +136,12 @@ def places_of_rows(node: Node) -> SSAValue:
     terms: list[Operand] = []
     for axis in range(batch):
         counted = gc.IotaOp(shape=indices[:-1], axis=axis, dtype=I64)
-        terms.append(gc.MulOp(counted, _whole(node, _stride(lead, axis))))
+        terms.append(gc.MulOp(counted, whole(node, _stride(lead, axis))))
     for column in range(depth):
         index = gc.ReshapeOp(sliced(node[1], {last: (column, 1, 1)}), shape=indices[:-1])
         start = _from_start(node, index.result, data[batch + column], is_checked)
-        terms.append(gc.MulOp(start, _whole(node, _stride(lead, batch + column))))
-    nowhere = gc.BroadcastOp(_whole(node, 0), shape=indices[:-1])
+        terms.append(gc.MulOp(start, whole(node, _stride(lead, batch + column))))
+    nowhere = gc.BroadcastOp(whole(node, 0), shape=indices[:-1])
     return never_negative(reduce(gc.AddOp, terms) if terms else nowhere)
 
 
@@ -152,10 +152,10 @@ def reverse_sequence(node: Node) -> Lowered:
     time = node.integer("time_axis", 0)
     steps, column = lead[time], (lead[0], 1) if time else (1, lead[1])
     given = cast(node[1], dtypes.BY_NAME["i64"])
-    longest, zero = _whole(node, steps), _whole(node, 0)
+    longest, zero = whole(node, steps), whole(node, 0)
     lengths = gc.ReshapeOp(gc.MinOp(gc.MaxOp(given, zero), longest), shape=column)
     own = gc.IotaOp(shape=lead, axis=time, dtype=I64)
-    mirrored = gc.SubOp(gc.SubOp(lengths, _whole(node, 1)), own)
+    mirrored = gc.SubOp(gc.SubOp(lengths, whole(node, 1)), own)
     is_inside = gc.CompareOp(own, lengths, predicate="lt")
     places = places_along(node, lead, time, gc.WhereOp(is_inside, mirrored, own))
     taken = gc.GatherOp(reshaped(node[0], (prod(lead), *rest)), places, axis=0)

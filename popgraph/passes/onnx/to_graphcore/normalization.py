@@ -199,6 +199,21 @@ def graphcore_group_normalization(node: Node) -> Lowered:
     return [result, *(cast(reshaped(value, flat), node.dtype) for value in statistics)]
 
 
+@lowers("NormalizeImage", domain=GRAPHCORE)
+def normalize_image(node: Node) -> Lowered:
+    """(image * scale - offsets) * scales by channels, which are last, and a fourth one of zeros."""
+    target = dtype_of(node[1])
+    channels = node.shape[-1]
+    if channels > 4 or node.rank < 1:
+        raise TypeMismatchError(f"an image of {channels} channels", hint="it has up to four")
+    single = dtypes.BY_NAME["f32"]
+    image, offsets, scales = (cast(node[index], single) for index in range(3))
+    moved = gc.SubOp(gc.MulOp(image, node.scalar(node.real("scale", 1.0), single)), offsets)
+    result = cast(gc.MulOp(moved, scales), target)
+    none = (0,) * node.rank
+    return gc.PadOp(result, low=none, high=(*none[1:], 4 - channels), interior=none, value=0.0)
+
+
 def _groups(node: Node, wide: dtypes.DType) -> gc.LayerNormOp:
     """Every group of channels of an image normalized, as a row."""
     groups = node.integer("num_groups")
