@@ -15,7 +15,7 @@ from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightSto
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
-from popgraph.passes.graphcore.training.influence import barrier, influential
+from popgraph.passes.graphcore.training.influence import barrier, influential, is_setting
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
@@ -125,7 +125,7 @@ class Autodiff(Pass):
         still = {
             name: value
             for name, value in targets.items()
-            if name not in kept and value not in moving
+            if name not in kept and value not in moving and not is_setting(value)
         }
         if not still:
             return

@@ -9,7 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from popgraph.dialects.graphcore import BroadcastOp, CondOp, DetachOp, LoopOp, MulOp, ReshapeOp
 from popgraph.dialects.graphcore.base import is_float
 from popgraph.dialects.graphcore.control import yield_of
-from popgraph.dialects.graphcore.functions import Step
+from popgraph.dialects.graphcore.functions import CastOp, Step
 from popgraph.dialects.program import ConstantOp, WeightStore
 from popgraph.passes.analysis.graph import origin
 
@@ -87,6 +87,16 @@ def _is_zero(value: SSAValue, weights: WeightStore) -> bool:
             return _is_zero(op.operands[0], weights)
         case _:
             return False
+
+
+def is_setting(value: SSAValue) -> bool:
+    """Whether all that reads it detaches it: a ratio, running statistics, what a user detached."""
+    readers = [use.operation for use in value.uses]
+    return bool(readers) and all(
+        isinstance(op, DetachOp)
+        or (isinstance(op, BroadcastOp | CastOp | ReshapeOp) and is_setting(op.results[0]))
+        for op in readers
+    )
 
 
 def barrier(value: SSAValue, needed: Set[Operation], weights: WeightStore) -> str:
