@@ -229,7 +229,8 @@ def of_pytorch(wide: Wide, peer: Peer) -> dict[str, Array]:
     }
     made = peer(*given.values())
     results = made if isinstance(made, tuple) else (made,)
-    mixed = [torch.tensor(held[name]) for name in held if name.endswith("_weights")]
+    names = [f"{name}_weights" for name in wide.model.graph.node[0].output]
+    mixed = [torch.tensor(held[name]) for name in names if name in held]
     pairs_of_results = zip(results, mixed, strict=True)
     torch.stack([(result * weights).sum() for result, weights in pairs_of_results]).sum().backward()
     return {name: one.grad.numpy() for name, one in given.items() if one.grad is not None}
