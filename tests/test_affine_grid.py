@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.one_node import close, found, model, normal, of_both
 from tests.passes.test_onnx_gradients import check
 
-SIZES = ((2, 3, 4, 5), (1, 2, 2, 3, 4), (2, 1, 1, 2))
+SIZES = ((2, 3, 4, 5), (1, 2, 2, 3, 4), (2, 1, 1, 2), (1, 2, 3, 4), (1, 1, 1, 1))
 
 
 @pytest.mark.parametrize("aligned", [0, 1])

@@ -17,6 +17,7 @@ from popgraph.passes.observer import Observer
 from popgraph.passes.onnx.enclose_gradients import enclose_gradients
 from popgraph.passes.onnx.evaluate_constants import evaluate_constants
 from popgraph.passes.onnx.partition import host_nodes
+from popgraph.passes.onnx.select_known import select_known
 from popgraph.passes.options import Options
 from popgraph.passes.pipeline import current, planned
 from popgraph.passes.reproducer import note_failure
@@ -115,13 +116,15 @@ def lower(
 
 def settle_constants(module: ModuleOp, weights: WeightStore, options: Options) -> None:
     """
-    Nodes that nothing but Python computes are computed now, where all inputs are constants.
+    Nodes that nothing but Python computes are computed now, where all inputs are constants, or
+    are lookups, where it is known what they select.
 
     Before nodes are told apart, each Gradient gets what it names.
     """
     enclose_gradients(module)
     trained = options.training is not None or options.variables
     evaluate_constants(module, weights, trained=trained)
+    select_known(module, weights, trained=trained)
 
 
 def check_static_form(module: ModuleOp) -> None:

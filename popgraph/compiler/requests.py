@@ -235,7 +235,8 @@ class BuildRequest:
             return found
         with without_collection():
             lower(self.module, self.compilation, options)
-            return build_c(self.module, weights, threads=self.threads, save_as=key)
+            kept = None if self.compilation.has_warned else key
+            return build_c(self.module, weights, threads=self.threads, save_as=kept)
 
 
 class Programs:

@@ -9,3 +9,7 @@ class PopgraphWarning(UserWarning):
 
 class ManyProgramsWarning(PopgraphWarning):
     """An input that decides structure has brought so many values that compiling takes the time."""
+
+
+class UntrainedWeightsWarning(PopgraphWarning):
+    """Weights are to be trained, and stay what they are: no gradient reaches them."""

@@ -50,9 +50,9 @@ def schema_function(op: SchemaOp, opsets: Mapping[str, int], store: WeightStore)
     if not data:
         return None
     proto = _completed(FunctionProto.FromString(data), opsets)
-    retype = RETYPED.get(op.op_type)
-    if retype is not None:
-        retype(proto, op)
+    mend = MENDED.get(op.op_type)
+    if mend is not None:
+        mend(proto, op)
     if op.op_type == CROSS_ENTROPY and 0 in (static_shape(op.operands[0].type) or ()):
         _keep_the_shape(proto)
     return read_function(proto, store, (), _captures(op, name_of))
@@ -125,12 +125,22 @@ def _retype_bound(proto: FunctionProto, op: SchemaOp) -> None:
         proto.node.insert(list(proto.node).index(compared), made)
 
 
-RETYPED: Mapping[str, Callable[[FunctionProto, SchemaOp], None]] = {
+def _squeeze_rows_only(proto: FunctionProto, op: SchemaOp) -> None:
+    """The body of AffineGrid squeezes all axes of size 1 where it means the one it has split."""
+    for node in proto.node:
+        for attribute in node.attribute:
+            for inner in attribute.g.node:
+                if inner.op_type == "Squeeze" and len(inner.input) == 1:
+                    inner.input.append("one_1d")
+
+
+MENDED: Mapping[str, Callable[[FunctionProto, SchemaOp], None]] = {
+    "AffineGrid": _squeeze_rows_only,
     "Attention": _retype_mask,
     "CenterCropPad": _retype_sizes,
     "Shrink": _retype_bound,
 }
-"""Bodies that do not fit all types which their schemas admit, and what makes them fit."""
+"""Bodies that do not fit all types and sizes which their schemas admit, and what mends them."""
 
 
 class _Identifiers:

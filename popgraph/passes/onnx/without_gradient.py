@@ -49,6 +49,8 @@ def reason(row: Row) -> str:
     if not _is_of_floats(row):
         return "it takes or gives no floats"
     match row.way:
+        case Way.HOST if row.title == "Compress":
+            return "Python computes it; where its condition is constant, it is a Gather"
         case Way.HOST:
             return "Python computes it, and models with such nodes are not trained"
         case Way.NONE:

@@ -15,6 +15,7 @@ from popgraph.dialects.program import ConstantOp, GraphOp, VariableOp, WeightSto
 from popgraph.passes.analysis.graph import only_graph, set_outputs
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.training.dependence import dependent, expand_on_the_way, needed
+from popgraph.passes.graphcore.training.influence import barrier, influential, is_setting
 from popgraph.passes.graphcore.training.reverse_cond import reverse_cond
 from popgraph.passes.graphcore.training.reverse_loop import reverse_loop
 from popgraph.passes.graphcore.training.reverse_mode import ReverseMode, Rule
@@ -22,9 +23,18 @@ from popgraph.passes.optimizer_spec import OptimizerSpec, loss_scale_variable
 from popgraph.passes.options import Options
 from popgraph.support.errors import DifferentiationError, PassError
 from popgraph.support.shapes import prod, text
+from popgraph.support.warnings import UntrainedWeightsWarning
 
 PREFIX = "Gradient___"
 """An output of this name and a tensor's is the gradient of the loss with respect to it."""
+
+MOST_NAMES = 5
+"""Of weights and nodes in one warning."""
+
+HINT = (
+    "freeze what is not to be trained; the option straight_through lets gradients pass "
+    "QuantizeLinear, and nothing else that rounds"
+)
 
 RULES: Mapping[type[Operation], Rule] = {CondOp: reverse_cond, LoopOp: reverse_loop}
 """How operations with bodies are differentiated."""
@@ -96,8 +106,38 @@ class Autodiff(Pass):
                     f"{self.loss!r} has no gradient with respect to {name!r}",
                     hint="no differentiable path leads from one to the other",
                 )
+        if not self.wrt:
+            self._warn_of_untrained(compilation, graph, targets, backwards)
         set_outputs(graph, outputs)
         backwards.erase_unused()
+
+    def _warn_of_untrained(
+        self,
+        compilation: Compilation,
+        graph: GraphOp,
+        targets: Mapping[str, SSAValue],
+        backwards: ReverseMode,
+    ) -> None:
+        """Weights that are to be trained, and that no step will move."""
+        loss, weights = self._loss(graph), compilation.weights
+        moving = influential(graph.block, [loss], weights) & backwards.gradients.keys()
+        kept = {op.variable.text for op in graph.updates()}.union(self.gradients)
+        still = {
+            name: value
+            for name, value in targets.items()
+            if name not in kept and value not in moving and not is_setting(value)
+        }
+        if not still:
+            return
+        on_the_way = needed([loss])
+        places = {barrier(value, on_the_way, weights) for value in still.values()} - {""}
+        behind = f" (rounded, compared or detached at {_listed(sorted(places))})" if places else ""
+        compilation.warn(
+            f"no gradient of the loss {self.loss!r} reaches {_counted(list(still))}, which "
+            f"{'is' if len(still) == 1 else 'are'} not trained{behind}",
+            HINT,
+            UntrainedWeightsWarning,
+        )
 
     def _loss(self, graph: GraphOp) -> SSAValue:
         if self.loss not in graph.outputs:
@@ -140,6 +180,15 @@ class Autodiff(Pass):
         first = weights.attribute(np.array(self.loss_scale, dtype.numpy))
         scale = VariableOp(loss_scale_variable(dtype), first).result
         return ReshapeOp(scale, shape=shape).result if shape else scale
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)} weight{'s' * (len(names) != 1)}: {_listed([repr(one) for one in names])}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first few of them."""
+    return ", ".join(names[:MOST_NAMES]) + ", ..." * (len(names) > MOST_NAMES)
 
 
 def requested(names: Sequence[str]) -> set[str]:

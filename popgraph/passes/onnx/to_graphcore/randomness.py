@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand
+from popgraph.passes.graphcore.fold_constants import constant_array
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast
 from popgraph.passes.onnx.to_graphcore.movement import reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -60,7 +61,7 @@ def dropout(node: Node) -> Lowered:
     training = node.lowering.training and not node.integer("is_test")
     given = node.optional(1)
     if node.version >= 12:
-        known = np.array(0.5) if given is None else node.lowering.array(given)
+        known = np.array(0.5) if given is None else constant_array(given, node.lowering.weights)
         ratio = None if known is None else float(known.item())
         if node.optional(2) is not None:
             training = bool(node.array(2, "training_mode").item())
@@ -83,11 +84,18 @@ def dropout(node: Node) -> Lowered:
 
 
 def _dropped(node: Node, ratio: SSAValue) -> tuple[Operand, Operand]:
-    """Dropout by a ratio that is known at run time only, and what it keeps."""
+    """
+    Dropout by a ratio that is known at run time only, and what it keeps.
+
+    A ratio is a setting: no gradient moves it, also where the host may write it as a weight.
+    """
     single, wide = dtypes.BY_NAME["f32"], _drawn_in(node.dtype)
-    share = reshaped(ratio, ())
+    share = gc.DetachOp(reshaped(ratio, ())).result
     kept = gc.CompareOp(Source.of(node).uniform(node.shape, single), cast(share, single), "ge")
-    scale = gc.DivOp(node.scalar(1.0, wide), gc.SubOp(node.scalar(1.0, wide), cast(share, wide)))
+    one, taken = node.scalar(1.0, wide), cast(share, wide)
+    # Where everything is dropped, what is kept is scaled by 1: zeros by infinities are NaN.
+    rest = gc.WhereOp(gc.CompareOp(taken, one, "lt"), gc.SubOp(one, taken), one)
+    scale = gc.DivOp(one, rest)
     scaled = gc.MulOp(node[0], cast(scale, node.dtype))
     return gc.WhereOp(kept, scaled, node.scalar(0.0)), kept
 

@@ -1,0 +1,104 @@
+"""Selections of which it is known what they select: lookups, which are compiled and trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import Attribute, SSAValue
+
+from popgraph.dialects import element_types
+from popgraph.dialects.onnx.containers import model_of, value_name
+from popgraph.dialects.onnx.schema_op import SchemaOp
+from popgraph.dialects.onnx.schemas import op_class
+from popgraph.dialects.onnx.tensorproto import from_value
+from popgraph.dialects.onnx.types import UNKNOWN, dims
+from popgraph.dialects.program import WeightStore
+from popgraph.passes.analysis.replace import insert_made_for
+from popgraph.passes.onnx.evaluate_constants import Constants
+from popgraph.passes.onnx.infer_shapes import infer_shapes
+from popgraph.support.arrays import Array
+from popgraph.support.shapes import prod
+
+
+def select_known(module: ModuleOp, store: WeightStore, *, trained: bool) -> None:
+    """
+    `y = Compress(x, Constant {[0, 1, 1]})`  ->  `y = Gather(x, Constant {[1, 2]})`
+
+    Without an axis, of `Reshape(x, [-1])`. Only of numbers that kernels compute, and of places
+    that there are.
+    """
+    model = model_of(module)
+    constants = Constants(model, store, trained)
+    known = [
+        (op, condition)
+        for op in model.graph.walk()
+        if _is_compress(op) and (condition := constants.of(op.operands[1])) is not None
+    ]
+    if not known:
+        return
+    infer_shapes(module, store)
+    for op, condition in known:
+        assert isinstance(op, SchemaOp)
+        (places,) = np.nonzero(condition)
+        if _is_computed(op, places):
+            _replace(op, places, model.opset_versions.get("", 1), store)
+
+
+def _is_compress(op: object) -> bool:
+    return isinstance(op, SchemaOp) and (op.domain, op.op_type) == ("", "Compress")
+
+
+def _is_computed(op: SchemaOp, places: Array) -> bool:
+    """Whether kernels look it up; Python computes, or refuses, what they do not."""
+    type_ = op.operands[0].type
+    element, sizes = getattr(type_, "element_type", None), dims(type_)
+    if element is None or sizes is None or not element_types.is_number(element):
+        return False
+    if element_types.from_ir(element).numpy.kind == "c":
+        return False
+    axis = _axis(op)
+    chosen = sizes if axis is None else (sizes[axis],)
+    known = [size for size in chosen if isinstance(size, int)]
+    # Of a size that a call brings, Python says whether there are so many places.
+    return len(known) == len(chosen) and bool((places < prod(known)).all())
+
+
+def _axis(op: SchemaOp) -> int | None:
+    found = op.onnx_attributes().get("axis")
+    return found.value.data if isinstance(found, IntegerAttr) else None
+
+
+def _replace(op: SchemaOp, places: Array, version: int, store: WeightStore) -> None:
+    """A lookup in place of a selection."""
+    name, source, given = value_name(op.results[0]), op.operands[0], dict(op.onnx_attributes())
+
+    def constant(array: Array, what: str) -> SSAValue:
+        held = from_value(array, store)
+        return _node("Constant", version, op, [], f"{name}/{what}", held.type, value=held)
+
+    if "axis" not in given:
+        row = constant(np.array([-1]), "row_shape")
+        source = _node("Reshape", version, op, [source, row], f"{name}/row", UNKNOWN)
+    indices = constant(places.astype(np.int64), "places")
+    found = _node("Gather", version, op, [source, indices], name, op.results[0].type, **given)
+    found.name_hint = op.results[0].name_hint
+    op.results[0].replace_all_uses_with(found)
+    op.detach()
+    op.erase()
+
+
+def _node(
+    kind: str,
+    version: int,
+    made_for: SchemaOp,
+    inputs: Sequence[SSAValue],
+    output: str,
+    type_: Attribute,
+    **attributes: Attribute,
+) -> SSAValue:
+    """The result of a new node."""
+    made = op_class(kind, version).make(inputs, attributes, {}, [output], [type_], {})
+    insert_made_for(made_for, made)
+    return made.results[0]
