@@ -457,3 +457,9 @@ def test_what_does_not_fit_is_refused(
         zeros = [one.astype(np.float32) for one in zeros]
     with pytest.raises(PopgraphError, match=message):
         run(call, zeros, "reference")
+
+
+def test_lists_may_be_arrays() -> None:
+    data = np.arange(8, dtype=np.float32).reshape(2, 4)
+    call: Call = lambda ops, ids: ops.reverse(ids, np.array([0, 1]))  # noqa: E731
+    np.testing.assert_array_equal(run(call, [data], "reference")[0], data[::-1, ::-1])

@@ -168,8 +168,12 @@ def _attributes(signature: inspect.Signature, given: Mapping[str, Any]) -> dict[
     return {
         name.rstrip("_"): _value(parameter.annotation, given[name])
         for name, parameter in signature.parameters.items()
-        if name not in _NO_ATTRIBUTES and not given[name] == parameter.default == []
+        if name not in _NO_ATTRIBUTES and not _is_empty_default(parameter, given[name])
     }
+
+
+def _is_empty_default(parameter: inspect.Parameter, value: object) -> bool:
+    return parameter.default == [] and isinstance(value, list | tuple) and not value
 
 
 def _value(annotation: str, value: Any) -> object:
