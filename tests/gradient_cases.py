@@ -42,6 +42,14 @@ def whole(*numbers: Any) -> Array:
     return np.array(numbers, np.int64)
 
 
+def ints(*numbers: Any) -> Array:
+    return np.array(numbers, np.int32)
+
+
+def unsigned(*arrays: Any) -> list[Array]:
+    return [np.array(one, np.uint32) for one in arrays]
+
+
 def case(
     op: str,
     *inputs: Array | None,
@@ -534,6 +542,23 @@ def of_popart() -> Cases:
     yield of("ShapedDropout", shape=[1, 3], ratio=0.3)
     yield of("NearbyInt")
     yield of("Round")
+    for op in ("Nop", "PrintTensor", "TensorRemap"):
+        yield of(op)
+    yield of("IncrementMod", increment=3.0, modulus=4.0)
+    yield of("Sort", axis=0, descending=1, outputs=2)
+    yield of("ReduceMedian", axes=[1], keepdims=0, outputs=2)
+    yield of("GroupedGather", draw(2, 3, 2), ints([2, 0], [1, 1]), axis=1, group_size=2)
+    yield of("SplineBasis", near(4, 2), ints(7, 4), np.array([1, 0], np.uint8), outputs=2)
+    yield of("SplineWeighting", draw(2, 3), draw(4, 3, 2), draw(2, 2), ints([0, 3], [1, 1]))
+    where, place = {"axes": [0], "sizes": [2]}, unsigned([1])
+    for op, rest in (("Slice", []), ("Update", [draw(2, 3)]), ("Add", [draw(2, 3)]), ("Zero", [])):
+        yield of(f"Dynamic{op}", draw(4, 3), *place, *rest, **where)
+    yield of("SequenceSlice", draw(5, 2), draw(4, 2), *unsigned([2, 1], [0, 3], [1, 3]))
+    images = draw(1, 2, 5), draw(3, 2, 3), draw(3), draw(2, 1, 4, 4), draw(2, 1, 2, 2), None
+    yield of("MultiConv", *images, outputs=2, strides=[1, 2, 1], pads=[1, 0, 0, 0, 1, 0])
+    yield of("NormalizeImage", near(2, 2, 3), draw(3), near(3), scale=0.5)
+    rates = np.log(near(4, 2, 3))
+    yield of("Ctc", rates, *unsigned([[1, 2], [2, 1]], [4, 3], [2, 1]), reduction="Sum")
     yield of("LSTM", draw(3, 2, 2), draw(4, 5, 3), draw(4, 3), draw(2, 2, 3), outputs=2)
 
 

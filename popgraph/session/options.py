@@ -25,7 +25,6 @@ from popgraph.builder.opset.exceptions import (
     poplar_exception,
 )
 from popgraph.passes.options import Options
-from popgraph.session.reports import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.session.settings import (
     AccumulateOuterFragmentSettings,
     AutomaticLossScalingSettings,
@@ -299,6 +298,8 @@ _FOR_LIBRARIES = (
 )
 """Options of Poplar's engine and libraries; kernels here are chosen by schedules instead."""
 
+SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
+"""The report options that say what else a summary shows; each is "true" or "false"."""
 _WITH_EFFECT = frozenset({("reportOptions", SHOW_VARIABLES), ("reportOptions", SHOW_STEPS)})
 
 _ENGINE_OPTION_GROUPS = frozenset(

@@ -10,12 +10,10 @@ from popgraph.backends.base import Executable
 from popgraph.session.devices import DeviceInfo
 from popgraph.session.executions import Executions, kernel_times
 from popgraph.session.graph_report import GraphReport, Json
+from popgraph.session.options import SHOW_STEPS, SHOW_VARIABLES
 from popgraph.session.program import Program
 from popgraph.support.cbor import to_cbor
 from popgraph.support.tables import table
-
-SHOW_VARIABLES, SHOW_STEPS = "showVarStorage", "showExecutionSteps"
-"""The report options that say what else a summary shows; each is "true" or "false"."""
 
 
 class Reports:

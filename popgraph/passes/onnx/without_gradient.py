@@ -34,6 +34,10 @@ REASONS: Mapping[str, str] = {
         ("ai.graphcore.Detach", "that is its meaning"),
         ("ai.graphcore.BitwiseAnd ai.graphcore.BitwiseNot", "it takes integers"),
         ("ai.graphcore.BitwiseOr ai.graphcore.BitwiseXor", "it takes integers"),
+        ("ai.graphcore.BitwiseXnor", "it takes integers"),
+        ("ai.graphcore.Bucketize", "it compares its input with boundaries"),
+        ("ai.graphcore.Init", "it has no input"),
+        ("ai.graphcore.CopyVarUpdate", "it writes a variable"),
     )
     for name in names.split()
 }
