@@ -19,7 +19,8 @@ from popgraph.compiler import load
 from popgraph.dialects import element_types
 from popgraph.dialects.levels import ONNX, level_of
 from popgraph.dialects.onnx import Graph, Initializer, OnnxOp, model_of, value_name
-from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes
+from popgraph.dialects.onnx.annotations import RECOMPUTE, all_attributes, set_attribute
+from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.types import dims, static_shape, tensor_type
 from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
@@ -153,6 +154,15 @@ class SessionModel:
                     op.where(),
                     "draw in FLOAT and cast",
                 )
+
+    def heed(self, options: SessionOptions) -> None:
+        """Puts on nodes what options say of their meaning; refuses what PopART refuses."""
+        self.check_recomputation(options)
+        if options.groupNormStridedChannelGrouping:
+            strided = from_python("strided", 1, None, self.weights)
+            for op in self.graph.nodes:
+                if (op.domain, op.op_type) == (DOMAIN, "GroupNormalization"):
+                    set_attribute(op, "strided", strided, self.weights)
 
     def check_recomputation(self, options: SessionOptions) -> None:
         """What is recomputed is chosen either by an option or by the user, node by node."""

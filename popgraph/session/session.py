@@ -85,7 +85,7 @@ class Session(IpuOnly):
             shapes = inputShapeInfo or InputShapeInfo()
             self._model = SessionModel(module, weights, shapes, losses)
             log_of("ir").info("Preparing the model of session %s", name)
-            self._model.check_recomputation(self._options)
+            self._model.heed(self._options)
             self._program = Program(self._model, self._request())
             self._program.check_work()
         self._weights = HostWeights(self._program.initial_values)

@@ -76,7 +76,8 @@ WORKS: Mapping[str, str] = {
     """,
     "SessionOptions": """
         accumulationFactor constantWeights enableExplicitIR enableExplicitMainLoops
-        enableGradientAccumulation engineOptions getGlobalReplicationFactor useHostCopyOps
+        enableGradientAccumulation engineOptions getGlobalReplicationFactor
+        groupNormStridedChannelGrouping useHostCopyOps
     """,
 }
 """What each class, and the module, has that does what it says."""
@@ -167,7 +168,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
         """,
         (Standing.QUIET, "tells Poplar's libraries how to compute; ours decide themselves"): """
             convolutionOptions customCodeletCompileFlags enableNonStableSoftmax enableStableNorm
-            gclOptions groupNormStridedChannelGrouping lstmOptions matmulOptions
+            gclOptions lstmOptions matmulOptions
             partialsTypeMatMuls _enableRngStateManagement throwIfLog2ScaleTensorNotInRange
         """,
         (Standing.QUIET, "64-bit numbers stay what they are"): """

@@ -356,6 +356,31 @@ def test_ctc_of_nothing_possible_is_infinite() -> None:
         assert run(call, [chances, *given_], "c")[0] == wanted
 
 
+@pytest.mark.parametrize("strided", [False, True])
+def test_groups_of_neighbouring_or_of_spread_channels(strided: bool) -> None:
+    x = rng().standard_normal((2, 6, 3), np.float32)
+    scale, bias = rng().random(6, np.float32), rng().random(6, np.float32)
+    builder = popart.Builder()
+    ids = [builder.addInputTensor("FLOAT", list(one.shape)) for one in (x, scale, bias)]
+    y, mean, _ = builder.aiGraphcore.groupnormalization(ids, 2)
+    options = popart.SessionOptions()
+    options.groupNormStridedChannelGrouping = strided
+    flow, model = popart.DataFlow(1, [y, mean]), builder.getModelProto()
+    session = popart.InferenceSession(model, flow, userOptions=options)
+    session.prepareDevice()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO(dict(zip(ids, (x, scale, bias), strict=True)), anchors))
+    wanted = np.empty_like(x)
+    for group in range(2):
+        members = slice(group, None, 2) if strided else slice(3 * group, 3 * group + 3)
+        some = x[:, members]
+        average, variance = (f(some, axis=(1, 2), keepdims=True) for f in (np.mean, np.var))
+        wanted[:, members] = (some - average) / np.sqrt(variance + 1e-5)
+        np.testing.assert_allclose(anchors[mean].reshape(2, 2)[:, group], average.ravel(), 1e-5)
+    wanted = wanted * scale[:, None] + bias[:, None]
+    np.testing.assert_allclose(anchors[y], wanted, atol=1e-5)
+
+
 def test_a_variable_gets_what_is_copied_to_it() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [1])

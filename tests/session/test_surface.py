@@ -20,7 +20,7 @@ from popgraph.session.training_session import TrainingSession
 ALL = list(entries())
 OWN_BUILDER = {
     *("add_custom_node", "add_node", "annotate", "graph", "module", "named_node", "of", "take"),
-    *("to_pgraph", "type_of", "value_of"),
+    *("called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
 }
 """What the builder has for PopGraph itself."""
 OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFile"} | {
@@ -28,6 +28,7 @@ OWN_OPTIONS = {"enableStraightThrough", "enableWinograd", "indices", "scheduleFi
     "check",
     "check_engine_options",
     "compilation",
+    "log_what_has_no_effect",
 }
 
 

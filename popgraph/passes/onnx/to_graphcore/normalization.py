@@ -184,7 +184,7 @@ def mean_variance_normalization(node: Node) -> Lowered:
 
 @lowers("GroupNormalization")
 def group_normalization(node: Node) -> Lowered:
-    normalized = _groups(node, computing(node)).results[0]
+    normalized = _groups(node, computing(node), node[0]).results[0]
     scale, bias = (cast(node[index], node.dtype) for index in (1, 2))
     if node.version < 21:  # Scale and bias are of groups, not of channels.
         return reshaped(_scaled(cast(normalized, node.dtype), scale, bias), node.shape)
@@ -193,8 +193,13 @@ def group_normalization(node: Node) -> Lowered:
 
 @lowers("GroupNormalization", domain=GRAPHCORE)
 def graphcore_group_normalization(node: Node) -> Lowered:
-    normalized, *statistics = _groups(node, computing(node)).results
-    result = _scaled(cast(reshaped(normalized, node.shape), node.dtype), node[1], node[2])
+    """With `strided`, every so manieth channel is of a group, as PopART's sessions may have it."""
+    groups, strided = _group_count(node), node.integer("strided", 0)
+    x = _turned(node[0], node.shape[1] // groups) if strided else node[0]
+    normalized, *statistics = _groups(node, computing(node), x).results
+    whole = reshaped(normalized, node.shape)
+    whole = _turned(whole, groups) if strided else whole
+    result = _scaled(cast(whole, node.dtype), node[1], node[2])
     flat = (prod(shape_of(statistics[0])),)
     return [result, *(cast(reshaped(value, flat), node.dtype) for value in statistics)]
 
@@ -214,16 +219,29 @@ def normalize_image(node: Node) -> Lowered:
     return gc.PadOp(result, low=none, high=(*none[1:], 4 - channels), interior=none, value=0.0)
 
 
-def _groups(node: Node, wide: dtypes.DType) -> gc.LayerNormOp:
-    """Every group of channels of an image normalized, as a row."""
+def _turned(x: SSAValue, rows: int) -> SSAValue:
+    """The channels as a matrix of so many rows, transposed."""
+    batch, channels, *rest = shape_of(x)
+    apart = reshaped(x, (batch, rows, channels // rows, *rest))
+    turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest)))).result
+    return reshaped(turned, (batch, channels, *rest))
+
+
+def _group_count(node: Node) -> int:
     groups = node.integer("num_groups")
     if node.rank < 2 or groups < 1 or node.shape[1] % groups:
         raise TypeMismatchError(
             f"{groups} groups of the channels of {shapes.text(node.shape)}",
             hint="num_groups divides the second dimension",
         )
+    return groups
+
+
+def _groups(node: Node, wide: dtypes.DType, x: SSAValue) -> gc.LayerNormOp:
+    """Every group of neighbouring channels of an image normalized, as a row."""
+    groups = _group_count(node)
     rows = node.shape[0], groups, prod(node.shape[1:]) // groups
-    x = reshaped(cast(node[0], wide), rows)
+    x = reshaped(cast(x, wide), rows)
     epsilon = node.real("epsilon", 1e-5)
     return gc.LayerNormOp(x, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
 
