@@ -65,12 +65,12 @@ WORKS: Mapping[str, str] = {
     """,
     "InferenceSession": "getAllTensorIds",
     "TrainingSession": """
-        getTensorIds optimizerFromHost updateOptimizer updateOptimizerFromHost
+        getTensorIds updateOptimizer updateOptimizerFromHost
     """,
     "Session": """
         accumulationFactor dataFlow getInfo getRandomSeed initAnchorArrays
-        loadEngineAndConnectStreams modelToHost prepareDevice readWeights replicationFactor
-        resetHostWeights run setDevice setRandomSeed weights weightsFromHost weightsToHost
+        loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
+        replicationFactor resetHostWeights run setDevice setRandomSeed weights weightsFromHost weightsToHost
         writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
         getSummaryReport
     """,

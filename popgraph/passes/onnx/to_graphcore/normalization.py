@@ -219,10 +219,11 @@ def normalize_image(node: Node) -> Lowered:
     return gc.PadOp(result, low=none, high=(*none[1:], 4 - channels), interior=none, value=0.0)
 
 
-def _turned(x: SSAValue, rows: int) -> SSAValue:
+def _turned(x: Operand, rows: int) -> Operand:
     """The channels as a matrix of so many rows, transposed."""
-    batch, channels, *rest = shape_of(x)
-    apart = reshaped(x, (batch, rows, channels // rows, *rest))
+    value = SSAValue.get(x)
+    batch, channels, *rest = shape_of(value)
+    apart = reshaped(value, (batch, rows, channels // rows, *rest))
     turned = gc.TransposeOp(apart, perm=(0, 2, 1, *range(3, 3 + len(rest)))).result
     return reshaped(turned, (batch, channels, *rest))
 
@@ -237,13 +238,13 @@ def _group_count(node: Node) -> int:
     return groups
 
 
-def _groups(node: Node, wide: dtypes.DType, x: SSAValue) -> gc.LayerNormOp:
+def _groups(node: Node, wide: dtypes.DType, x: Operand) -> gc.LayerNormOp:
     """Every group of neighbouring channels of an image normalized, as a row."""
     groups = _group_count(node)
     rows = node.shape[0], groups, prod(node.shape[1:]) // groups
-    x = reshaped(cast(x, wide), rows)
+    images = reshaped(cast(x, wide), rows)
     epsilon = node.real("epsilon", 1e-5)
-    return gc.LayerNormOp(x, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
+    return gc.LayerNormOp(images, _ones(node, rows[2:], wide), None, axis=2, epsilon=epsilon)
 
 
 def _scaled(x: SSAValue, scale: SSAValue, bias: SSAValue) -> SSAValue:
