@@ -70,8 +70,8 @@ WORKS: Mapping[str, str] = {
     "Session": """
         accumulationFactor dataFlow getInfo getRandomSeed initAnchorArrays
         loadEngineAndConnectStreams modelToHost optimizerFromHost prepareDevice readWeights
-        replicationFactor resetHostWeights run setDevice setRandomSeed weights weightsFromHost weightsToHost
-        writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
+        replicationFactor resetHostWeights run setDevice setRandomSeed weights weightsFromHost
+        weightsToHost writeWeights getExecutionReport getGraphReport getReport getSerializedGraph
         getSummaryReport
     """,
     "SessionOptions": """
