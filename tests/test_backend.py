@@ -136,6 +136,6 @@ def test_onnx_tests_it_as_any_backend(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-rsx", "-p", "no:cacheprovider", "test_of_onnx.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     last = ran.stdout.splitlines()[-1]
-    assert "5 passed" in last and "1 xfailed" in last, ran.stdout
+    assert "6 passed" in last and "1 xfailed" in last, ran.stdout
     assert "Backend doesn't support device CUDA" in ran.stdout
     assert "Not compatible with backend" in ran.stdout

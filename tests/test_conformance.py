@@ -79,12 +79,13 @@ def test_cases_have_groups(name: str, group: str) -> None:
     assert group_of(case(name).model) == group
 
 
+@pytest.mark.usefixtures("with_a_mystery")
 def test_cases_pass_or_are_refused_with_the_reason() -> None:
     assert outcome(case("test_relu"), ReferenceBackend).status == Status.PASSED
     fed = outcome(case("test_reshape_allowzero_reordered"), ReferenceBackend)
     assert (fed.status, fed.group) == (Status.PASSED, "structure fed at run time")
     refused = outcome(case(REFUSED), ReferenceBackend)
-    assert (refused.status, refused.group) == (Status.REFUSED, "training")
+    assert (refused.status, refused.group) == (Status.REFUSED, "other")
     assert refused.reason == REFUSAL
 
 
@@ -93,7 +94,7 @@ def test_cases_pass_or_are_refused_with_the_reason() -> None:
 )
 def test_cases_that_are_files_run(name: str) -> None:
     found = outcome(case(name), ReferenceBackend)
-    assert found.status == (Status.REFUSED if "gradient" in name else Status.PASSED)
+    assert found.status == Status.PASSED
 
 
 def test_what_cannot_be_run_is_skipped() -> None:

@@ -190,7 +190,8 @@ def assert_gradients_everywhere(network: Network) -> None:
     asked = tuple(map(partial(network.name, last=LOSS), network.read_by_last()))
     optimizer = SGD(learning_rate=Scalar(0.0))
     trained, weights = _lowered(network, Options(Training(LOSS, optimizer, asked), True, asked))
-    plain, _ = _lowered(network, Options(variables=True), disturbed=True)
+    # In training, too: BatchNormalization means the statistics of the batch there.
+    plain, _ = _lowered(network, Options(Training(LOSS, optimizer), True), disturbed=True)
     generator = np.random.default_rng(0)
     types = signature(plain)
     inputs = {

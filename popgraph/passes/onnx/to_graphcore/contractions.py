@@ -148,6 +148,11 @@ def conv_transpose(node: Node) -> Lowered:
     )
     extra = node.integers("output_padding", [0] * len(full))
     low, sizes = _transposed_place(node, windows, full, extra)
+    if min(sizes) < 1:
+        raise TypeMismatchError(
+            f"its pads leave nothing of the result, whose spatial shape would be {list(sizes)}",
+            hint="make the pads smaller, or output_padding larger",
+        )
     high = tuple(end - begin - size for end, begin, size in zip(full, low, sizes, strict=True))
     ends = zip(low, high, windows.strides, strict=True)
     if all(begin >= 0 and behind > -stride for begin, behind, stride in ends):
