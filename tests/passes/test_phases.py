@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from onnx import compose
 
 from popgraph.backends.reference import evaluate
 from popgraph.dialects import graphcore as gc
@@ -23,12 +25,13 @@ from tests.one_node import found, model
 RUNTIME = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
 APART = Tuning(most_phases=10**6, few_channels=0)
 TOGETHER = Tuning(most_phases=0)
+Drawn = tuple[Array, Array, dict[str, Any]]
 
 
 @st.composite
-def transposed(draw: st.DrawFn, most_dilation: int = 3) -> tuple[Array, Array, dict[str, Any]]:
+def transposed(draw: st.DrawFn, most_dilation: int = 3) -> Drawn:
     """What is spread out, the kernel, and the attributes of a ConvTranspose."""
-    rank = draw(st.integers(1, 2))
+    rank = draw(st.integers(1, 3))
 
     def numbers(low: int, high: int, count: int = rank) -> list[int]:
         return draw(st.lists(st.integers(low, high), min_size=count, max_size=count))
@@ -73,9 +76,7 @@ def as_gradient(x: Array, w: Array, options: dict[str, Any]) -> Sample:
 
 @pytest.mark.parametrize("tuning", [APART, TOGETHER], ids=["apart", "together"])
 @given(transposed())
-def test_fuzz_phases_are_the_gradient(
-    tuning: Tuning, drawn: tuple[Array, Array, dict[str, Any]]
-) -> None:
+def test_fuzz_phases_are_the_gradient(tuning: Tuning, drawn: Drawn) -> None:
     """Whole numbers: every bit is the meaning's."""
     built = build(as_gradient(*drawn))
     (expected,) = built.op.evaluate(*built.arrays)
@@ -112,12 +113,31 @@ def test_few_channels_and_many_phases_are_one_convolution(channels: int, stride:
 
 
 @given(transposed(most_dilation=2))
-def test_fuzz_transposed_convolutions_are_those_of_onnxruntime(
-    drawn: tuple[Array, Array, dict[str, Any]],
-) -> None:
+def test_fuzz_transposed_convolutions_are_those_of_onnxruntime(drawn: Drawn) -> None:
     x, w, attributes = drawn
     inputs = {"x": x, "w": w}
     proto = model("ConvTranspose", inputs, **attributes)
+    np.testing.assert_array_equal(found(proto, inputs)["y"], of_onnxruntime(proto, inputs)["y"])
+
+
+@settings(max_examples=3)  # The first is the simplest.
+@given(st.lists(transposed(most_dilation=2), min_size=16, max_size=16))
+def test_transposed_convolutions_in_c_are_those_of_onnxruntime(drawn: list[Drawn]) -> None:
+    """Many of them in one program; whole numbers, so that every bit counts."""
+    graph, inputs = onnx.GraphProto(name="many"), dict[str, Array]()
+    for number, (x, w, attributes) in enumerate(drawn):
+        proto = model("ConvTranspose", {"x": x, "w": w}, **attributes)
+        named = compose.add_prefix(proto, f"{number}/").graph
+        for field in ("node", "input", "output"):
+            getattr(graph, field).extend(getattr(named, field))
+        inputs |= {f"{number}/x": x, f"{number}/w": w}
+    whole = onnx.helper.make_model(graph, opset_imports=proto.opset_import, ir_version=9)
+    expected, computed = of_onnxruntime(whole, inputs), found(whole, inputs, "c")
+    for name, value in expected.items():
+        np.testing.assert_array_equal(computed[name], value)
+
+
+def of_onnxruntime(proto: onnx.ModelProto, inputs: dict[str, Array]) -> dict[str, Array]:
     session = RUNTIME.InferenceSession(proto.SerializeToString())
-    (expected,) = session.run(None, inputs)
-    np.testing.assert_array_equal(found(proto, inputs)["y"], expected)
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
