@@ -11,7 +11,9 @@ def table(rows: Sequence[tuple[str, ...]]) -> str:
         return ""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     return "\n".join(
-        "  ".join([cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[-1]])
+        "  ".join(
+            [cell.ljust(width) for cell, width in zip(row, widths, strict=False)] + [row[-1]]
+        ).rstrip()
         for row in rows
     )
 

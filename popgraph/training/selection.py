@@ -127,7 +127,9 @@ class Selection:
             reasons = [weight.reason for weight in self.weights]
             most = max(reasons, key=reasons.count) if reasons else "the model has no weights"
             raise ModelError(
-                "nothing is left to train", "the weights of the model", f"mend this: {most}"
+                "nothing is left to train",
+                "the weights of the model",
+                f"most of them are not trained because of this: {most}",
             )
 
     def rows(self) -> Iterator[tuple[str, ...]]:
@@ -140,7 +142,7 @@ class Selection:
                 yield fate, _counted(len(same), "tensor"), _counted(count, "value"), reason
 
     def __str__(self) -> str:
-        return "\n".join(line.rstrip() for line in table(list(self.rows())).splitlines())
+        return table(list(self.rows()))
 
 
 def _counted(number: int, what: str) -> str:
