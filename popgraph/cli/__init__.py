@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -64,7 +67,8 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _plain_warnings():
+                return super().invoke(ctx)
         except PopgraphError as error:
             if _debugging():
                 raise
@@ -92,6 +96,18 @@ class Commands(TyperGroup):
                 )
             )
         raise typer.Exit(1)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings say what they are about, not which line of PopGraph found it."""
+    before = warnings.formatwarning
+    if not _debugging():
+        warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
 
 
 def _is_typers(error: Exception) -> bool:
