@@ -1098,6 +1098,73 @@ NODES: dict[str, tuple[Broken, ...]] = {
         row("f32[4, 3] i64[5, 3]", axis=0, axis_size=2, enable_index_broadcast=0),
         row("f32[4, 3] f32[4]", axis=0, axis_size=2),
     ),
+    **dict(_each("ai.graphcore.Nop ai.graphcore.PrintTensor ai.graphcore.TensorRemap", row(""))),
+    "ai.graphcore.BitwiseXnor": (row("f32[2] f32[2]"), row("i32[2]"), row("i32[2] i32[3]")),
+    "ai.graphcore.Bucketize": (row("f32[2] f32[2, 2]"), row("f32[2]"), row("f32[2] i32[2]")),
+    "ai.graphcore.CopyVarUpdate": (row("f32[2]"), row("f32[2] f32[3]")),
+    "ai.graphcore.Ctc": (
+        row("f32[5, 2, 4] u32[3, 2] u32[2] u32[2]"),
+        row("f32[5, 2, 4] u32[2, 3] u32[3] u32[2]"),
+        row("f32[5, 2] u32[2, 3] u32[2] u32[2]"),
+        row("f32[5, 2, 4] f32[2, 3] u32[2] u32[2]"),
+        row("f32[5, 2, 4] u32[2, 3] u32[2] u32[2]", blank=4),
+        row("f32[5, 2, 4] u32[2, 3] u32[2] u32[2]", reduction="Max"),
+    ),
+    **dict(
+        _each(
+            "ai.graphcore.DynamicSlice ai.graphcore.DynamicZero",
+            row("f32[4, 3] u32[1]", axes=[2], sizes=[1]),
+            row("f32[4, 3] u32[1]", axes=[0], sizes=[5]),
+            row("f32[4, 3] u32[2]", axes=[0], sizes=[2]),
+            row("f32[4, 3] f32[1]", axes=[0], sizes=[2]),
+        )
+    ),
+    **dict(
+        _each(
+            "ai.graphcore.DynamicAdd ai.graphcore.DynamicUpdate",
+            row("f32[4, 3] u32[1] f32[2, 2]", axes=[0], sizes=[2]),
+            row("f32[4, 3] u32[1] i32[2, 3]", axes=[0], sizes=[2]),
+            row("f32[4, 3] u32[1]", axes=[0], sizes=[2]),
+        )
+    ),
+    "ai.graphcore.GroupedGather": (
+        row("f32[2, 3] i32[3, 1]", axis=1, group_size=2),
+        row("f32[2, 3] i32[2, 1]", axis=0, group_size=2),
+        row("f32[2, 3] f32[2, 1]", axis=1, group_size=2),
+    ),
+    "ai.graphcore.IncrementMod": (row("bool[2]", increment=1.0, modulus=2.0), row("f32[2]")),
+    "ai.graphcore.Init": (row("", shape=[2], data_type=99), row("", shape=[-2], data_type=1)),
+    "ai.graphcore.MultiConv": (
+        row("f32[1, 2, 5] f32[3, 4, 3] _", strides=[1]),
+        row("f32[1, 2, 5] f32[3, 2, 7] _"),
+        row("f32[1, 2, 5] f32[3, 2, 3] f32[2]"),
+    ),
+    "ai.graphcore.NormalizeImage": (
+        row("f32[2, 2, 5] f32[5] f32[5]"),
+        row("f32[2, 2, 3] f32[2] f32[3]"),
+    ),
+    "ai.graphcore.ReduceMedian": (
+        row("f32[2, 3]", axes=[2], outputs=2),
+        row("f32[2, 0]", axes=[1], outputs=2),
+    ),
+    "ai.graphcore.SequenceSlice": (
+        row("f32[6, 3] f32[5, 2] u32[2] u32[2] u32[2]"),
+        row("f32[6, 3] f32[5, 3] u32[2] u32[3] u32[2]"),
+        row("f32[6, 3] i32[5, 3] u32[2] u32[2] u32[2]"),
+    ),
+    "ai.graphcore.Sort": (row("f32[2, 3]", axis=2, outputs=2),),
+    "ai.graphcore.SplineBasis": (
+        row("f32[4, 2] i32[3] u8[2]", outputs=2),
+        row("f32[4, 2] i32[2] u8[3]", outputs=2),
+        row("f32[4, 2] i32[2] u8[2]", outputs=2, degree=4),
+        row("f32[4] i32[1] u8[1]", outputs=2),
+    ),
+    "ai.graphcore.SplineWeighting": (
+        row("f32[5, 3] f32[7, 2, 4] f32[5, 6] i32[5, 6]"),
+        row("f32[5, 3] f32[7, 3, 4] f32[4, 6] i32[5, 6]"),
+        row("f32[5, 3] f32[7, 3, 4] f32[5, 6] i32[5, 5]"),
+        row("f32[5, 3] f32[7, 3, 4] f32[5, 6] f32[5, 6]"),
+    ),
     "ai.graphcore.Subsample": (row("f32[6]", strides=[0]), row("f32[6]", strides=[1, 1])),
     **dict(_classical()),
     **dict(_of_training()),

@@ -14,35 +14,6 @@ WITHOUT_NUMBERS = {"SequenceMap"}
 """Operators that ONNX defines by others, and that work on no tensors."""
 
 
-REFUSED_ELSEWHERE = {
-    f"ai.graphcore.{name}"
-    for name in [
-        "BitwiseXnor",
-        "Bucketize",
-        "CopyVarUpdate",
-        "Ctc",
-        "DynamicAdd",
-        "DynamicSlice",
-        "DynamicUpdate",
-        "DynamicZero",
-        "GroupedGather",
-        "IncrementMod",
-        "Init",
-        "MultiConv",
-        "Nop",
-        "NormalizeImage",
-        "PrintTensor",
-        "ReduceMedian",
-        "SequenceSlice",
-        "Sort",
-        "SplineBasis",
-        "SplineWeighting",
-        "TensorRemap",
-    ]
-}
-"""What they refuse is tested with their builder's calls, in tests/session."""
-
-
 def operators() -> list[str]:
     """Those that compile: what lowering knows, and what ONNX defines by a function of these."""
     lowered = {f"{domain}.{name}" if domain else name for domain, name in supported_operators()}
@@ -53,7 +24,7 @@ def operators() -> list[str]:
         and not schema.deprecated
         and (schema.has_function or schema.has_context_dependent_function)
     }
-    return sorted((lowered | composed) - WITHOUT_NUMBERS - REFUSED_ELSEWHERE)
+    return sorted(lowered | composed - WITHOUT_NUMBERS)
 
 
 CASES = [(name, place) for name in sorted(NODES) for place in range(len(NODES[name]))]

@@ -223,6 +223,17 @@ def test_gather_in_groups(backend: str, axis: int) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+def test_indices_outside_mean_the_nearest_of_their_own_group() -> None:
+    """As those of Gather: a group never sees another one's elements."""
+    data = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    index = np.array([[5, -1], [3, 0]], np.int32)
+    call = lambda ops, ids: ops.groupedgather(ids, 1, 2)  # noqa: E731
+    for backend in BACKENDS:
+        (found,) = run(call, [data, index], backend)
+        np.testing.assert_array_equal(found[0], data[0, [2, 2]])
+        np.testing.assert_array_equal(found[1], data[1, [2, 0]])
+
+
 def pieces(degree: int, part: float) -> list[float]:
     v = part
     if degree == 1:

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from popgraph.dialects import element_types
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, is_float, shape_of
+from popgraph.dialects.onnx.types import describe
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes
@@ -126,6 +127,17 @@ def power(node: Node) -> Lowered:
     return cast(result, dtype_of(base))
 
 
+def whole_numbers(node: Node, index: int) -> SSAValue:
+    """An input that places, counts or sizes come in, as i64."""
+    row = dtype_of(node[index])
+    if not row.is_integer:
+        raise TypeMismatchError(
+            f"its input {index} is {row.name}, and takes whole numbers",
+            hint="`Cast(..., to=i64)` converts",
+        )
+    return cast(node[index], dtypes.BY_NAME["i64"])
+
+
 def cast(value: Operand, to: dtypes.DType) -> SSAValue:
     """The value in another element type, or itself."""
     value = SSAValue.get(value)
@@ -145,6 +157,8 @@ def mod(node: Node) -> Lowered:
 @lowers("IncrementMod", domain=GRAPHCORE)
 def increment_mod(node: Node) -> Lowered:
     """The sum's remainder, with its sign."""
+    if not node.real("modulus"):
+        raise TypeMismatchError("there is no remainder of a division by 0", hint="set `modulus`")
     total = gc.AddOp(node[0], node.scalar(node.real("increment")))
     return gc.RemOp(total, node.scalar(node.real("modulus")))
 
@@ -152,6 +166,11 @@ def increment_mod(node: Node) -> Lowered:
 @lowers("CopyVarUpdate", domain=GRAPHCORE)
 def copy_var_update(node: Node) -> Lowered:
     """The second input, which the variable that the first is will be in the next step."""
+    if node[0].type != node[1].type:
+        raise TypeMismatchError(
+            f"a variable of {describe(node[0].type)} is to be {describe(node[1].type)}",
+            hint="a variable keeps its shape and the type of its elements",
+        )
     node.lowering.update(node[0], node[1])
     return node[1]
 

@@ -14,9 +14,9 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.program import YieldOp
 from popgraph.dialects.program.control import NUMBER, row_type
-from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing, whole_numbers
 from popgraph.passes.onnx.to_graphcore.bodies import close
-from popgraph.passes.onnx.to_graphcore.indexing import taken_along, whole
+from popgraph.passes.onnx.to_graphcore.indexing import taken_along, whole, within
 from popgraph.passes.onnx.to_graphcore.losses import reduction
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -73,13 +73,13 @@ class _Labels:
     @classmethod
     def of(cls, node: Node) -> _Labels:
         count, most = shape_of(node[1])
-        labels, times, lengths = (cast(node[index], dtypes.BY_NAME["i64"]) for index in (1, 2, 3))
+        labels, times, lengths = (whole_numbers(node, index) for index in (1, 2, 3))
         none = (0, 0)
-        spread = gc.PadOp(
-            labels, low=(0, 1), high=(0, 1), interior=(0, 1), value=node.integer("blank")
-        ).result
+        inside = within(node, labels, node.shape[2])
+        blank = node.integer("blank")
+        spread = gc.PadOp(inside, low=(0, 1), high=(0, 1), interior=(0, 1), value=blank).result
         if not most:
-            spread = gc.BroadcastOp(whole(node, node.integer("blank")), shape=(count, 1)).result
+            spread = gc.BroadcastOp(whole(node, blank), shape=(count, 1)).result
         before = gc.SliceOp(spread, starts=none, sizes=(count, 2 * most - 1), steps=(1, 1))
         shifted = gc.PadOp(before, low=(0, 2), high=none, interior=none, value=-1) if most else None
         label = node.literal((np.arange(2 * most + 1) % 2 == 1)[None, :])

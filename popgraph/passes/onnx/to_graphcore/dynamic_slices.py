@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, shape_of
-from popgraph.passes.onnx.to_graphcore.arithmetic import cast
+from popgraph.passes.onnx.to_graphcore.arithmetic import whole_numbers
 from popgraph.passes.onnx.to_graphcore.indexing import never_negative, whole
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
@@ -25,7 +25,7 @@ def init(node: Node) -> Lowered:
     """Zeros, also where PopART leaves memory as it is."""
     element = dtypes.BY_ONNX.get(node.integer("data_type"))
     if element is None:
-        raise node.unsupported(f"data type {node.integer('data_type')}")
+        raise TypeMismatchError(f"there is no data type {node.integer('data_type')}")
     zero = node.literal(np.zeros((), element.numpy))
     return gc.BroadcastOp(zero, shape=node.integers("shape"))
 
@@ -51,7 +51,7 @@ class Part:
         for axis, size in zip(axes, sizes, strict=True):
             if not 0 <= size <= node.shape[axis]:
                 raise TypeMismatchError(f"no {size} elements along axis {axis} of {node.shape}")
-        flat = SSAValue.get(reshaped(node[1], (len(axes),)))
+        flat = SSAValue.get(reshaped(whole_numbers(node, 1), (len(axes),)))
         starts = [_scalar(flat, place) for place in range(len(axes))]
         return cls(axes, sizes, starts)
 
@@ -69,7 +69,7 @@ class Part:
     @staticmethod
     def _along(node: Node, start: SSAValue, count: int, size: int) -> SSAValue:
         length = whole(node, max(1, size))
-        first = gc.RemOp(cast(start, dtypes.BY_NAME["i64"]), length)
+        first = gc.RemOp(start, length)
         counted = gc.IotaOp(shape=(count,), axis=0, dtype=I64)
         return never_negative(gc.RemOp(gc.AddOp(first, counted), length))
 
@@ -155,7 +155,9 @@ def sequence_slice(node: Node) -> Lowered:
     (rows, *rest), count = shape_of(node[1]), prod(shape_of(node[2]))
     if tuple(rest) != node.shape[1:] or any(prod(shape_of(node[at])) != count for at in (3, 4)):
         raise TypeMismatchError("SequenceSlice takes rows alike, and numbers for each sequence")
-    lengths, sources, places = (_column(node[index], count) for index in (2, 3, 4))
+    lengths, sources, places = (
+        gc.ReshapeOp(whole_numbers(node, index), shape=(count, 1)) for index in (2, 3, 4)
+    )
     own = gc.IotaOp(shape=(count, rows), axis=1, dtype=I64)
     begun = gc.CompareOp(own, places, predicate="ge")
     inside = gc.AndOp(begun, gc.CompareOp(own, gc.AddOp(places, lengths), predicate="lt"))
@@ -169,7 +171,3 @@ def sequence_slice(node: Node) -> Lowered:
     taken = gc.GatherOp(node[0], never_negative(safe), axis=0)
     condition = reshaped(used.result, (rows, *(1 for _ in rest)))
     return gc.WhereOp(condition, taken, node.scalar(0) if node.integer("zeroUnused") else node[1])
-
-
-def _column(numbers: SSAValue, count: int) -> Operand:
-    return gc.ReshapeOp(cast(numbers, dtypes.BY_NAME["i64"]), shape=(count, 1))

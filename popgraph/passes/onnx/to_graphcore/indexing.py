@@ -1,4 +1,4 @@
-"""Lowers GatherElements, GatherND, ReverseSequence, TopK, cumulative sums to gathers and pads."""
+"""Lowers gathers by elements and groups, ReverseSequence, TopK, and cumulative sums."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.graphcore.lookup import positions
 from popgraph.dialects.onnx.custom import CHECK_INDICES
-from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing, whole_numbers
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
-from popgraph.passes.onnx.to_graphcore.registry import Lowered, lowers
-from popgraph.support import dtypes
+from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
+from popgraph.support import dtypes, shapes
+from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import Shape, prod
 
 
@@ -64,6 +65,37 @@ def _is_checked(indices: SSAValue) -> bool:
 
 def _stride(shape: Shape, axis: int) -> int:
     return prod(shape[axis + 1 :])
+
+
+@lowers("GroupedGather", domain=GRAPHCORE)
+def grouped_gather(node: Node) -> Lowered:
+    """Each group of the data by the indices of its own: all groups are one axis of places."""
+    axis, indices = node.axis(node.integer("axis")), shape_of(node[1])
+    groups, size = node.integer("group_size", 1), node.shape[axis]
+    if axis == 0 or node.shape[0] != groups or indices[:1] != (groups,):
+        raise TypeMismatchError(
+            f"{groups} groups along axis {axis} of {shapes.text(node.shape)} "
+            f"by indices of {shapes.text(indices)}",
+            hint="groups are the first axis of data and indices; another axis is looked up",
+        )
+    others = [at for at in range(1, node.rank) if at != axis]
+    front = gc.TransposeOp(node[0], perm=(0, axis, *others)).result
+    rest = [node.shape[at] for at in others]
+    rows = reshaped(front, (groups * size, *rest))
+    column = (groups, *(1 for _ in indices[1:]))
+    first = node.literal((np.arange(groups) * size).reshape(column).astype(np.int64))
+    whole_numbers(node, 1)
+    places = never_negative(gc.AddOp(from_start(node, 1, size), first))
+    taken = gc.GatherOp(rows, places, axis=0)
+    return _with_axis_back(taken, len(indices), axis)
+
+
+def _with_axis_back(taken: gc.GatherOp, count: int, axis: int) -> Operand:
+    """Axes 1 to `count` to where `axis` was."""
+    rank = len(shape_of(taken))
+    moved = list(range(1, count))
+    behind = list(range(count, rank))
+    return gc.TransposeOp(taken, perm=(0, *behind[: axis - 1], *moved, *behind[axis - 1 :]))
 
 
 @lowers(CHECK_INDICES[1], domain=CHECK_INDICES[0])

@@ -283,36 +283,6 @@ def gather(node: Node) -> Lowered:
     return gc.GatherOp(node[0], node[1], axis=node.axis(node.integer("axis")))
 
 
-@lowers("GroupedGather", domain=GRAPHCORE)
-def grouped_gather(node: Node) -> Lowered:
-    """Each group of the data by the indices of its own: all groups are one axis of places."""
-    axis, indices = node.axis(node.integer("axis")), shape_of(node[1])
-    groups, size = node.integer("group_size", 1), node.shape[axis]
-    if axis == 0 or node.shape[0] != groups or indices[:1] != (groups,):
-        raise TypeMismatchError(
-            f"{groups} groups along axis {axis} of {shapes.text(node.shape)} "
-            f"by indices of {shapes.text(indices)}",
-            hint="groups are the first axis of data and indices; another axis is looked up",
-        )
-    others = [at for at in range(1, node.rank) if at != axis]
-    front = gc.TransposeOp(node[0], perm=(0, axis, *others)).result
-    rest = [node.shape[at] for at in others]
-    rows = reshaped(front, (groups * size, *rest))
-    column = (groups, *(1 for _ in indices[1:]))
-    first = node.literal((np.arange(groups) * size).reshape(column).astype(np.int64))
-    places = gc.AddOp(gc.CastOp(node[1], to=I64), first)
-    taken = gc.GatherOp(rows, gc.CastOp(places, to=U64), axis=0)
-    return _with_axis_back(taken, len(indices), axis)
-
-
-def _with_axis_back(taken: gc.GatherOp, count: int, axis: int) -> Operand:
-    """Axes 1 to `count` to where `axis` was."""
-    rank = len(shape_of(taken))
-    moved = list(range(1, count))
-    behind = list(range(count, rank))
-    return gc.TransposeOp(taken, perm=(0, *behind[: axis - 1], *moved, *behind[axis - 1 :]))
-
-
 def _block(node: Node) -> int:
     """The size of the blocks of images; there are images to have blocks."""
     block = node.integer("blocksize")

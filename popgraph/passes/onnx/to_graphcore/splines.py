@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
 from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
-from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
+from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing, whole_numbers
 from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped, sliced
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
@@ -61,7 +61,7 @@ def spline_basis(node: Node) -> Lowered:
 
 
 def _number(node: Node, index: int, axis: int) -> Operand:
-    flat = cast(node[index], dtypes.BY_NAME["i64"])
+    flat = whole_numbers(node, index)
     return reshaped(SSAValue.get(sliced(flat, {0: (axis, 1, 1)})), ())
 
 
@@ -102,7 +102,7 @@ def spline_weighting(node: Node) -> Lowered:
         raise TypeMismatchError("SplineWeighting takes rows alike, weights of their channels")
     shape = (*basis, count)
     weight = gc.IotaOp(shape=shape, axis=2, dtype=I64)
-    number = gc.ReshapeOp(cast(node[3], dtypes.BY_NAME["i64"]), shape=(*basis, 1))
+    number = gc.ReshapeOp(whole_numbers(node, 3), shape=(*basis, 1))
     share = gc.ReshapeOp(cast(node[2], wide), shape=(*basis, 1))
     taken = gc.WhereOp(gc.CompareOp(number, weight, predicate="eq"), share, node.scalar(0, wide))
     mixed = gc.ReshapeOp(gc.ReduceSumOp(taken, axes=(1,), keepdims=False), shape=(rows, count, 1))
