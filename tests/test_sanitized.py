@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sanitize import SAMPLE, obstacle, run, run_tests
+from tests.sanitize import SAMPLED, SAMPLES, obstacle, run, run_tests
 
 pytestmark = pytest.mark.skipif(bool(obstacle()), reason=obstacle())
 
@@ -32,12 +32,14 @@ program.run({{"x": np.full(4000, -1 << 63, np.int64)}})
 WRAPPING = "(i64)((u64){a} + (u64){b})"
 
 
-def test_a_sample_of_all_operations() -> None:
+@pytest.mark.share(2)
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_a_sample_of_all_operations(kind: str) -> None:
     """`make sanitize` takes all of them, and whole programs."""
-    report = run_tests(SAMPLE)
+    report = run_tests([*SAMPLED, SAMPLES[kind]])
     assert not report.findings
     assert report.good, report.output
-    assert report.programs > 10
+    assert report.programs > 5
 
 
 @pytest.mark.parametrize(

@@ -425,6 +425,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("at", range(len(SAMPLES)), ids=lambda at: f"{SAMPLES[at].op}-{at}")
 def test_values_are_those_of_onnxruntime(at: int) -> None:
     sample = SAMPLES[at]
