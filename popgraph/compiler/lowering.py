@@ -76,17 +76,20 @@ def lower(
     level: str = PROGRAM,
     until: str | None = None,
     observer: Observer | None = None,
+    settled: bool = False,
 ) -> ModuleOp:
     """
     Takes `module`, which must verify, in place, from its own level down to the end of `level`.
 
+    `settled` says that `settle_constants` has seen it, which it need not do twice.
     `until` names the last pass to run instead. The environment's debug settings (see
     `support/debug.py`) apply unless an `observer` is given.
     """
     verify(module)
     if level_of(module) == ONNX:
         weights_by_name(model_of(module).graph)  # as long as all of them are there
-        settle_constants(module, compilation.weights, options or Options())
+        if not settled:
+            settle_constants(module, compilation.weights, options or Options())
     observer = observer or Observer.from_environment(same_meaning)
     until = until or observer.stop_after
     until = None if until is None else current(until)

@@ -19,7 +19,7 @@ from popgraph.backends.reference import ReferenceExecutable, signature
 from popgraph.compiler.interfaces import check_tensors, interface_of
 from popgraph.compiler.lowering import lower, settle_constants, verify
 from popgraph.dialects.element_types import from_ir
-from popgraph.dialects.levels import ONNX, level_of
+from popgraph.dialects.levels import ONNX, PROGRAM, level_of
 from popgraph.dialects.program import WeightStore
 from popgraph.hosted import HostedExecutable, HostedModel, Role
 from popgraph.hosted.part import Maker
@@ -90,16 +90,19 @@ class BuildRequest:
     """What the module is to a model of which Python computes some nodes."""
     numbers: Iterator[int] = field(default_factory=count)
     """Of the pieces of such a model."""
+    settled: bool = False
+    """Whether `settle_constants` has seen the module as it is."""
 
     def __post_init__(self) -> None:
         check_backend(self.backend, self.threads)
 
     def runner(self, kept: Kept = unkept) -> Runner:
         """The module as something to call; `kept` sees the programs of an open one."""
-        if level_of(self.module) == ONNX:
+        if level_of(self.module) == ONNX and not self.settled:
             settle_constants(self.module, self.compilation.weights, self.options)
-            if host_nodes(self.module):
-                return Runner(self.steps())
+            return replace(self, settled=True).runner(kept)
+        if self.settled and host_nodes(self.module):
+            return Runner(self.steps())
         overriding = self._overriding()
         interface = interface_of(self.module, self.compilation.weights, self.role.known)
         if interface is not None or self.backend == "reference":
@@ -134,7 +137,7 @@ class BuildRequest:
             weights.own()
             compilation, copy = Compilation(WeightStore(weights)), module.clone()
             demand(copy, names)
-            return replace(self, module=copy, compilation=compilation).runner()
+            return replace(self, module=copy, compilation=compilation, settled=False).runner()
 
         return make
 
@@ -186,7 +189,8 @@ class BuildRequest:
         """A part of the model; each draws random numbers of its own."""
         compilation = Compilation(WeightStore(self.compilation.weights))
         options = replace(self.options, first_stream=role.number * STREAMS_OF_A_SEGMENT)
-        return replace(self, module=module, compilation=compilation, options=options, role=role)
+        made = replace(self, module=module, compilation=compilation, options=options, role=role)
+        return replace(made, settled=False)
 
     def copied(self) -> BuildRequest:
         """The same of a copy of the module: what lowers that leaves this one as it is."""
@@ -214,7 +218,7 @@ class BuildRequest:
             decisive = structural_inputs(module, compilation.weights)
             if names := tuple(name for name in decisive if name in call.choices):
                 raise Undecided(names)
-        return replace(self, module=module, compilation=compilation)
+        return replace(self, module=module, compilation=compilation, settled=False)
 
     def executable(self) -> Executable:
         """The program of a module whose shapes are all known; the module may be lowered."""
@@ -223,8 +227,11 @@ class BuildRequest:
 
     def _reference(self) -> Executable:
         options = replace(self.options, indices=self.options.indices or ERROR)
-        lower(self.module, self.compilation, options, level="graphcore")
+        self._lower(options, level="graphcore")
         return ReferenceExecutable(self.module, self.compilation.weights)
+
+    def _lower(self, options: Options, level: str = PROGRAM) -> None:
+        lower(self.module, self.compilation, options, level=level, settled=self.settled)
 
     def _compiled(self) -> Executable:
         options = for_this_machine(self.options, self.threads)
@@ -234,9 +241,10 @@ class BuildRequest:
         if found is not None:
             return found
         with without_collection():
-            lower(self.module, self.compilation, options)
-            kept = None if self.compilation.has_warned else key
-            return build_c(self.module, weights, threads=self.threads, save_as=kept)
+            told = len(self.compilation.notices)
+            self._lower(options)
+            notices = self.compilation.notices[told:]
+            return build_c(self.module, weights, threads=self.threads, save_as=key, notices=notices)
 
 
 class Programs:

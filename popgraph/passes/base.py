@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
@@ -18,7 +17,7 @@ from popgraph.dialects.registry import register
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Target, Tuning
 from popgraph.support.machine import Machine
-from popgraph.support.warnings import PopgraphWarning
+from popgraph.support.warnings import Notice, PopgraphWarning
 
 VECTORS = ("vector_bytes", "registers")
 _HOLDERS: dict[str, tuple[str, ...]] = {"target": ("machine", "tuning"), "tuning": ("tuning",)}
@@ -52,13 +51,14 @@ class Compilation(Context):
         super().__init__()
         register(self)
         self.weights = weights if weights is not None else WeightStore()
-        self.has_warned = False
-        """What the user should hear at every start must not be left out by a cache."""
+        self.notices: list[Notice] = []
+        """What the user should hear at every start: caches keep it with the program."""
 
     def warn(self, what: str, hint: str, kind: type[PopgraphWarning]) -> None:
         """Tells the user something of the model."""
-        self.has_warned = True
-        warnings.warn(f"{what}\n  try: {hint}", kind, stacklevel=2)
+        notice = Notice(kind, f"{what}\n  try: {hint}")
+        self.notices.append(notice)
+        notice.give()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
+
 
 class PopgraphWarning(UserWarning):
     """Something works, but not as well as it could."""
@@ -13,3 +16,19 @@ class ManyProgramsWarning(PopgraphWarning):
 
 class UntrainedWeightsWarning(PopgraphWarning):
     """Weights are to be trained, and stay what they are: no gradient reaches them."""
+
+
+KINDS = {kind.__name__: kind for kind in (ManyProgramsWarning, UntrainedWeightsWarning)}
+"""By the names by which files know them."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning of a model, which is given again whenever its program starts."""
+
+    kind: type[PopgraphWarning]
+    text: str
+
+    def give(self) -> None:
+        """Warns."""
+        warnings.warn(self.text, self.kind, stacklevel=3)

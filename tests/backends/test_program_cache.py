@@ -28,13 +28,15 @@ from popgraph.builder.onnx import read as onnx_import
 from popgraph.builder.onnx import wire as onnx_wire
 from popgraph.passes import pipeline
 from popgraph.passes.base import Compilation, Pass
-from popgraph.passes.options import Options
+from popgraph.passes.optimizer_spec import SGD, Scalar
+from popgraph.passes.options import Options, Training
 from popgraph.passes.pipeline import Step
 from popgraph.passes.tuning import Tuning
 from popgraph.support import files
 from popgraph.support.arrays import Array
 from popgraph.support.cache_files import trim
 from popgraph.support.machine import PRESETS
+from popgraph.support.warnings import UntrainedWeightsWarning
 from tests.damages import DAMAGES
 
 X = np.random.default_rng(1).standard_normal((2, 3, 8, 8), dtype=np.float32)
@@ -517,6 +519,29 @@ def test_a_known_file_starts_without_the_compiler(cache: Path, file: Path) -> No
 
 def remembered(path: Path, **named: object) -> bool:
     return warm_start.recall(path, named.get("options"), 1) is not None
+
+
+ROUNDED = """
+<ir_version: 10, opset_import: ["" : 21]>
+g (float[2] x) => (float loss) <float[2] w = {1.3, 2.4}> {
+    r = Round(w)  y = Mul(r, x)  loss = ReduceSum<keepdims = 0>(y)
+}
+"""
+TRAINED = Options(training=Training("loss", SGD(learning_rate=Scalar(0.1))))
+
+
+@pytest.mark.usefixtures("cache", "settled")
+def test_a_warning_is_kept_with_the_program(tmp_path: Path, passes: Passes) -> None:
+    """Every start gives it, once; only the first has a pass to give it."""
+    path, model = tmp_path / "rounded.onnx", onnx.parser.parse_model(ROUNDED)
+    onnx.save(model, path)
+    for way in (path, path, model, model.SerializeToString()):
+        with pytest.warns(UntrainedWeightsWarning, match="1 weight: 'w'") as caught:
+            start.compile(way, options=TRAINED)
+        assert len(caught) == 1
+        assert passes.runs == 1
+    with pytest.warns(UntrainedWeightsWarning):
+        assert remembered(path, options=TRAINED)
 
 
 @pytest.mark.usefixtures("settled")

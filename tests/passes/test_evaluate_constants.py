@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -12,7 +14,7 @@ import popgraph
 from popgraph.compiler import load, lower, settle_constants
 from popgraph.dialects import tile
 from popgraph.dialects.onnx import model_of
-from popgraph.passes.onnx.evaluate_constants import MOST_ELEMENTS
+from popgraph.passes.onnx.evaluate_constants import MOST_ELEMENTS, evaluate_constants
 from popgraph.passes.options import Options
 from popgraph.support.arrays import Array
 
@@ -59,6 +61,28 @@ def test_places_of_a_constant_mask_are_a_constant(backend: str) -> None:
     assert run.static, "there is one program, and no step of the host"
     x = np.arange(6, dtype=np.float32)
     np.testing.assert_array_equal(run(x=x)["y"], x.reshape(2, 3)[~MASK])
+
+
+@pytest.mark.parametrize("backend", ["c", "reference"])
+def test_constants_are_settled_once_in_a_compilation(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once more for each signature of an open model, of which more is constant."""
+    seen = []
+
+    def counting(*arguments: Any, **named: Any) -> None:
+        seen.append(arguments)
+        evaluate_constants(*arguments, **named)
+
+    monkeypatch.setattr("popgraph.compiler.lowering.evaluate_constants", counting)
+    made = chosen()
+    popgraph.compile(made, backend=backend)
+    assert len(seen) == 1
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "N"
+    run = popgraph.compile(made, backend=backend)
+    assert len(seen) == 2
+    run(x=np.zeros(6, np.float32))
+    assert len(seen) == 3
 
 
 def test_strings_on_the_way() -> None:

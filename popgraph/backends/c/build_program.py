@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects.builtin import ModuleOp
 
 from popgraph.backends.c.build.compiling import library, library_key
@@ -13,6 +15,7 @@ from popgraph.backends.c.run.executable import CExecutable, check_threads
 from popgraph.backends.c.run.library import load
 from popgraph.dialects.program.weights import WeightStore
 from popgraph.support.debug import note_source
+from popgraph.support.warnings import Notice
 
 
 def build(
@@ -21,11 +24,12 @@ def build(
     threads: int = 1,
     name: str = "main",
     save_as: ProgramKey | None = None,
+    notices: Sequence[Notice] = (),
 ) -> CExecutable:
     """
     Compiles the `tile.program` of that name, and the kernels, to an executable.
 
-    It is kept in the cache of programs under the key `save_as`.
+    It is kept in the cache of programs under the key `save_as`, with what its user has been told.
     """
     check_threads(threads)
     program = find_program(module, name)
@@ -39,5 +43,6 @@ def build(
     key = None if save_as is None else save_as.digest
     made = CExecutable(layout.table, code, weights, threads, key=key)
     if save_as is not None:
-        save_as.save(Saved(name, library_key(units), made.table, made.persistent), weights)
+        saved = Saved(name, library_key(units), made.table, made.persistent, notices)
+        save_as.save(saved, weights)
     return made

@@ -20,6 +20,7 @@ from popgraph.support.cache_files import trim
 from popgraph.support.debug import Settings
 from popgraph.support.index_checks import IndexCheck
 from popgraph.support.trust import open_trusted
+from popgraph.support.warnings import KINDS, Notice
 
 SWITCH = "POPGRAPH_PROGRAM_CACHE"
 LIMIT = 4 << 30
@@ -40,6 +41,8 @@ class Saved:
     """The key of its library, see `compiling.library_key`."""
     table: Table
     persistent: Array
+    notices: Sequence[Notice] = ()
+    """What every start tells the user of the model."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class ProgramKey:
             "arena": saved.table.arena,
             "checks": [asdict(check) for check in saved.table.checks],
             "slots": slots,
+            "notices": [[one.kind.__name__, one.text] for one in saved.notices],
         }
         with suppress(OSError):
             program_file.write(_file(first, self.digest), header, pieces)
@@ -94,7 +98,8 @@ class ProgramKey:
         slots = tuple(_slot(row, weights, pieces) for row in header["slots"])
         checks = tuple(map(_check, header["checks"]))
         table = Table(slots, header["arena"], len(pieces[0]), checks)
-        return Saved(header["name"], header["library"], table, pieces[0])
+        notices = [Notice(KINDS[kind], text) for kind, text in header["notices"]]
+        return Saved(header["name"], header["library"], table, pieces[0], notices)
 
     def _describe(self, slot: Slot, weights: ArrayStore, pieces: list[Array]) -> dict[str, Any]:
         """A slot as JSON; what passes computed for it is added to the pieces."""

@@ -226,13 +226,15 @@ class CExecutable(Executable):
 
 
 def build_again(key: ProgramKey, weights: ArrayStore, threads: int = 1) -> CExecutable | None:
-    """The executable that `build` saved under this key, without any of its work."""
+    """The executable that `build` saved under this key, without any of its work but warnings."""
     check_threads(threads)
     saved = key.load(weights)
     path = None if saved is None else find_library(saved.library)
     if saved is None or path is None:
         return None
     code = load(path, saved.name)
+    for notice in saved.notices:
+        notice.give()
     return CExecutable(saved.table, code, weights, threads, saved.persistent, key.digest)
 
 
