@@ -50,6 +50,37 @@ def test_derivatives_of_any_order(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_third_derivatives_of_products_with_zeros(backend: str) -> None:
+    """Of a b c d, of which two or three are 0: in each order the product of what is left."""
+    nodes = ["d0 = ReduceProd <keepdims = 0> (x)"]
+    for order, name in enumerate("abcd", start=1):
+        nodes += [gradient(f"g{order}", "x", f"d{order - 1}", "x")]
+        nodes += [f"i{name} = Constant <value_int = {order - 1}> ()"]
+        nodes += [f"d{order} = Gather (g{order}, i{name})"]
+    results = ", ".join(f"double[4] g{order}" for order in range(1, 5))
+    text = f"g (double[4] x) => ({results}) {{ {chr(10).join(nodes)} }}"
+    for x in ([0, 0, 3, 5], [0, 2, 0, 5], [0, 0, 0, 5], [1, 2, 0, 0], [1, 2, 3, 4]):
+        found = run(text, backend, x=np.array(x, float))
+        for order in range(4):
+            wanted = [
+                np.prod([x[at] for at in range(order, 4) if at != other]) * (other >= order)
+                for other in range(4)
+            ]
+            np.testing.assert_allclose(found[f"g{order + 1}"], wanted, 1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_gradient_of_a_product_that_underflows(backend: str) -> None:
+    """The product is 0 and no element is; the products of the others are numbers."""
+    text = f"""g (double[3] x) => (double[3] d) {{
+        y = ReduceProd <keepdims = 0> (x)
+        {gradient("d", "x", "y", "x")}
+    }}"""
+    found = run(text, backend, x=np.array([1e-200, 1e-200, 1e200]))["d"]
+    np.testing.assert_allclose(found, [1.0, 1.0, 0.0], 1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_example_of_the_schema(backend: str) -> None:
     """A linear model and a loss; the second derivatives are of sums of the first."""
     text = f"""

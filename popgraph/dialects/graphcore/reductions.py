@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import operand_def, prop_def, result_def
 
 from popgraph.dialects.element_types import element_bytes
-from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, SubOp, WhereOp
+from popgraph.dialects.graphcore.arithmetic import DivOp, MulOp, WhereOp
 from popgraph.dialects.graphcore.base import (
     ORDERED,
     Array,
@@ -35,6 +35,7 @@ from popgraph.dialects.graphcore.broadcasting import (
 )
 from popgraph.dialects.graphcore.functions import CastOp
 from popgraph.dialects.graphcore.logic import CompareOp
+from popgraph.dialects.graphcore.movement import PadOp, SliceOp
 from popgraph.support import shapes
 
 
@@ -92,23 +93,35 @@ class ReduceProdOp(AxesReduction):
         return (precisely(lambda a: np.prod(a, axis=self.axes.data, keepdims=keep), x),)
 
     def gradient(self, dy: SSAValue) -> tuple[Operand | None, ...]:
-        """
-        The product of the others: that of the non-zero ones, unless another is zero.
+        """The product of the others, multiplied: a quotient has no slope where elements are 0."""
+        others = self.kept(dy)
+        value = self.x
+        for axis in self.axes.data:
+            size = shape_of(value)[axis]
+            for upwards in (True, False):
+                others = MulOp(others, _product_before(value, axis, size, upwards))
+            value = ReduceProdOp(value, axes=[axis], keepdims=True).result
+        return (others,)
 
-        Of one zero among the others this says it by its value: second derivatives want its slope.
-        """
-        zero, one = scalar(0, self.x), scalar(1, self.x)
-        is_zero = CompareOp(self.x, zero, "eq")
-        zeros = CastOp(is_zero, to=tensor_of(self.x).element_type)
-        factors = WhereOp(is_zero, one, self.x)
-        product = ReduceProdOp(factors, axes=self.axes.data, keepdims=True)
-        count = ReduceSumOp(zeros, axes=self.axes.data, keepdims=True)
-        values = WhereOp(is_zero, self.x, zero)
-        rest = SubOp(ReduceSumOp(values, axes=self.axes.data, keepdims=True), values)
-        other_zeros, quotient = SubOp(count, zeros), DivOp(product, factors)
-        with_zeros = WhereOp(CompareOp(other_zeros, one, "eq"), MulOp(quotient, rest), zero)
-        others = WhereOp(CompareOp(other_zeros, zero, "eq"), quotient, with_zeros)
-        return (MulOp(self.kept(dy), others),)
+
+def _product_before(value: SSAValue, axis: int, size: int, upwards: bool) -> SSAValue:
+    """For each element the product of those before it, or behind it, on an axis: by doubling."""
+    found, step = _moved(value, axis, min(1, size), upwards), 1
+    while step < size:
+        found = MulOp(found, _moved(found, axis, step, upwards)).result
+        step *= 2
+    return found
+
+
+def _moved(value: SSAValue, axis: int, by: int, upwards: bool) -> SSAValue:
+    """The elements moved along an axis, 1 where none came."""
+    shape = shape_of(value)
+    starts, sizes, zeros = [0] * len(shape), list(shape), [0] * len(shape)
+    starts[axis], sizes[axis] = 0 if upwards else by, shape[axis] - by
+    kept = SliceOp(value, starts=starts, sizes=sizes, steps=[1] * len(shape))
+    pads = [by if at == axis else 0 for at in range(len(shape))]
+    low, high = (pads, zeros) if upwards else (zeros, pads)
+    return PadOp(kept, low=low, high=high, interior=zeros, value=1.0).result
 
 
 @operation
