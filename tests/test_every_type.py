@@ -13,7 +13,7 @@ from tests.type_outcomes import excuse, in_c, is_bad, is_complex, measured
 
 SHARES = 12
 """A run takes every twelfth operator, `make test-all` all of them."""
-AT_LEAST = 8200
+AT_LEAST = 8300
 """How many versions times types pass when all are tried; raise it when more do."""
 
 
@@ -37,7 +37,11 @@ def test_types_are_computed_as_schemas_say() -> None:
     unexpected = [
         one for one in found if is_bad(one) and not excuse(one.trial.operator, one.trial.type)
     ]
-    unexpected += [one for one in compiled if is_bad(one) and not is_complex(one.trial)]
+    unexpected += [
+        one
+        for one in compiled
+        if is_bad(one) and not (is_complex(one.trial) and one.status == Status.REFUSED)
+    ]
     assert not unexpected, "\n".join(f"{one.trial.title}: {one.reason}" for one in unexpected)
     assert len(taken) < len(operators()) or len(passed) >= AT_LEAST
 

@@ -38,6 +38,7 @@ NARROW = (
     *("float8e8m0", "float4e2m1", "int4", "uint4", "int2", "uint2"),
 )
 NOT_COMPUTED: dict[str, tuple[tuple[str, ...], str]] = {
+    "BitCast": (COMPLEX, "no backend reads the bits of complex numbers as those of others"),
     "Col2Im": (
         (*STRING, *COMPLEX),
         "onnx's reference adds up neither strings nor complex numbers",

@@ -126,7 +126,7 @@ def unscaled_loss(original: Any) -> Any:
 
 
 def from_zero(original: Any) -> Any:
-    return lambda self, first, of_weight: original(self, 0.0, of_weight)
+    return lambda self, first, of_weight, kept: original(self, 0.0, of_weight, kept)
 
 
 def old_weight_decays(original: Any) -> Any:

@@ -442,6 +442,23 @@ def test_states_keep_their_element_types() -> None:
         lowered(parsed(text))
 
 
+@pytest.mark.parametrize("backend", ["reference", "c"])
+@pytest.mark.parametrize(("element", "dtype"), [("complex64", "c8"), ("complex128", "c16")])
+def test_rows_of_complex_numbers(element: str, dtype: str, backend: str) -> None:
+    """They are as far apart as two floats are long."""
+    text = """g (T[2] s, T[3, 2] x) => (T[2] t, T[3, 2] y) {
+        t, y = Scan <num_scan_inputs = 1, body = b (T[2] s, T[2] x) => (T[2] t, T[2] y) {
+            t = Identity (x)  y = Identity (s)
+        }> (s, x)
+    }"""
+    model = parsed(text.replace("T[", f"{element}["))
+    x = (np.arange(6).reshape(3, 2) * (1 + 0.5j)).astype(dtype)
+    s = np.array([7j, 8], dtype)
+    found = popgraph.compile(model, backend=backend)(s=s, x=x)
+    np.testing.assert_array_equal(found["t"], x[2])
+    np.testing.assert_array_equal(found["y"], [s, x[0], x[1]])
+
+
 def test_sequences_are_refused_by_name() -> None:
     text = """g (float[3] x) => (float[N] y) {
       n = Constant<value_int = 3>()

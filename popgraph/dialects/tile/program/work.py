@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from xdsl.dialects import arith, func, math, memref, scf, vector
-from xdsl.dialects.builtin import AnyFloat, IndexType, IntegerAttr, MemRefType, ModuleOp, VectorType
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    ComplexType,
+    IndexType,
+    IntegerAttr,
+    MemRefType,
+    ModuleOp,
+    VectorType,
+)
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from popgraph.dialects.program import GraphOp, graphs_of
@@ -87,6 +95,8 @@ def size(type_: Attribute) -> int:
     """The bytes of a scalar, a vector or a memory."""
     if isinstance(type_, VectorType | MemRefType):
         return prod(type_.get_shape()) * size(type_.element_type)
+    if isinstance(type_, ComplexType):
+        return 2 * size(type_.element_type)
     bits = getattr(type_, "bitwidth", 64)  # an index is a word
     return max(1, bits // 8)
 
