@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +56,18 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
             hint="a tree number and a node number name one node",
         )
     modes = node.texts("nodes_modes")
+    branches = _branches(node, keys, number)
+    leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
+    leaves = {place: at for at, place in enumerate(leaf_places)}
+    forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
+    return Ensemble(forest, *_entries(node, prefix, ids, number, leaves, count), count)
+
+
+def _branches(
+    node: Node, keys: Sequence[tuple[int, int]], number: Mapping[tuple[int, int], int]
+) -> dict[int, Branch]:
+    """The nodes that are no leaves, by their places in the lists."""
     _check_lengths(node, len(keys))
-    inner = [place for place, mode in enumerate(modes) if mode != LEAF]
     values = numbers_of(node, "nodes_values")
     yes, no = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
     missing = node.integers(TRACKS) or (0,) * len(keys)
@@ -72,20 +82,29 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
             )
         return found
 
-    branches = {
+    return {
         place: Branch(
             features[place],
-            _mode(node, modes[place]),
+            _mode(node, mode),
             [float(values[place])],
             child(place, yes[place]),
             child(place, no[place]),
             bool(missing[place]),
         )
-        for place in inner
+        for place, mode in enumerate(node.texts("nodes_modes"))
+        if mode != LEAF
     }
-    leaf_places = [place for place, mode in enumerate(modes) if mode == LEAF]
-    leaves = {place: at for at, place in enumerate(leaf_places)}
-    forest = Planting(branches, leaves, computed_in(node).numpy).forest(_roots(keys, branches))
+
+
+def _entries(
+    node: Node,
+    prefix: str,
+    ids: str,
+    number: Mapping[tuple[int, int], int],
+    leaves: Mapping[int, int],
+    count: int,
+) -> tuple[Places, Places, Array]:
+    """Of each weight of a leaf, the leaf, the target and the weight."""
     entries = _pairs(node, f"{prefix}_treeids", f"{prefix}_nodeids")
     if strangers := [key for key in entries if key not in number]:
         raise TypeMismatchError(
@@ -103,7 +122,7 @@ def of_lists(node: Node, prefix: str, ids: str, count: int) -> Ensemble:
         )
     _check_targets(node, targets, count)
     places = np.array([leaves[found[at]] for at in kept], np.int64)
-    return Ensemble(forest, places, targets[kept], weights[kept], count)
+    return places, targets[kept], weights[kept]
 
 
 def _mode(node: Node, word: str) -> int:
