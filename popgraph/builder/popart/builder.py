@@ -26,6 +26,7 @@ from popgraph.builder.popart.annotations import Annotations, NodeIds
 from popgraph.builder.popart.draft import DEFAULT_OPSET, Draft
 from popgraph.builder.popart.input_settings import InputSettings
 from popgraph.builder.popart.names import Names
+from popgraph.builder.popart.scans import SCANS_OF_POPART, scan
 from popgraph.dialects import element_types
 from popgraph.dialects.onnx import Graph
 from popgraph.dialects.onnx.annotations import RECOMPUTE
@@ -192,8 +193,8 @@ class Builder(Annotations):
         return self._draft.add_weight(name or "init_input", initVal)
 
     def addOutputTensor(self, outputName: str) -> None:
-        """Makes a tensor an output of the graph."""
-        self._draft.add_output(outputName)
+        """Makes a tensor an output of the graph; in a subgraph it may be several of them."""
+        self._draft.add_output(outputName, repeated=self._parent is not None)
 
     # nodes
 
@@ -211,7 +212,20 @@ class Builder(Annotations):
             name: value.graph() if isinstance(value, Builder) else value
             for name, value in attributes.items()
         }
+        if op_type == "Scan" and not domain and self._root._version in SCANS_OF_POPART:
+            return scan(self, args, given, outputs, debugContext)
         return self._node(op_type, domain, args, given, outputs, None, debugContext)
+
+    def plain_node(
+        self,
+        op_type: str,
+        args: Sequence[str],
+        attributes: Mapping[str, object],
+        outputs: int,
+        debugContext: object,
+    ) -> list[str]:
+        """A node of ONNX as ONNX means it."""
+        return self._node(op_type, "", args, attributes, outputs, None, debugContext)
 
     def add_custom_node(
         self,
