@@ -138,7 +138,7 @@ class Draft:
 
     def _log_node(self, op: OnnxOp, domain: str) -> None:
         name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"
-        _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets[domain])
+        _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets.get(domain, 1))
 
     def _refused(
         self,
