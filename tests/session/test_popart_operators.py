@@ -524,6 +524,27 @@ def test_a_result_of_a_body_may_be_several_of_a_loop(backend: str) -> None:
     np.testing.assert_array_equal(found[rows], [[2, -2], [4, -4], [8, -8]])
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["gather", "gatherelements", "scatter", "scatterelements"])
+def test_indices_without_a_sign(name: str, backend: str) -> None:
+    data = rng().standard_normal((3, 4)).astype(np.float32)
+    updates = rng().standard_normal((2, 4)).astype(np.float32)
+    places = np.array([[2, 0, 1, 1], [0, 1, 2, 0]])
+    given_ = [data, places, updates] if name.startswith("scatter") else [data, places]
+    found = []
+    for kind in ("UINT32", "INT64"):
+        builder = popart.Builder(opsets={"ai.onnx": 9 if name == "scatter" else 11})
+        shapes = [list(one.shape) for one in given_]
+        types = ["FLOAT", kind, "FLOAT"]
+        ids = [builder.addInputTensor(*pair) for pair in zip(types, shapes, strict=False)]
+        result = getattr(builder.aiOnnx, name)(ids, axis=0)
+        builder.addOutputTensor(result)
+        arrays = [data, places.astype(kind.lower()), updates]
+        compiled = popgraph.compile(builder.getModelProto(), backend=backend)
+        found.append(compiled(dict(zip(ids, arrays, strict=False)))[result])
+    np.testing.assert_array_equal(*found)
+
+
 def test_calls_that_do_not_fit() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])
