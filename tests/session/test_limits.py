@@ -183,6 +183,10 @@ def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> 
             "Values must be non-negative in each shape dimension",
         ),
         (
+            lambda b, x: b.aiOnnx.expand([x, b.aiOnnx.constant(np.array([4, 5], np.int32))]),
+            "corresponding dimensions must have the same value or one of them must be 1",
+        ),
+        (
             lambda b, x: b.aiOnnx.averagepool(
                 [b.addInputTensor("FLOAT", [1, 1, 4, 4])], [2, 2], pads=[0, 0, 0]
             ),
