@@ -26,9 +26,9 @@ from popgraph.dialects.program import WeightStore
 from popgraph.passes.base import Compilation
 from popgraph.passes.onnx.infer_shapes import specialise
 from popgraph.session.dataflow import InputShapeInfo
+from popgraph.session.limits import LAST_OPSET, check_limits
 from popgraph.session.losses import Loss, append_losses, final_loss
 from popgraph.session.options import SessionOptions
-from popgraph.support import dtypes
 from popgraph.support.arrays import Array
 from popgraph.support.errors import ModelError
 from popgraph.training.merged_weights import separate_weights
@@ -38,7 +38,6 @@ Source = Any
 
 
 _PLACES = {("", "ArgMax"), ("", "ArgMin")}
-_RANDOM = {("", f"Random{kind}{like}") for kind in ("Normal", "Uniform") for like in ("", "Like")}
 
 
 class SessionModel:
@@ -61,7 +60,8 @@ class SessionModel:
         self.weights: WeightStore = builder.weights
         self._check_names()
         self._check_losses()
-        self._check_random()
+        opset = model_of(self.module).opset_versions.get("", LAST_OPSET)
+        check_limits(self.graph, self.weights, opset)
 
     def _fix_inputs(self, builder: Builder, shapes: InputShapeInfo) -> None:
         """Gives open inputs the shapes that the user told; adds those that losses will need."""
@@ -135,25 +135,6 @@ class SessionModel:
                         f"Provided tensor {name} has an invalid name: clash with reserved "
                         f"prefix {prefix}"
                     )
-
-    def _check_random(self) -> None:
-        """PopART seeds all random operators of a session together."""
-        for op in self.graph.nodes:
-            if (op.domain, op.op_type) not in _RANDOM:
-                continue
-            given = op.attribute_values(self.weights)
-            if "seed" in op.onnx_attributes():
-                raise popart_exception(
-                    f"ai.onnx.{op.op_type}:{op.since_version}: Optional seed attribute is not "
-                    "supported. Use session::setRandomSeed instead.",
-                    op.where(),
-                )
-            if given.get("dtype") == dtypes.BY_POPART["DOUBLE"].onnx:
-                raise popart_exception(
-                    "The data type DOUBLE is not supported in Poplar",
-                    op.where(),
-                    "draw in FLOAT and cast",
-                )
 
     def heed(self, options: SessionOptions) -> None:
         """Puts on nodes what options say of their meaning; refuses what PopART refuses."""

@@ -430,6 +430,121 @@ def test_a_call_brings_tensors_of_the_graph_around() -> None:
     np.testing.assert_array_equal(found[twice], -given_[y])
 
 
+def scanned(
+    arrays: Sequence[Array],
+    write: Callable[[popart.Builder, list[str]], list[str]],
+    backend: str,
+    states: int = 0,
+    **attributes: Any,
+) -> list[Array]:
+    """What a Scan over the last arrays gives, whose body `write` writes."""
+    builder = popart.Builder(opsets={"ai.onnx": attributes.pop("opset", 10)})
+    ids = [builder.addInputTensor("FLOAT", list(one.shape)) for one in arrays]
+    body = builder.createSubgraphBuilder()
+    for id in write(body, [body.addUntypedInputTensor() for _ in ids]):
+        body.addOutputTensor(id)
+    count = len(body.getOutputTensorIds())
+    outputs = builder.aiOnnx.scan(ids, count, body, len(ids) - states, **attributes)
+    for id in outputs:
+        builder.addOutputTensor(id)
+    found = popgraph.compile(builder.getModelProto(), backend=backend)(
+        dict(zip(ids, arrays, strict=True))
+    )
+    return [found[id] for id in outputs]
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_pieces_of_scanned_vectors_are_vectors(backend: str, opset: int) -> None:
+    def write(body: popart.Builder, ids: list[str]) -> list[str]:
+        return [body.aiOnnx.concat(ids, 0)]
+
+    first, second = np.arange(4, dtype=np.float32), np.arange(4, 8, dtype=np.float32)
+    ways = {"scan_input_directions": [0, 1], "scan_output_directions": [1]}
+    (found,) = scanned([first, second], write, backend, opset=opset, **ways)
+    pairs = np.stack([first, second[::-1]], 1)[::-1]
+    np.testing.assert_array_equal(found, pairs.ravel())
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_results_of_a_scan_are_joined_along_their_axis(backend: str, axis: int) -> None:
+    def write(body: popart.Builder, ids: list[str]) -> list[str]:
+        state = body.aiOnnx.add(ids)
+        return [state, body.aiOnnx.mul([state, state])]
+
+    rows = rng().standard_normal((2, 5, 3, 4)).astype(np.float32)
+    start = rng().standard_normal((2, 3, 4)).astype(np.float32)
+    state, found = scanned(
+        [start, rows], write, backend, 1, scan_input_axes=[1], scan_output_axes=[axis]
+    )
+    states = [start + rows[:, :turn].sum(1) for turn in range(1, 6)]
+    np.testing.assert_allclose(state, states[-1], rtol=1e-5)
+    np.testing.assert_allclose(
+        found, np.concatenate([one * one for one in states], axis), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("opset", [9, 10, 11])
+def test_results_of_a_scan_whose_shape_only_the_session_knows(opset: int) -> None:
+    def write(body: popart.Builder, ids: list[str]) -> list[str]:
+        shape = body.aiOnnx.shape([ids[0]])
+        return [body.aiOnnx.expand([body.aiOnnx.reducesum(ids, axes=[0, 1], keepdims=1), shape])]
+
+    rows = rng().standard_normal((2, 3, 2)).astype(np.float32)
+    (found,) = scanned([rows], write, "c", scan_output_axes=[1], opset=opset)
+    wanted = [np.full((3, 2), one.sum()) for one in rows]
+    np.testing.assert_allclose(found, np.concatenate(wanted, 1), rtol=1e-5)
+
+
+def test_the_axes_of_the_results_of_a_scan_are_counted_from_the_front() -> None:
+    with pytest.raises(popart.popart_exception, match="counted from behind"):
+        scanned([np.ones((2, 3), np.float32)], lambda _, ids: ids, "c", scan_output_axes=[-1])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_result_of_a_body_may_be_several_of_a_loop(backend: str) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    trips = builder.aiOnnx.constant(np.array(3, np.int64))
+    always = builder.aiOnnx.constant(np.array(True))
+    body = builder.createSubgraphBuilder()
+    body.addInputTensor("INT64", [])
+    going = body.addInputTensor("BOOL", [])
+    double = body.aiGraphcore.scale([body.addInputTensor("FLOAT", [2])], 2.0)
+    for id in (going, double, double):
+        body.addOutputTensor(id)
+    last, rows = builder.aiOnnx.loop([trips, always, x], 2, body)
+    for id in (last, rows):
+        builder.addOutputTensor(id)
+    found = popgraph.compile(builder.getModelProto(), backend=backend)(
+        {x: np.array([1, -1], np.float32)}
+    )
+    np.testing.assert_array_equal(found[last], [8, -8])
+    np.testing.assert_array_equal(found[rows], [[2, -2], [4, -4], [8, -8]])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["gather", "gatherelements", "scatter", "scatterelements"])
+def test_indices_without_a_sign(name: str, backend: str) -> None:
+    data = rng().standard_normal((3, 4)).astype(np.float32)
+    updates = rng().standard_normal((2, 4)).astype(np.float32)
+    places = np.array([[2, 0, 1, 1], [0, 1, 2, 0]])
+    given_ = [data, places, updates] if name.startswith("scatter") else [data, places]
+    found = []
+    for kind in ("UINT32", "INT64"):
+        builder = popart.Builder(opsets={"ai.onnx": 9 if name == "scatter" else 11})
+        shapes = [list(one.shape) for one in given_]
+        types = ["FLOAT", kind, "FLOAT"]
+        ids = [builder.addInputTensor(*pair) for pair in zip(types, shapes, strict=False)]
+        result = getattr(builder.aiOnnx, name)(ids, axis=0)
+        builder.addOutputTensor(result)
+        arrays = [data, places.astype(kind.lower()), updates]
+        compiled = popgraph.compile(builder.getModelProto(), backend=backend)
+        found.append(compiled(dict(zip(ids, arrays, strict=False)))[result])
+    np.testing.assert_array_equal(*found)
+
+
 def test_calls_that_do_not_fit() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2])

@@ -19,7 +19,17 @@ from popgraph.session.training_session import TrainingSession
 
 ALL = list(entries())
 OWN_BUILDER = {
-    *("add_custom_node", "add_node", "annotate", "graph", "module", "named_node", "of", "take"),
+    *(
+        "add_custom_node",
+        "add_node",
+        "annotate",
+        "graph",
+        "module",
+        "named_node",
+        "of",
+        "plain_node",
+        "take",
+    ),
     *("called_graph", "called_inputs", "to_pgraph", "type_of", "value_of"),
 }
 """What the builder has for PopGraph itself."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import Attribute
 
+from popgraph.builder.opset.collecting import check_scattering
 from popgraph.builder.opset.enums import (
     DataType,
     InitType,
@@ -156,6 +157,21 @@ class AiGraphcoreOpset1(Operands):
     @one_result("Reverse")
     def reverse(self, args: list[str], dimensions: list[int], debugContext: object = "") -> Results:
         """The elements of some axes in reverse order."""
+        shape = self._shape(args)
+        for place, axis in enumerate(dimensions):
+            if axis < 0:
+                raise popart_exception(
+                    f"ReverseOp invalid dimension '{axis}'. Only positive dimensions are supported"
+                )
+            if shape is not None and axis >= len(shape):
+                raise popart_exception(
+                    f"ReverseOp invalid dimension '{axis}' for input tensor of rank {len(shape)}"
+                )
+            if axis in list(dimensions)[:place]:
+                raise popart_exception(
+                    f"Dimension {axis} appears multiple times in the list of dimensions of "
+                    "ReverseOp"
+                )
         return self._type(args)
 
     @one_result("ShapedDropout")
@@ -163,6 +179,18 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], shape: list[int], ratio: float = 0.5, debugContext: object = ""
     ) -> Results:
         """Dropout with a mask of this shape, broadcast."""
+        if not 0 <= ratio < 1:
+            raise popart_exception(
+                f"ShapedDropout: ratio value {ratio} is not valid. Please use a value in the "
+                "interval [0,1)"
+            )
+        whole = self._shape(args)
+        if whole is not None and not _stretches(shape, whole):
+            raise popart_exception(
+                "ShapedDropout: incompatible input tensor and dropout shape. It is configured with "
+                f"shape {list(shape)} which is not broadcastable to the input tensor with shape "
+                f"{list(whole)}."
+            )
         return self._type(args)
 
     @one_result("PrintTensor")
@@ -501,6 +529,9 @@ class AiGraphcoreOpset1(Operands):
         self, args: list[str], axis_size: int, axis: int, broadcast: int, group_size: int
     ) -> Results:
         """The initial values' type, if there are any; else the data's, or the indices' shape."""
+        check_scattering(
+            self._shape(args), self._shape(args, 1), axis, axis_size, broadcast, group_size
+        )
         if len(args) > 2:
             return self._type(args, 2)
         shape, indices = self._shape(args), self._shape(args, 1)
@@ -577,6 +608,13 @@ class AiGraphcoreOpset1(Operands):
 
 def _of(shape: Shape | None, element: str) -> Attribute:
     return UNKNOWN if shape is None else tensor_type(element, shape)
+
+
+def _stretches(shape: Sequence[int], whole: Shape) -> bool:
+    """Whether a tensor of this shape broadcasts to another shape."""
+    behind = whole[len(whole) - len(shape) :]
+    pairs = zip(shape, behind, strict=True)
+    return len(shape) <= len(whole) and all(one in (1, other) for one, other in pairs)
 
 
 def _member(enum: type[PopartEnum], value: int | PopartEnum) -> Any:

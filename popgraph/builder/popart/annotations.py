@@ -27,6 +27,7 @@ from popgraph.dialects.onnx.annotations import (
 )
 from popgraph.dialects.onnx.attributeproto import from_python
 from popgraph.dialects.onnx.op import OnnxOp, to_python
+from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import WeightStore
 
 NodeIds = str | Sequence[str] | set[str]
@@ -111,7 +112,10 @@ class Annotations(ABC):
                 f"Node already has attribute {name}.", op.where(), "removeNodeAttribute comes first"
             )
         number = int(value) if isinstance(value, PopartEnum) else value
-        self._set(op, name, from_python(name, number, None, self.weights))
+        kind = None
+        if isinstance(op, SchemaOp) and isinstance(value, list | tuple) and not value:
+            kind = op.KINDS.get(name)  # an empty list does not say of what
+        self._set(op, name, from_python(name, number, kind, self.weights))
 
     def _set(self, op: OnnxOp, name: str, value: Attribute) -> None:
         with as_popart_errors():

@@ -94,9 +94,10 @@ class Draft:
         self.initialized.append(id)
         return id
 
-    def add_output(self, id: str) -> None:
+    def add_output(self, id: str, repeated: bool = False) -> None:
+        """What a node makes of a graph inside of it may be several of its results: `repeated`."""
         self.value_of(id)
-        if id in self.outputs:
+        if id in self.outputs and not repeated:
             raise popart_exception(f"{id} already an output")
         self.outputs.append(id)
 
@@ -137,7 +138,7 @@ class Draft:
 
     def _log_node(self, op: OnnxOp, domain: str) -> None:
         name = f"{domain or 'ai.onnx'}.{op.op_type}:{op.since_version}"
-        _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets[domain])
+        _LOG.debug("Adding %s to builder opset:%d", name, self.writer.opsets.get(domain, 1))
 
     def _refused(
         self,

@@ -44,6 +44,8 @@ def words(node: Refused, reason: str) -> str | None:
     if node.op_type == "Expand" and "Incompatible dimensions" in reason:
         return f"{node} corresponding dimensions must have the same value or one of them must be 1"
     shapes = [static_shape(type_) for type_ in node.types]
+    if (said := _of_one_operator(node, shapes, reason)) is not None:
+        return said
     if node.op_type.startswith("Reduce") and shapes and shapes[0] is not None:
         return _axis_out_of_range(node, len(shapes[0]))
     if node.op_type == "Transpose" and shapes and shapes[0] is not None:
@@ -55,6 +57,48 @@ def words(node: Refused, reason: str) -> str | None:
     if node.op_type in BROADCASTING:
         return _broadcasting(node, shapes[0], shapes[1])
     return None
+
+
+def _of_one_operator(node: Refused, shapes: Sequence[Shape | None], reason: str) -> str | None:
+    if node.op_type == "Tile" and len(shapes) == 2:
+        return _repeats(node, shapes, reason)
+    if node.op_type == "Resize" and len(node.inputs) > 3 and node.inputs[2]:
+        return BOTH_SCALES_AND_SIZES
+    if node.op_type in WINDOWED and shapes and shapes[0] is not None:
+        return _padding(node, len(shapes[0]) - 2)
+    return None
+
+
+WINDOWED = ("AveragePool", "Conv", "ConvTranspose", "MaxPool")
+
+BOTH_SCALES_AND_SIZES = (
+    "Resize op has inputs for `sizes` and `scales`. Only one of these tensors should be present. "
+    "If `sizes` is needed, please pass an empty string as the name of `scales` in the input list "
+    "( resize([X, roi, '', sizes]) ). If the proto is not generated from the PopART Builder, "
+    "please confirm that only one of the two tensors shall have data."
+)
+
+
+def _repeats(node: Refused, shapes: Sequence[Shape | None], reason: str) -> str | None:
+    data, repeats = shapes[:2]
+    if data is not None and repeats is not None and repeats != (len(data),):
+        return (
+            f"'Repeats' tensor `{node.inputs[1]}' should have one element for each dimension of "
+            "the data tensor"
+        )
+    if "`repeats` is" in reason or "stand at axis" in reason:
+        return f"{node}: Values must be non-negative in each shape dimension"
+    return None
+
+
+def _padding(node: Refused, axes: int) -> str | None:
+    pads = node.attributes.get("pads")
+    if not isinstance(pads, list | tuple) or len(pads) == 2 * axes:
+        return None
+    return (
+        f"Padding vector (length {len(pads)}) does not have 2 values for each spatial dimension "
+        f"{axes}"
+    )
 
 
 def _axis_out_of_range(node: Refused, rank: int) -> str | None:

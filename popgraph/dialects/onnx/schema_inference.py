@@ -135,9 +135,15 @@ def _ask(
     else:
         if any(isinstance(value.type, UnknownType) for value in outer) or _calls_unknown(op):
             return (UNKNOWN,) * len(op.results)
-        raise mismatch(op, str(error)) from error
+        narrow = any(array.dtype == np.int32 for array in _known_of(outer, known))
+        about_shapes = narrow and "ShapeInferenceError" in str(error)  # of the wider reading
+        raise mismatch(op, str(error), elements=not about_shapes) from error
     read = {name: _type_of(proto.SerializeToString()) for name, proto in found.items()}
     return tuple([read.get(names.get(value, ""), UNKNOWN) for value in op.results])
+
+
+def _known_of(operands: Iterable[SSAValue], known: Known) -> list[Array]:
+    return [known[value] for value in operands if value in known]
 
 
 def _domains_inside(op: SchemaOp) -> set[str]:

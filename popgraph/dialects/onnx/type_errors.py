@@ -29,19 +29,24 @@ Operands = Sequence[SSAValue | None]
 Rule = Callable[[SchemaOp, Operands], TypeConflict | None]
 
 
-def type_conflict(op: SchemaOp) -> TypeConflict | None:
-    """What is wrong with the types of a node's operands, if one of the rules knows it."""
+def type_conflict(op: SchemaOp, elements: bool = True) -> TypeConflict | None:
+    """What is wrong with a node's operands and their `elements`, if one of the rules knows it."""
     operands = op.input_values()
-    for rule in (_element_types, _RULES.get(op.op_type, _broadcast)):
+    rules: list[Rule] = [_element_types] if elements else []
+    for rule in [*rules, _RULES.get(op.op_type, _broadcast)]:
         if found := rule(op, operands):
             return found
     return None
 
 
-def mismatch(op: SchemaOp, message: str) -> TypeMismatchError:
-    """What is raised about a node that its schema refuses with this message."""
+def mismatch(op: SchemaOp, message: str, elements: bool = True) -> TypeMismatchError:
+    """
+    What is raised about a node that its schema refuses with this message.
+
+    Without `elements` the types of its elements are none of the reasons.
+    """
     message = message.removeprefix("[ShapeInferenceError] ").removeprefix("[TypeInferenceError] ")
-    known = type_conflict(op) or TypeConflict(
+    known = type_conflict(op, elements) or TypeConflict(
         message.strip(), "compare with the operator's definition in ONNX"
     )
     return refusal(op, known)
@@ -106,6 +111,8 @@ def _differ(first: Dim, second: Dim) -> bool:
 
 def _broadcast(op: SchemaOp, operands: Operands) -> TypeConflict | None:
     """Of elementwise operators; of others it says nothing that is not true."""
+    if op.op_type == "Expand":  # its second operand is a shape and has none that matters
+        return None
     known = [shape for shape in _shapes(operands) if shape is not None]
     for index, first in enumerate(known):
         for second in known[index + 1 :]:

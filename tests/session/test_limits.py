@@ -1,0 +1,208 @@
+"""Sessions refuse, of PopART's operator sets, what PopART refuses, in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import popgraph
+import popgraph.session as popart
+from popgraph.support.arrays import Array
+
+Write = Callable[[Any, popart.Builder], str]
+RESIZED: tuple[Array, ...] = (
+    np.zeros(0, np.float32),
+    np.array([1, 2], np.float16),
+    np.array([1, 2]),
+)
+
+
+def model(write: Write, opset: int) -> tuple[bytes, str]:
+    builder = popart.Builder(opsets={"ai.onnx": opset})
+    result = write(builder.aiOnnx, builder)
+    builder.addOutputTensor(result)
+    return builder.getModelProto(), result
+
+
+def tensor(builder: popart.Builder, *shape: int, of: str = "FLOAT", name: str = "") -> str:
+    return builder.addInputTensor(popart.TensorInfo(of, list(shape)), name)
+
+
+def recurrent(**attributes: object) -> Write:
+    def write(onnx: Any, builder: popart.Builder) -> str:
+        operands = [tensor(builder, 2, 1, 3), tensor(builder, 1, 4, 3), tensor(builder, 1, 4, 4)]
+        return str(onnx.rnn(operands, 2, **attributes)[1])
+
+    return write
+
+
+def long_memory(**attributes: object) -> Write:
+    def write(onnx: Any, builder: popart.Builder) -> str:
+        operands = [tensor(builder, 2, 1, 3), tensor(builder, 1, 8, 3), tensor(builder, 1, 8, 2)]
+        return str(onnx.lstm(operands, 3, **attributes)[1])
+
+    return write
+
+
+def repeats_of_data(onnx: Any, builder: popart.Builder) -> str:
+    repeats = tensor(builder, 2, of="INT64", name="often")
+    return str(onnx.tile([tensor(builder, 2, 3), repeats]))
+
+
+def bounds_of_data(onnx: Any, builder: popart.Builder) -> str:
+    lowest = tensor(builder, name="lowest")
+    return str(onnx.clip([tensor(builder, 2, name="x"), lowest], "MyClip"))
+
+
+def slices_of_data(onnx: Any, builder: popart.Builder) -> str:
+    places = [tensor(builder, 1, of="INT64", name=name) for name in ("from", "to")]
+    return str(onnx.slice([tensor(builder, 4), *places]))
+
+
+def unlike_means(onnx: Any, builder: popart.Builder) -> str:
+    return str(onnx.mean([tensor(builder, 2, 3), tensor(builder, 3)]))
+
+
+def padded_averages(onnx: Any, builder: popart.Builder) -> str:
+    image = tensor(builder, 1, 1, 4, 4)
+    return str(onnx.averagepool([image], [3, 3], count_include_pad=1, pads=[1, 1, 1, 1]))
+
+
+def spread_maxima(onnx: Any, builder: popart.Builder) -> str:
+    image = tensor(builder, 1, 1, 4, 4)
+    return str(onnx.maxpool([image], 1, [2, 2], dilations=[2, 2])[0])
+
+
+def doubles_like(onnx: Any, builder: popart.Builder) -> str:
+    return str(onnx.randomnormallike([tensor(builder, 3, of="DOUBLE")]))
+
+
+@pytest.mark.parametrize(
+    ("write", "opset", "said"),
+    [
+        (recurrent(activation_alpha=[0.5]), 7, "Attribute `activation_alpha' of ai.onnx.RNN:7 is"),
+        (recurrent(activation_beta=[0.5]), 7, "Attribute `activation_beta' of ai.onnx.RNN:7 is no"),
+        (recurrent(clip=1.0), 7, "Attribute `clip' of ai.onnx.RNN:7 is not supported"),
+        (recurrent(activations=["Affine"]), 7, "Activation type 'Affine' is not supported for"),
+        (recurrent(direction="reverse"), 7, "ai.onnx.RNN:7 only supports `forward' direction"),
+        (
+            long_memory(activations=["Sigmoid", "Affine", "Affine"]),
+            7,
+            "Activation type 'Affine' is not supported for ai.onnx.LSTM:7",
+        ),
+        (repeats_of_data, 10, "The 'Repeats' Tensor `often' must be of type Constant"),
+        (
+            bounds_of_data,
+            11,
+            "Op MyClip(ai.onnx.Clip:11), inputs=[x] currently only supports constant min/max "
+            "parameters. Input 'min' (lowest) has no data.",
+        ),
+        (slices_of_data, 10, "Need the value of the ai.onnx.Slice:10 input 'starts' to determine"),
+        (unlike_means, 7, "Inputs to ai.onnx.Mean:6 do not all the same type & shape"),
+        (padded_averages, 10, "`count_include_pad` is not supported"),
+        (spread_maxima, 10, "Dilations of value other than 1 are currently not supported."),
+        (doubles_like, 10, "ai.onnx.RandomNormalLike:1 : Unsupported data type requested: DOUBLE"),
+    ],
+)
+def test_what_popart_refuses(write: Write, opset: int, said: str) -> None:
+    proto, result = model(write, opset)
+    with pytest.raises(popart.popart_exception) as caught:
+        popart.InferenceSession(proto, popart.DataFlow(1, [result]))
+    assert str(caught.value.args[0]).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [recurrent(activations=["Relu"]), long_memory(), recurrent(direction="forward")],
+)
+def test_what_popart_takes(write: Write) -> None:
+    proto, result = model(write, 7)
+    popart.InferenceSession(proto, popart.DataFlow(1, [result]))
+
+
+@pytest.mark.parametrize("write", [recurrent(clip=1.0), padded_averages, spread_maxima])
+def test_later_opsets_and_plain_programs_have_no_such_limits(write: Write) -> None:
+    later, result = model(write, 13)
+    popart.InferenceSession(later, popart.DataFlow(1, [result]))
+    popgraph.compile(model(write, 10)[0])
+
+
+def test_an_empty_list_is_of_what_its_attribute_is_of() -> None:
+    builder = popart.Builder()
+    operands = [builder.addInputTensor("FLOAT", shape) for shape in ([2, 1, 3], [1, 4, 3])]
+    outputs = builder.aiOnnx.rnn([*operands, builder.addInputTensor("FLOAT", [1, 4, 4])], 2)
+    builder.addNodeAttribute("activations", [], set(outputs))
+    assert builder.getNodeAttribute("activations", outputs[0]) == []
+
+
+def collecting(data: list[int], indices: list[int], axis: int = 0, size: int = 5) -> None:
+    builder = popart.Builder()
+    ids = [builder.addInputTensor("FLOAT", data), builder.addInputTensor("UINT32", indices)]
+    builder.aiGraphcore.scatterreduce(ids, size, axis)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: collecting([6, 3], [6], axis=2), "axis = 2 is outside the acceptable range"),
+        (lambda: collecting([6, 3], [6], size=0), "axis_size = 0 is not valid"),
+        (lambda: collecting([6, 3], [6, 4]), "Failed to expand 'indices' shape [6, 4]"),
+        (lambda: collecting([6, 3], [6, 3, 1]), "Invalid rank for indices input."),
+        (lambda: collecting([6, 3, 5], [1, 3, 5]), "Partial broadcasting of indices is not"),
+    ],
+)
+def test_scattering_that_popart_refuses(call: Callable[[], None], said: str) -> None:
+    with pytest.raises(popart.popart_exception) as caught:
+        call()
+    assert said in caught.value.args[0]
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda b, x: b.aiGraphcore.reverse([x], [1, -2]), "invalid dimension '-2'. Only positive"),
+        (lambda b, x: b.aiGraphcore.reverse([x], [2]), "dimension '2' for input tensor of rank 2"),
+        (lambda b, x: b.aiGraphcore.reverse([x], [1, 1]), "Dimension 1 appears multiple times"),
+        (
+            lambda b, x: b.aiGraphcore.shapeddropout([x], [2, 3], 1.5),
+            "ratio value 1.5 is not valid. Please use a value in the interval [0,1)",
+        ),
+        (
+            lambda b, x: b.aiGraphcore.shapeddropout([x], [4, 3]),
+            "ShapedDropout: incompatible input tensor and dropout shape.",
+        ),
+        (
+            lambda b, x: b.aiOnnx.tile([x, b.aiOnnx.constant(np.array([1, 2, 3]))]),
+            "should have one element for each dimension of the data tensor",
+        ),
+        (
+            lambda b, x: b.aiOnnx.tile([x, b.aiOnnx.constant(np.array([1, -2]))]),
+            "Values must be non-negative in each shape dimension",
+        ),
+        (
+            lambda b, x: b.aiOnnx.expand([x, b.aiOnnx.constant(np.array([4, 5], np.int32))]),
+            "corresponding dimensions must have the same value or one of them must be 1",
+        ),
+        (
+            lambda b, x: b.aiOnnx.averagepool(
+                [b.addInputTensor("FLOAT", [1, 1, 4, 4])], [2, 2], pads=[0, 0, 0]
+            ),
+            "Padding vector (length 3) does not have 2 values for each spatial dimension 2",
+        ),
+        (
+            lambda b, x: b.aiOnnxOpset11.resize(
+                [x, *(b.aiOnnxOpset11.constant(a) for a in RESIZED)]
+            ),
+            "Resize op has inputs for `sizes` and `scales`.",
+        ),
+    ],
+)
+def test_what_a_builder_refuses(write: Callable[[Any, str], object], said: str) -> None:
+    builder = popart.Builder(opsets={"ai.onnx": 11} if "Resize" in said else None)
+    x = builder.addInputTensor("FLOAT", [2, 3])
+    with pytest.raises(popart.popart_exception) as caught:
+        write(builder, x)
+    assert said in caught.value.args[0]
