@@ -386,6 +386,68 @@ def test_patterns() -> None:
         patterns.Nothing = True  # type: ignore[attr-defined]
 
 
+def unary(operator: str, weight: bool, patterns: list[str]) -> popart.TrainingSession:
+    """Trains the sum of an input and a weight; the operator comes after, or stands beside it."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32))
+    opset = builder.aiGraphcore if operator in ("expm1", "log1p") else builder.aiOnnx
+    moved = builder.aiOnnx.add([x, w])
+    y = getattr(opset, operator)([moved if weight else x])
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.add([y, moved])])
+    return popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        patterns=popart.Patterns(patterns).enableRuntimeAsserts(False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "pattern"),
+    [
+        ("abs", "AbsGradOp"),
+        ("cos", "CosGradOp"),
+        ("cosh", "CoshOp"),
+        ("exp", "ExpGradOp"),
+        ("expm1", "Expm1GradOp"),
+        ("log1p", "Log1pGradOp"),
+        ("reciprocal", "ReciprocalGradOp"),
+        ("sqrt", "SqrtGradOp"),
+    ],
+)
+def test_a_gradient_needs_its_pattern(operator: str, pattern: str) -> None:
+    session = unary(operator, True, [])
+    said = message(session.prepareDevice)
+    assert said.endswith(f"This op should have been removed by pattern {pattern}")
+    unary(operator, True, [pattern]).prepareDevice()
+    if operator != "cosh":
+        unary(operator, False, []).prepareDevice()
+
+
+@pytest.mark.parametrize(("place", "fails"), [(0, False), (1, True)])
+def test_patterns_are_needed_for_the_operands_that_are_trained(place: int, fails: bool) -> None:
+    builder = popart.Builder()
+    given = [builder.addInputTensor("FLOAT", [2])]
+    given.insert(place, builder.addInitializedInputTensor(np.ones(2, np.float32)))
+    y = builder.aiOnnx.sub(given)
+    loss = builder.aiGraphcore.identityloss([y])
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        patterns=popart.Patterns([]).enableRuntimeAsserts(False),
+    )
+    if fails:
+        assert message(session.prepareDevice).endswith("by pattern SubtractArg1GradOp")
+    else:
+        session.prepareDevice()
+
+
 def test_softmax_patterns_do_not_change_results() -> None:
     found = []
     for level in (popart.PatternsLevel.All, popart.PatternsLevel.Minimal):
