@@ -369,6 +369,37 @@ def test_options_are_all_there_and_no_others() -> None:
     assert message(session.prepareDevice, popart.poplar_exception) == "Unrecognised option 'a'"
 
 
+def test_notes_of_places_and_groups() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    location = popart.TensorLocation(popart.TensorStorage.OffChip)
+    location.shardingDomain = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
+    numbers = [int(location.storage), 0, 0, 0, int(popart.CommGroupType.Consecutive), 2]
+    numbers[1:4] = [
+        int(location.loadTileSet),
+        int(location.storageTileSet),
+        int(location.replicatedTensorSharding),
+    ]
+    with builder.outputTensorLocation(location), builder.commGroup(1, 4):
+        y = builder.aiOnnx.relu([x])
+    z, u = builder.aiOnnx.relu([y]), builder.aiOnnx.relu([y])
+    builder.outputTensorLocation(z, location)
+    builder.outputTensorLocation(u)
+    w = builder.aiOnnx.relu([u])
+    builder.outputTensorLocation({w}, value=location)
+    assert builder.getInt64VectorNodeAttribute("__output_tensor_location", {w}) == numbers
+    name = "__output_tensor_location"
+    assert builder.getInt64VectorNodeAttribute(name, {y}) == numbers
+    assert builder.getInt64VectorNodeAttribute("__collectiveCommGroup", {y}) == [1, 4]
+    assert builder.getInt64VectorNodeAttribute(name, {z}) == numbers
+    plain = popart.TensorLocation().serialize()
+    assert builder.getInt64VectorNodeAttribute(name, {u}) == plain
+    with builder.outputTensorLocation():
+        v = builder.aiOnnx.relu([u])
+    assert builder.getInt64VectorNodeAttribute(name, {v}) == plain
+    assert not builder.nodeHasAttribute("__collectiveCommGroup", {v})
+
+
 def test_patterns() -> None:
     patterns = popart.Patterns(["OpToIdentity"])
     assert patterns.OpToIdentity
