@@ -75,7 +75,7 @@ _MODULES = {
         BatchSerializationSettings ExecutionPhaseSettings ExperimentalSettings
         ReplicatedCollectivesSettings TensorLocation TensorLocationSettings
     """,
-    "popgraph.session.step_io": "PyStepIO PyStepIOCallback PyWeightsIO StepIO",
+    "popgraph.session.step_io": "IStepIO IWeightsIO PyStepIO PyStepIOCallback PyWeightsIO StepIO",
     "popgraph.session.training_session": "TrainingSession",
     "popgraph.session.variable_settings": "CommGroup VariableSettings",
 }

@@ -30,7 +30,8 @@ class Patterns:
     `Patterns()`, `Patterns(PatternsLevel.Minimal)` or `Patterns(["OpToIdentity", ...])`.
 
     Results do not depend on them. Most say how gradients are written on an IPU and have no
-    counterpart here; those that do switch the pass that does their work.
+    counterpart here; those that do switch the pass that does their work. Some PopART cannot do
+    without: what needs one that is off is refused (`needed_patterns`).
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from popgraph.session.export import model_with_weights, weights_of
 from popgraph.session.ipu_only import IpuOnly
 from popgraph.session.losses import AnyLoss, Loss, as_losses
 from popgraph.session.model import SessionModel, Source, open_model
+from popgraph.session.needed_patterns import check_needed
 from popgraph.session.options import SessionOptions
 from popgraph.session.patterns import Patterns
 from popgraph.session.program import Program, Request
@@ -148,6 +149,19 @@ class Session(IpuOnly):
         """An array for every anchor, of the shape that a step fills."""
         return self._steps.anchor_arrays()
 
+    def _differentiated(self) -> Collection[str]:
+        """The tensors for which a session that trains computes gradients."""
+        if not self._training:
+            return ()
+        prefixes = (GRADIENT, self._gradient_prefix())
+        anchored = {
+            id.removeprefix(prefix)
+            for id in self._dataflow.anchors()
+            for prefix in prefixes
+            if id.startswith(prefix)
+        }
+        return self._model.weight_names | anchored
+
     # getting ready
 
     def prepareDevice(self, loadEngine: bool = True) -> None:
@@ -155,6 +169,7 @@ class Session(IpuOnly):
         _LOG.debug("Session::prepareDevice()")
         self._options.check_engine_options()
         self._options.log_what_has_no_effect()
+        check_needed(self._model, self._patterns, self._dataflow.anchors(), self._differentiated())
         self._engine.prepare(self._device)
         _LOG.info("Graph compiled")
         if loadEngine:

@@ -53,6 +53,12 @@ class TensorLocation:
         domain = [value for value in rest if isinstance(value, CommGroup)]
         self.shardingDomain = (domain or [shardingDomain or CommGroup()])[0]
 
+    def serialize(self) -> list[int]:
+        """As a model has it, in PopART's order."""
+        tiles = (self.loadTileSet, self.storageTileSet)
+        kinds = (self.storage, *tiles, self.replicatedTensorSharding, self.shardingDomain.type)
+        return [*map(int, kinds), self.shardingDomain.replicaGroupSize]
+
     def _key(self) -> tuple[object, ...]:
         return tuple(getattr(self, name) for name in self.__slots__)
 

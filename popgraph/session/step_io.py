@@ -39,6 +39,10 @@ class StepIO(ABC):
         return []
 
 
+IStepIO = StepIO
+"""PopART's name."""
+
+
 class PyStepIO(StepIO):
     """
     Inputs and anchors in NumPy arrays: `PyStepIO({"x": x}, session.initAnchorArrays())`.
@@ -141,3 +145,7 @@ class PyWeightsIO:
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
         self.weights = {id: Ring(array, id).array for id, array in weights.items()}
+
+
+IWeightsIO = PyWeightsIO
+"""PopART's name for what all of them are; there is one kind here."""

@@ -45,8 +45,9 @@ WORKS: Mapping[str, str] = {
         popart_internal_exception popart_runtime_error popart_unsupported_exception
         poplar_application_runtime_error poplar_exception poplar_recoverable_runtime_error
         poplar_runtime_error poplar_system_runtime_error poplar_unknown_runtime_error
-        poplar_unrecoverable_runtime_error poplibs_exception PyStepIO PyStepIOCallback
-        PyWeightsIO SessionOptions SGD StepIO syncPatternFromString syncPatternToString
+        poplar_unrecoverable_runtime_error poplibs_exception IStepIO IWeightsIO PyStepIO
+        PyStepIOCallback PyWeightsIO SessionOptions SGD StepIO syncPatternFromString
+        syncPatternToString
         TensorInfo TrainingSession versionNumber versionString
     """,
     "Builder": """
@@ -96,8 +97,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             AutomaticLossScalingSettings
         """,
         (Standing.MISSING, ""): """
-            AttributeContextManager IStepIO IWeightsIO
-            KeyValueContextManager NameContextManager
+            AttributeContextManager KeyValueContextManager NameContextManager
         """,
         (Standing.QUIET, _POPLAR): "closePoplarDebugInfo initializePoplarDebugInfo",
         (Standing.QUIET, "kept, but nothing reads it"): "DebugInfo NumIOTiles SourceLocation",
@@ -109,7 +109,7 @@ OTHERS: Mapping[str, Mapping[tuple[Standing, str], str]] = {
             setAvailableMemoryProportion setEnableConvDithering setInplacePreferences
             setPartialsType setSerializeMatMul virtualGraph
         """,
-        (Standing.MISSING, _ONE_DEVICE): "commGroup outputTensorLocation",
+        (Standing.QUIET, _ONE_DEVICE): "commGroup outputTensorLocation",
         (Standing.MISSING, ""): "saveInitializersExternally",
     },
     "Session": {

@@ -369,6 +369,37 @@ def test_options_are_all_there_and_no_others() -> None:
     assert message(session.prepareDevice, popart.poplar_exception) == "Unrecognised option 'a'"
 
 
+def test_notes_of_places_and_groups() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    location = popart.TensorLocation(popart.TensorStorage.OffChip)
+    location.shardingDomain = popart.CommGroup(popart.CommGroupType.Consecutive, 2)
+    numbers = [int(location.storage), 0, 0, 0, int(popart.CommGroupType.Consecutive), 2]
+    numbers[1:4] = [
+        int(location.loadTileSet),
+        int(location.storageTileSet),
+        int(location.replicatedTensorSharding),
+    ]
+    with builder.outputTensorLocation(location), builder.commGroup(1, 4):
+        y = builder.aiOnnx.relu([x])
+    z, u = builder.aiOnnx.relu([y]), builder.aiOnnx.relu([y])
+    builder.outputTensorLocation(z, location)
+    builder.outputTensorLocation(u)
+    w = builder.aiOnnx.relu([u])
+    builder.outputTensorLocation({w}, value=location)
+    assert builder.getInt64VectorNodeAttribute("__output_tensor_location", {w}) == numbers
+    name = "__output_tensor_location"
+    assert builder.getInt64VectorNodeAttribute(name, {y}) == numbers
+    assert builder.getInt64VectorNodeAttribute("__collectiveCommGroup", {y}) == [1, 4]
+    assert builder.getInt64VectorNodeAttribute(name, {z}) == numbers
+    plain = popart.TensorLocation().serialize()
+    assert builder.getInt64VectorNodeAttribute(name, {u}) == plain
+    with builder.outputTensorLocation():
+        v = builder.aiOnnx.relu([u])
+    assert builder.getInt64VectorNodeAttribute(name, {v}) == plain
+    assert not builder.nodeHasAttribute("__collectiveCommGroup", {v})
+
+
 def test_patterns() -> None:
     patterns = popart.Patterns(["OpToIdentity"])
     assert patterns.OpToIdentity
@@ -384,6 +415,68 @@ def test_patterns() -> None:
     training(patterns=patterns.enableRuntimeAsserts(False))
     with pytest.raises(AttributeError):
         patterns.Nothing = True  # type: ignore[attr-defined]
+
+
+def unary(operator: str, weight: bool, patterns: list[str]) -> popart.TrainingSession:
+    """Trains the sum of an input and a weight; the operator comes after, or stands beside it."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2])
+    w = builder.addInitializedInputTensor(np.ones(2, np.float32))
+    opset = builder.aiGraphcore if operator in ("expm1", "log1p") else builder.aiOnnx
+    moved = builder.aiOnnx.add([x, w])
+    y = getattr(opset, operator)([moved if weight else x])
+    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.add([y, moved])])
+    return popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        patterns=popart.Patterns(patterns).enableRuntimeAsserts(False),
+    )
+
+
+@pytest.mark.parametrize(
+    ("operator", "pattern"),
+    [
+        ("abs", "AbsGradOp"),
+        ("cos", "CosGradOp"),
+        ("cosh", "CoshOp"),
+        ("exp", "ExpGradOp"),
+        ("expm1", "Expm1GradOp"),
+        ("log1p", "Log1pGradOp"),
+        ("reciprocal", "ReciprocalGradOp"),
+        ("sqrt", "SqrtGradOp"),
+    ],
+)
+def test_a_gradient_needs_its_pattern(operator: str, pattern: str) -> None:
+    session = unary(operator, True, [])
+    said = message(session.prepareDevice)
+    assert said.endswith(f"This op should have been removed by pattern {pattern}")
+    unary(operator, True, [pattern]).prepareDevice()
+    if operator != "cosh":
+        unary(operator, False, []).prepareDevice()
+
+
+@pytest.mark.parametrize(("place", "fails"), [(0, False), (1, True)])
+def test_patterns_are_needed_for_the_operands_that_are_trained(place: int, fails: bool) -> None:
+    builder = popart.Builder()
+    given = [builder.addInputTensor("FLOAT", [2])]
+    given.insert(place, builder.addInitializedInputTensor(np.ones(2, np.float32)))
+    y = builder.aiOnnx.sub(given)
+    loss = builder.aiGraphcore.identityloss([y])
+    session = popart.TrainingSession(
+        builder.getModelProto(),
+        popart.DataFlow(1, [y]),
+        loss,
+        popart.ConstSGD(0.1),
+        popart.DeviceManager().createCpuDevice(backend="reference"),
+        patterns=popart.Patterns([]).enableRuntimeAsserts(False),
+    )
+    if fails:
+        assert message(session.prepareDevice).endswith("by pattern SubtractArg1GradOp")
+    else:
+        session.prepareDevice()
 
 
 def test_softmax_patterns_do_not_change_results() -> None:

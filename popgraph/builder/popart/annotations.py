@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -15,7 +15,9 @@ from popgraph.builder.popart.pattern_names import OTHERS, PRE_ALIAS
 from popgraph.dialects.onnx.annotations import (
     DITHERING,
     EXCLUDED,
+    GROUP,
     IPU,
+    LOCATION,
     MEMORY,
     PARTIALS,
     PHASE,
@@ -31,6 +33,17 @@ from popgraph.dialects.onnx.schema_op import SchemaOp
 from popgraph.dialects.program import WeightStore
 
 NodeIds = str | Sequence[str] | set[str]
+
+
+class Location(Protocol):
+    """Where an IPU keeps a tensor; sessions have the class."""
+
+    def serialize(self) -> list[int]:
+        """The numbers of which the note consists."""
+
+
+_LOCATION_NUMBERS = 6
+"""Storage, tiles that load, tiles that store, sharding, kind and size of the group: 0 for each."""
 
 
 class Annotations(ABC):
@@ -164,6 +177,20 @@ class Annotations(ABC):
 
     def schedulePriority(self, value: float) -> Any:
         return self._note(PRIORITY, (), float(value))
+
+    def outputTensorLocation(self, *args: Any, value: Location | None = None) -> Any:
+        """Where an IPU keeps what nodes compute; by default on the chip."""
+        located = bool(args) and hasattr(args[-1], "serialize")
+        given = args[-1] if located else value
+        numbers = [0] * _LOCATION_NUMBERS if given is None else given.serialize()
+        ids = args[:-1] if located else args
+        if ids:
+            return self._note(LOCATION, (*ids, numbers), None)
+        return self._during({LOCATION: numbers})
+
+    def commGroup(self, type: int = 0, groupSize: int = 0) -> Any:
+        """Which replicas work together on nodes that are collective."""
+        return self._during({GROUP: [int(type), groupSize]})
 
     def recomputeOutput(self, *args: Any, value: RecomputeType = RecomputeType.Undefined) -> Any:
         return self._note(RECOMPUTE, args, value)

@@ -29,6 +29,7 @@ MEMORY = "__available_memory"
 PARTIALS = "__partials_type"
 EXCLUDED = "__exclude_patterns"
 DITHERING = "__enable_conv_dithering"
+GROUP = "__collectiveCommGroup"
 
 
 def is_note(op: OnnxOp, name: str) -> bool:

@@ -1,0 +1,93 @@
+"""The patterns without which PopART cannot compile a node or its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Set
+
+from popgraph.builder.opset.exceptions import popart_exception
+from popgraph.builder.opset.graphcore_operator import DOMAIN
+from popgraph.dialects.onnx import OnnxOp, value_name
+from popgraph.session.model import SessionModel
+from popgraph.session.patterns import Patterns
+
+_FORWARD = {("", "Cosh"): "CoshOp"}
+"""Operators that exist only until their pattern has replaced them."""
+
+_GRADIENTS = {
+    ("", "Abs", 0): "AbsGradOp",
+    ("", "Cos", 0): "CosGradOp",
+    ("", "ConvTranspose", 1): "ConvFlipWeightsGradOp",
+    ("", "Exp", 0): "ExpGradOp",
+    ("", "Reciprocal", 0): "ReciprocalGradOp",
+    ("", "Sqrt", 0): "SqrtGradOp",
+    ("", "Sub", 1): "SubtractArg1GradOp",
+    (DOMAIN, "Atan2", 0): "Atan2Arg0GradOp",
+    (DOMAIN, "Atan2", 1): "Atan2Arg1GradOp",
+    (DOMAIN, "Expm1", 0): "Expm1GradOp",
+    (DOMAIN, "Log1p", 0): "Log1pGradOp",
+}
+"""Operators whose gradient for an operand exists only until its pattern has replaced it."""
+
+
+def check_needed(
+    model: SessionModel, patterns: Patterns, anchors: Collection[str], sources: Collection[str]
+) -> None:
+    """
+    Refuses a model that PopART cannot compile without a pattern that is off.
+
+    `sources` are the tensors for which gradients are computed; none where nothing is trained.
+    """
+    nodes = list(model.graph.nodes)
+    for op in nodes:
+        if (op.domain, op.op_type) in _FORWARD and not _feeding(nodes, anchors).isdisjoint(
+            op.output_names
+        ):
+            _insist(patterns, _FORWARD[op.domain, op.op_type], op, op.op_type)
+    if sources and model.final_loss is not None:
+        loss, moved = _feeding(nodes, [model.final_loss]), _moved(nodes, sources)
+        for op in nodes:
+            for place in _differentiated(op, loss, moved):
+                pattern = _GRADIENTS.get((op.domain, op.op_type, place))
+                if pattern is not None:
+                    _insist(patterns, pattern, op, pattern.removesuffix("Op"))
+
+
+def _insist(patterns: Patterns, pattern: str, op: OnnxOp, shown: str) -> None:
+    if not patterns.isPatternEnabled(pattern):
+        raise popart_exception(
+            f"Could not create opx for '{shown}'. This op should have been removed by pattern "
+            f"{pattern}",
+            op.where(),
+            f'patterns.enablePattern("{pattern}", True)',
+        )
+
+
+def _differentiated(op: OnnxOp, loss: Set[str], moved: Set[str]) -> Iterator[int]:
+    """The places of the operands for which a gradient is computed."""
+    if not loss.isdisjoint(op.output_names):
+        for place, name in enumerate(_operands(op)):
+            if name in moved:
+                yield place
+
+
+def _operands(op: OnnxOp) -> list[str]:
+    """The names of a node's operands, "" for one that is absent."""
+    return ["" if value is None else value_name(value) for value in op.input_values()]
+
+
+def _feeding(nodes: list[OnnxOp], wanted: Collection[str]) -> Set[str]:
+    """What these tensors are computed from, they themselves among it."""
+    found = set(wanted)
+    for op in reversed(nodes):
+        if not found.isdisjoint(op.output_names):
+            found.update(filter(None, _operands(op)))
+    return found
+
+
+def _moved(nodes: list[OnnxOp], sources: Collection[str]) -> Set[str]:
+    """What depends on these tensors, they themselves among it."""
+    found = set(sources)
+    for op in nodes:
+        if not found.isdisjoint(_operands(op)):
+            found.update(filter(None, op.output_names))
+    return found
