@@ -152,6 +152,12 @@ class Call:
             _COMPARE,
         )
 
+    def not_float(self, name: str) -> TypeMismatchError:
+        """The error of an input whose elements are no floats, although only these fit."""
+        what = f"{self.op.op_type} takes floats as its input {name!r}, not"
+        found = describe(self.type(name))
+        return TypeMismatchError(f"{what} {found}", self.op.where(), _COMPARE)
+
     def refuse(self, what: str, hint: str = _LISTED) -> UnsupportedError:
         return UnsupportedError(
             f"{what} of {self.op.op_type} is not supported", self.op.where(), hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import Float64Type
+from xdsl.dialects.builtin import AnyFloat, Float64Type
 
 from popgraph.dialects.onnx.contrib.body import Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
@@ -20,7 +20,9 @@ def normalized(call: Call, value: Value, gamma: Value, beta: Value | None) -> li
 
 
 def wide(call: Call, value: Value, like: str) -> Value:
-    """In the precision in which onnxruntime sums numbers of the type of an input."""
+    """In the precision in which onnxruntime sums numbers of the type of an input, a float."""
+    if not isinstance(call.element(like), AnyFloat):
+        raise call.not_float(like)
     return value.typed(DOUBLE if call.element(like) == Float64Type() else SINGLE)
 
 

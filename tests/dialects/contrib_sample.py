@@ -1,0 +1,90 @@
+"""Nodes of onnxruntime's operators, and what onnxruntime computes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import popgraph
+from popgraph.dialects.onnx.contrib import MICROSOFT
+from popgraph.dialects.onnx.functions import DEFINITIONS
+from popgraph.support.arrays import Array
+
+ORT = pytest.importorskip("onnxruntime", reason="onnxruntime is what is compared with")
+RANDOM = np.random.default_rng(0)
+
+
+def draw(*shape: int) -> Array:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def draw_ints(limit: int, *shape: int, dtype: Any = np.int32) -> Array:
+    return RANDOM.integers(0, limit, shape).astype(dtype)
+
+
+def ints(*values: int) -> Array:
+    return np.array(values, np.int32)
+
+
+@dataclass
+class Sample:
+    """A node: its inputs (None for what is absent), outputs and attributes."""
+
+    op: str
+    inputs: Sequence[Array | None]
+    outputs: Sequence[str] = ("y",)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    slots: int | None = None
+    """How many rows of a state are used; nobody says what is in the others."""
+
+    @property
+    def domain(self) -> str:
+        return "" if (MICROSOFT, self.op) not in DEFINITIONS else MICROSOFT
+
+    @property
+    def names(self) -> list[str]:
+        return ["" if one is None else f"i{at}" for at, one in enumerate(self.inputs)]
+
+    @property
+    def given(self) -> dict[str, Array]:
+        pairs = zip(self.names, self.inputs, strict=True)
+        return {name: array for name, array in pairs if array is not None}
+
+    def model(self, results: Sequence[Array] = ()) -> onnx.ModelProto:
+        """`results` tell the types of the outputs, which onnxruntime need not be told."""
+        node = helper.make_node(
+            self.op, self.names, self.outputs, domain=self.domain, **self.attributes
+        )
+        infos = [info(name, array) for name, array in self.given.items()]
+        wanted = [name for name in self.outputs if name]
+        outputs = [onnx.ValueInfoProto(name=name) for name in wanted]
+        if results:
+            outputs = [info(name, array) for name, array in zip(wanted, results, strict=True)]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(MICROSOFT, 1)]
+        graph = helper.make_graph([node], "one", infos, outputs)
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    def computed(self, backend: str = "c") -> list[Array]:
+        found = popgraph.compile(self.model(), backend=backend)(self.given)
+        return [found[name] for name in self.outputs if name]
+
+
+def info(name: str, array: Array) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+    )
+
+
+def peer(sample: Sample) -> list[Array]:
+    options = ORT.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1  # On more, each quantizes its part of a batch by itself.
+    session = ORT.InferenceSession(sample.model().SerializeToString(), options)
+    found: list[Array] = session.run(None, sample.given)
+    return found
