@@ -37,6 +37,8 @@ def check_needed(
 
     `sources` are the tensors for which gradients are computed; none where nothing is trained.
     """
+    if not patterns.needs_gradient_patterns():
+        return
     nodes = list(model.graph.nodes)
     for op in nodes:
         if (op.domain, op.op_type) in _FORWARD and not _feeding(nodes, anchors).isdisjoint(

@@ -60,6 +60,10 @@ class Patterns:
         self._asserts = enabled
         return self
 
+    def needs_gradient_patterns(self) -> bool:
+        """Whether a gradient is refused whose pattern is off, as PopART's last version does."""
+        return True
+
     def check(self) -> None:
         missing = sorted(MANDATORY - self._enabled)
         if self._asserts and missing:

@@ -28,6 +28,9 @@ class Patterns(modern.Patterns):
         super().__init__(patterns)
         self.enableRuntimeAsserts(self.ERA.mandatory)
 
+    def needs_gradient_patterns(self) -> bool:
+        return self.ERA.mandatory
+
     def __getattr__(self, name: str) -> bool:
         return bool(self._enabled) if name in GONE else super().__getattr__(name)
 
