@@ -16,6 +16,8 @@ Attributes = Mapping[str, object]
 LAST_OPSET = 11
 """PopART's last version of ai.onnx; models of later ones are no PopART programs."""
 
+HINT = "PopART does without it, and so do its sessions; `popgraph.compile` may take it"
+
 RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 ACTIVATIONS = frozenset(["Sigmoid", "Relu", "Tanh", "Gelu", "Swish", "Softmax"])
 """What PopART's RNN, GRU and LSTM may have between their products."""
@@ -28,7 +30,7 @@ def check_limits(graph: Graph, weights: WeightStore, opset: int) -> None:
             continue
         rule = _LIMITS.get(op.op_type)
         for complaint in rule(op, op.attribute_values(weights)) if rule is not None else ():
-            raise popart_exception(complaint)
+            raise popart_exception(complaint, op.where(), HINT)
 
 
 def _id(op: OnnxOp) -> str:

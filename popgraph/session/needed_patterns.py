@@ -37,7 +37,7 @@ def check_needed(
 
     `sources` are the tensors for which gradients are computed; none where nothing is trained.
     """
-    if not patterns.needs_gradient_patterns():
+    if not patterns.insists_on_needed():
         return
     nodes = list(model.graph.nodes)
     for op in nodes:

@@ -60,8 +60,8 @@ class Patterns:
         self._asserts = enabled
         return self
 
-    def needs_gradient_patterns(self) -> bool:
-        """Whether a gradient is refused whose pattern is off, as PopART's last version does."""
+    def insists_on_needed(self) -> bool:
+        """Whether a model is refused that needs a pattern which is off."""
         return True
 
     def check(self) -> None:

@@ -18,7 +18,7 @@ class UntrainedWeightsWarning(PopgraphWarning):
     """Weights are to be trained, and stay what they are: no gradient reaches them."""
 
 
-KINDS = {kind.__name__: kind for kind in (ManyProgramsWarning, UntrainedWeightsWarning)}
+KINDS = {kind.__name__: kind for kind in PopgraphWarning.__subclasses__()}
 """By the names by which files know them."""
 
 

@@ -90,11 +90,10 @@ def _joined_unseen(builder: ScanWriter, id: str, axis: int) -> str:
     """The same by what the shape will be: results of graphs are not always known here."""
     onnx = builder.aiOnnx
     shape = onnx.shape([id])
-    parts = [_places(onnx, shape, axis + 2, 2**31 - 1)]
-    if axis:
-        parts.insert(0, _places(onnx, shape, 0, axis))
-    parts.insert(-1, onnx.constant(np.array([-1], np.int64)))
-    return str(onnx.reshape([id, onnx.concat(parts, 0)]))
+    before = [_places(onnx, shape, 0, axis)] if axis else []
+    joined = onnx.constant(np.array([-1], np.int64))
+    behind = _places(onnx, shape, axis + 2, 2**31 - 1)
+    return str(onnx.reshape([id, onnx.concat([*before, joined, behind], 0)]))
 
 
 def _places(onnx: Any, shape: str, start: int, end: int) -> str:

@@ -28,7 +28,7 @@ class Patterns(modern.Patterns):
         super().__init__(patterns)
         self.enableRuntimeAsserts(self.ERA.mandatory)
 
-    def needs_gradient_patterns(self) -> bool:
+    def insists_on_needed(self) -> bool:
         return self.ERA.mandatory
 
     def __getattr__(self, name: str) -> bool:
