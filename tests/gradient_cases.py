@@ -636,7 +636,8 @@ def _sample(found: Case) -> Sample:
 
 def onnxruntime_cases() -> list[Sample]:
     """Those of which values are compared with onnxruntime's."""
-    named = [(f"{one.op}-{at}", one) for at, one in enumerate(SAMPLES) if one.op not in ROUNDED]
+    left_out = {*ROUNDED, "Unique"}  # Python computes it, and trains nothing
+    named = [(f"{one.op}-{at}", one) for at, one in enumerate(SAMPLES) if one.op not in left_out]
     return [Sample(name, one.model(), one.given) for name, one in named]
 
 

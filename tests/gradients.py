@@ -35,7 +35,8 @@ INNER = {"RMSNormalization": "stash_type"}
 SINGLE_PARTS = {
     "LayerNormalization", "RotaryEmbedding", "GroupQueryAttention", "DequantizeLinear",
     "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention",
-    "GatherBlockQuantized", "QEmbedLayerNormalization", "NormalizeImage",
+    "GatherBlockQuantized", "QEmbedLayerNormalization", "NormalizeImage", "MRotaryEmbedding",
+    "SparseAttention",
 }  # fmt: skip
 """Operators that have results, or are made of operators, in single precision; so is ai.onnx.ml."""
 SETTINGS = {"Dropout": (1,)}

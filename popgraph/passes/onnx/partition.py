@@ -12,6 +12,7 @@ from popgraph.dialects.onnx.attributes import ValueInfoAttr
 from popgraph.dialects.onnx.containers import Function, Model, model_of, value_name
 from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.expansion import inline
+from popgraph.dialects.onnx.functions import function_of
 from popgraph.dialects.onnx.inference import set_type
 from popgraph.dialects.onnx.initializer import Initializer
 from popgraph.dialects.onnx.op import Graph, OnnxOp, Yield
@@ -127,7 +128,7 @@ def _key(op: Operation) -> tuple[str, str, str] | None:
 
 def _host_functions(model: Model) -> set[tuple[str, str, str]]:
     """The functions in which something, or a function that they call, is for the host."""
-    functions, found = model.functions, set[tuple[str, str, str]]()
+    functions, found = _called(model), set[tuple[str, str, str]]()
     while True:
         more = {
             key
@@ -137,6 +138,14 @@ def _host_functions(model: Model) -> set[tuple[str, str, str]]:
         if not more:
             return found
         found |= more
+
+
+def _called(model: Model) -> dict[tuple[str, str, str], Function]:
+    """The functions of a model, and those that are known of other domains."""
+    called = {op.key: op for op in model.walk() if isinstance(op, Custom)}
+    found = {key: function_of(op, model.functions) for key, op in called.items()}
+    known = {key: function for key, function in found.items() if function is not None}
+    return {**known, **model.functions}
 
 
 def _is_host(op: OnnxOp, functions: set[tuple[str, str, str]]) -> bool:
@@ -192,7 +201,9 @@ def inline_functions(
         inference.lenient = True  # Some stand in branches that these inputs never take.
         for call in calls:
             assert isinstance(call, Custom)
-            inline(call, model.functions[call.key], inference)
+            function = function_of(call, model.functions)
+            assert function is not None, "it was known when it was looked through"
+            inline(call, function, inference)
 
 
 def is_literal(op: Operation) -> bool:

@@ -2,12 +2,15 @@
 
 from popgraph.dialects.onnx.contrib import activations as activations
 from popgraph.dialects.onnx.contrib import attention as attention
+from popgraph.dialects.onnx.contrib import experts as experts
 from popgraph.dialects.onnx.contrib import gates as gates
 from popgraph.dialects.onnx.contrib import grouped_attention as grouped_attention
+from popgraph.dialects.onnx.contrib import hashes as hashes
 from popgraph.dialects.onnx.contrib import loops as loops
 from popgraph.dialects.onnx.contrib import movement as movement
 from popgraph.dialects.onnx.contrib import normalizations as normalizations
 from popgraph.dialects.onnx.contrib import packed_weights as packed_weights
 from popgraph.dialects.onnx.contrib import products as products
 from popgraph.dialects.onnx.contrib import quantized as quantized
+from popgraph.dialects.onnx.contrib import recurrences as recurrences
 from popgraph.dialects.onnx.contrib.call import MICROSOFT as MICROSOFT

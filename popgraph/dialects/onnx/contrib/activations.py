@@ -45,13 +45,13 @@ def bias_dropout(call: Call) -> Sequence[Value]:
 
 
 _PLAIN = ("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign")
-_BY_ALPHA = ("LeakyRelu", "Elu", "ThresholdedRelu")
+_BY_ALPHA = ("LeakyRelu", "Elu", "ThresholdedRelu", "Celu")
 
 
 def activated(call: Call, value: Value, given: Sequence[float]) -> Value:
     """The activation that the node names, with its numbers."""
     name = call.text("activation")
-    alpha, beta = (float(one) for one in (*given, 0.0, 0.0)[:2])
+    alpha, beta, gamma = (float(one) for one in (*given, 0.0, 0.0, 0.0)[:3])
     if name in _PLAIN:
         return value.applied(name)
     if name in _BY_ALPHA:
@@ -61,7 +61,15 @@ def activated(call: Call, value: Value, given: Sequence[float]) -> Value:
             return value
         case "HardSigmoid":
             return value.HardSigmoid(alpha=alpha, beta=beta)
+        case "HardSwish":
+            return value.HardSwish()  # Of other numbers onnxruntime takes no notice.
         case "Clip":
             return value.Clip(value.number(alpha), value.number(beta))
+        case "Selu":
+            return value.Selu(alpha=alpha, gamma=gamma)
+        case "ScaledTanh":
+            return value.scaled(beta).Tanh().scaled(alpha)
+        case "ParametricSoftplus":
+            return value.scaled(beta).Softplus().scaled(alpha)
         case _:
             raise call.refuse(f"the activation {name!r}", "use an activation of its own node")

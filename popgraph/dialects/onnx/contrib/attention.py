@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from xdsl.dialects.builtin import Float16Type
@@ -81,37 +82,63 @@ def _padding(call: Call, mask: str, batched: str, keys: Value, scores: Value) ->
 
 
 def _within(call: Call, mask: str, batched: str, keys: Value) -> Value:
-    """The keys before an end, of each entry of the batch; starts may follow all the ends."""
+    """
+    The keys before an end, of each entry of the batch; starts may follow all the ends.
+
+    So may the sums of lengths that packed batches need, which say nothing here.
+    """
     entries, given = call.size(batched, 0), call.size(mask, 0)
-    if given not in (entries, 2 * entries):
+    if given not in (entries, 2 * entries, 3 * entries + 2):
         raise call.refuse(f"a mask of {given} numbers for {entries} entries")
     at, limits = call.body.counted(keys.length(2)), call[mask].typed(INT64)
     ahead = at < limits.part(0, entries, 0).reshaped(-1, 1, 1, 1)
-    if given == entries:
+    if given != 2 * entries:
         return ahead
     return ahead & (at >= limits.part(entries, LAST, 0).reshaped(-1, 1, 1, 1))
 
 
-def _masked(
-    call: Call, mask: str, batched: str, queries: Value, keys: Value, values: Value
-) -> Value:
+@dataclass(frozen=True)
+class State:
+    """Keys and values, old and new; with buffers that are longer, how many of them are in use."""
+
+    keys: Value
+    values: Value
+    used: Value | None = None
+
+
+def _masked(call: Call, mask: str, batched: str, queries: Value, state: State) -> Value:
     """Attention under whatever hides something."""
+    keys = state.keys
     scores = scores_of(call, queries, keys)
     padding = _padding(call, mask, batched, keys, scores)
-    return attended(
-        scores,
-        values,
-        [_directed(call, batched, queries, keys, scores), padding, call.get("attention_bias")],
-    )
+    masks = [padding, call.get("attention_bias")]
+    if state.used is not None:
+        lowest = _unused(keys, state.used, scores)
+        masks = [*(one and _widened(one, keys) for one in masks), lowest]
+    directed = _directed(call, batched, queries, state, scores)
+    return attended(scores, state.values, [directed, *masks])
 
 
-def _directed(call: Call, like: str, queries: Value, keys: Value, scores: Value) -> Value | None:
+def _unused(keys: Value, used: Value, scores: Value) -> Value:
+    """Hides what stands in a buffer behind the keys in use, whatever else hides them."""
+    return hidden_unless(keys.body.counted(keys.length(2)) < used, -float("inf"), scores)
+
+
+def _widened(mask: Value, keys: Value) -> Value:
+    """A mask of the keys in use, with zeros for the rest of the buffer."""
+    behind = keys.Shape(start=2, end=3) - mask.Shape(start=3, end=4)
+    pads = mask.body.constant([0, 0, 0, 0, 0, 0, 0]).Concat(behind, axis=0)
+    return mask.Pad(pads)
+
+
+def _directed(call: Call, like: str, queries: Value, state: State, scores: Value) -> Value | None:
     """The queries are the last of all the places that keys have."""
     if not call.integer("unidirectional"):
         return None
     own = queries.length(2)
-    places = call.body.counted(own) + (keys.length(2) - own)
-    return causal(call, like, keys, places.Unsqueeze([1]), scores)
+    ahead = (state.keys.length(2) if state.used is None else state.used) - own
+    places = call.body.counted(own) + ahead
+    return causal(call, like, state.keys, places.Unsqueeze([1]), scores)
 
 
 def behind(past: Value | None, new: Value) -> Value:
@@ -134,7 +161,7 @@ def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequ
     before = [past and past.part(at, at + 1, 0).Squeeze([0]) for at in (0, 1)]
     keys, values = (behind(one, other) for one, other in zip(before, new, strict=True))
     present = keys.Unsqueeze([0]).Concat(values.Unsqueeze([0]), axis=0)
-    return _masked(call, "mask_index", "input", queries, keys, values), present
+    return _masked(call, "mask_index", "input", queries, State(keys, values)), present
 
 
 @defines("MultiHeadAttention",
@@ -143,9 +170,28 @@ def attended_together(call: Call, together: Value, sizes: Sequence[int]) -> Sequ
 def multi_head_attention(call: Call) -> Sequence[Value]:
     """Queries, keys and values, apart or together, or keys that have been split into heads."""
     queries, *new = _separate(call, call.needs("num_heads"))
-    keys, values = behind(call.get("past_key"), new[0]), behind(call.get("past_value"), new[1])
-    made = _masked(call, "key_padding_mask", "query", queries, keys, values)
-    return made, keys, values
+    state = state_of(call, new[0], new[1])
+    made = _masked(call, "key_padding_mask", "query", queries, state)
+    return made, state.keys, state.values
+
+
+def state_of(call: Call, keys: Value, values: Value) -> State:
+    """The past with what is new behind it, or in a buffer, at a place that an input tells."""
+    past, other = call.get("past_key"), call.get("past_value")
+    if past is None or other is None or not call.has("past_sequence_length"):
+        return State(behind(past, keys), behind(other, values))
+    begins = call["past_sequence_length"].typed(INT64).reshaped()
+    return State(
+        _stored(past, keys, begins), _stored(other, values, begins), begins + keys.length(2)
+    )
+
+
+def _stored(buffer: Value, new: Value, begins: Value) -> Value:
+    """A buffer in which new rows stand from a place on."""
+    ahead = buffer.body.counted(buffer.length(2)) - begins
+    places = ahead.Max(0).Min(new.length(2) - 1)
+    is_new = ((ahead >= 0) & (ahead < new.length(2))).Unsqueeze([1])
+    return is_new.Where(new.Gather(places, axis=2), buffer)
 
 
 def _separate(call: Call, heads: int) -> list[Value]:

@@ -63,26 +63,30 @@ class Body:
         return found[::-1]
 
     def scanned(
-        self, carried: Sequence[Value], rows: Value, turn: Turn, backwards: bool = False
+        self,
+        carried: Sequence[Value],
+        rows: Value | Sequence[Value],
+        turn: Turn,
+        backwards: bool = False,
     ) -> list[Value]:
         """
         What is carried from row to row, and what the turns give, stacked.
 
-        `turn` is told the body of the loop, what is carried and a row; it gives what is carried
-        further, and then what is stacked.
+        `turn` is told the body of the loop, what is carried and a row of each of `rows`; it gives
+        what is carried further, and then what is stacked.
         """
-        inner = Body(self)
-        inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row")]
+        inner, scanned = Body(self), [rows] if isinstance(rows, Value) else rows
+        inputs = [inner._fresh("carried") for _ in carried] + [inner._fresh("row") for _ in scanned]
         made = [one.Identity() for one in turn(inner, *inputs)]
         stacked, way = len(made) - len(carried), int(backwards)
         infos = [[ValueInfoProto(name=one.name) for one in many] for many in (inputs, made)]
         return self.add(
             "Scan",
-            [*carried, rows],
+            [*carried, *scanned],
             len(made),
             body=helper.make_graph(inner.nodes, "turn", *infos),
-            num_scan_inputs=1,
-            scan_input_directions=[way],
+            num_scan_inputs=len(scanned),
+            scan_input_directions=[way] * len(scanned),
             scan_output_directions=[way] * stacked,
         )
 

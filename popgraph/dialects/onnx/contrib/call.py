@@ -17,7 +17,8 @@ from popgraph.dialects.onnx.custom import Custom
 from popgraph.dialects.onnx.functions import DEFINITIONS
 from popgraph.dialects.onnx.reader import read_function
 from popgraph.dialects.onnx.types import Dim, describe, dims
-from popgraph.dialects.program import WeightStore
+from popgraph.dialects.program import DataAttr, WeightStore
+from popgraph.support.arrays import Array
 from popgraph.support.errors import TypeMismatchError, UnsupportedError
 
 MICROSOFT = "com.microsoft"
@@ -233,6 +234,13 @@ def _function(proto: FunctionProto) -> Function:
     return _read(proto.SerializeToString(deterministic=True))
 
 
+class _Inline(WeightStore):
+    """Keeps nothing: all literals stand in the function, which every compilation may use."""
+
+    def attribute(self, array: Array) -> DataAttr:
+        return DataAttr.of(array)
+
+
 @lru_cache(maxsize=256)
 def _read(data: bytes) -> Function:
-    return read_function(FunctionProto.FromString(data), WeightStore())
+    return read_function(FunctionProto.FromString(data), _Inline())

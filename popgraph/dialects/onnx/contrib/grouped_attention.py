@@ -5,15 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from popgraph.dialects.onnx.contrib.attention import INT64, attended, causal, heads_of, scores_of
-from popgraph.dialects.onnx.contrib.body import Value
+import numpy as np
+
+from popgraph.dialects.onnx.contrib.attention import (
+    INT64,
+    attended,
+    causal,
+    heads_of,
+    hidden_unless,
+    scores_of,
+)
+from popgraph.dialects.onnx.contrib.body import LAST, Value, total
 from popgraph.dialects.onnx.contrib.call import Call, defines
 
 
-@defines("RotaryEmbedding", "input position_ids cos_cache sin_cache")
+@defines("RotaryEmbedding", "input position_ids cos_cache sin_cache",
+         ignored="scale is_packed_batching")  # fmt: skip
 def rotary_embedding(call: Call) -> Value:
-    if call.real("scale", 1.0) != 1:
-        raise call.refuse("a scale")
+    """The scale, and whether a batch is packed, change nothing in onnxruntime either."""
     value, places, rank = call["input"], call["position_ids"], call.rank("input")
     given = call.copied("interleaved rotary_embedding_dim num_heads")
     if rank == 3 and not given.get("num_heads"):
@@ -25,6 +34,46 @@ def rotary_embedding(call: Call) -> Value:
         grid = value.Shape(start=0, end=1).Concat(length, axis=0)
         places = (call.body.counted(length.Squeeze()) + places).Expand(grid)
     return value.RotaryEmbedding(call["cos_cache"], call["sin_cache"], places, **given)
+
+
+@defines("MRotaryEmbedding", "input position_ids cos_cache sin_cache",
+         ignored="scale is_packed_batching")  # fmt: skip
+def multimodal_rotary_embedding(call: Call) -> Value:
+    """Each angle has a place of its own: in time, in a column or in a row."""
+    value, places = call["input"], call["position_ids"]
+    given = call.copied("interleaved rotary_embedding_dim num_heads")
+    if call.rank("input") != 3:
+        given.pop("num_heads", None)
+    elif not given.get("num_heads"):
+        given["num_heads"] = call.size("input", 2) // (2 * call.size("cos_cache", 1))
+    streams = _streams(call, call.size("cos_cache", 1))
+    tables = []
+    for table in (call["cos_cache"], call["sin_cache"]):
+        every = table.Gather(places)
+        tables.append(
+            total(*(every.part(at, at + 1, 0).Squeeze([0]) * _ones(every, streams, at)
+                    for at in range(3)))
+        )  # fmt: skip
+    return value.RotaryEmbedding(*tables, **given)
+
+
+def _streams(call: Call, width: int) -> list[int]:
+    """Which of the three places each angle has."""
+    sections, layout = call.list("mrope_section"), call.integer("mrope_layout")
+    if len(sections) != 3 or sum(sections) != width:
+        raise call.refuse(f"mrope_section = {sections} for {width} angles", "three parts are")
+    if not layout:
+        return [at for at, count in enumerate(sections) for _ in range(count)]
+    found = [0] * width
+    for stream in (1, 2):
+        for at in range(stream, 3 * sections[stream], 3):
+            found[at] = stream
+    return found
+
+
+def _ones(like: Value, streams: Sequence[int], stream: int) -> Value:
+    """1 for the angles of one of the places."""
+    return like.body.constant(np.array(streams) == stream).CastLike(like)
 
 
 @dataclass(frozen=True)
@@ -51,7 +100,7 @@ def group_query_attention(call: Call) -> Sequence[Value]:
     state is as long as before, or as `total_sequence_length` says.
     """
     heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
-    new = _placed(call, *_grouped(call, heads, kept))
+    new = _placed(call["seqlens_k"].typed(INT64) + 1, *_grouped(call, heads, kept))
     if call.integer("do_rotary"):
         new = _rotated(call, new)
     state = _kept_state(call, new)
@@ -74,11 +123,11 @@ def _grouped(call: Call, heads: int, kept: int) -> tuple[Value, Value, Value]:
     return queries, keys, split.part(heads + kept, every, 1)
 
 
-def _placed(call: Call, queries: Value, keys: Value, values: Value) -> Heads:
+def _placed(ends: Value, queries: Value, keys: Value, values: Value) -> Heads:
+    """The new keys end where those of each entry do."""
     length = queries.length(2)
-    last = call["seqlens_k"].typed(INT64) - length
-    begins = (last + 1).Max(0).reshaped(-1, 1)
-    return Heads(queries, keys, values, begins + call.body.counted(length), begins)
+    begins = (ends - length).Max(0).reshaped(-1, 1)
+    return Heads(queries, keys, values, begins + queries.body.counted(length), begins)
 
 
 def _rotated(call: Call, new: Heads) -> Heads:
@@ -99,9 +148,14 @@ def _kept_state(call: Call, new: Heads) -> tuple[Value, Value]:
     """The state, with the new keys and values where they belong."""
     if not call.has("past_key"):
         return new.keys, new.values
+    wanted = call["total_sequence_length"].typed(INT64).Squeeze()
+    return _filled(call, new, call["past_key"].length(2).Max(wanted))
+
+
+def _filled(call: Call, new: Heads, size: Value) -> tuple[Value, Value]:
+    """Buffers of so many rows."""
     past, length = call["past_key"], new.queries.length(2)
-    before, wanted = past.length(2), call["total_sequence_length"].typed(INT64).Squeeze()
-    slots = call.body.counted(before.Max(wanted))
+    before, slots = past.length(2), call.body.counted(size)
     ahead = slots - new.begins
     untouched = (ahead < 0) | (ahead >= length)
     as_it_was = slots.Min(before + length - 1)
@@ -128,3 +182,43 @@ def _sink(call: Call, scores: Value) -> Value | None:
     highest = scores.ReduceMax([3])
     none = highest - highest
     return none if sinks is None else none + sinks.reshaped(1, -1, 1, 1)
+
+
+@defines("SparseAttention",
+         "query key value past_key past_value block_row_indices block_col_indices "
+         "total_sequence_length key_total_sequence_lengths cos_cache sin_cache",
+         ignored="total_sequence_length cos_cache sin_cache rotary_interleaved")  # fmt: skip
+def sparse_attention(call: Call) -> Sequence[Value]:
+    """As attention of groups; blocks of queries see the blocks of keys that a table lists."""
+    heads, kept = call.needs("num_heads"), call.needs("kv_num_heads")
+    ends = call["key_total_sequence_lengths"].typed(INT64)
+    new = _placed(ends, *_grouped(call, heads, kept))
+    if call.integer("do_rotary"):
+        new = _rotated(call, new)
+    state = _filled(call, new, call["past_key"].length(2))
+    groups = [place * kept // heads for place in range(heads)]
+    keys, values = (one.Gather(groups, axis=1) for one in state)
+    scores = scores_of(call, new.queries, keys)
+    listed = _listed(call, new.places, keys.length(2), heads)
+    masks = [
+        causal(call, "query", keys, new.places.reshaped(0, 1, -1, 1), scores),
+        hidden_unless(listed, -float("inf"), scores),
+    ]
+    return attended(scores, values, masks), *state
+
+
+def _listed(call: Call, places: Value, keys: Value, heads: int) -> Value:
+    """Whether a query's block sees a key's: [batch, heads, queries, keys]."""
+    block, layouts = call.needs("sparse_block_size"), call.size("block_row_indices", 0)
+    count, pairs = call.size("block_row_indices", 1) - 1, call.size("block_col_indices", 1)
+    ends, columns = call["block_row_indices"].typed(INT64), call["block_col_indices"].typed(INT64)
+    at = call.body.counted(pairs).Unsqueeze([1])
+    inside = (at >= ends.part(0, -1, 1).Unsqueeze([1])) & (
+        at < ends.part(1, LAST, 1).Unsqueeze([1])
+    )
+    here = columns.Unsqueeze([2]).same(call.body.counted(count))
+    table = inside.typed(1).permuted(0, 2, 1) @ here.typed(1)
+    rows = table.Gather((places.Div(block)).Min(count - 1), axis=1)
+    blocks = (call.body.counted(keys).Div(block)).Min(count - 1)
+    seen = rows.Gather(blocks, axis=3) > 0
+    return seen.permuted(1, 0, 2, 3).Gather([head % layouts for head in range(heads)], axis=1)

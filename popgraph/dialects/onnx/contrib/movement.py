@@ -151,3 +151,36 @@ def _whole(call: Call, places: Value, axis: int) -> Value:
     """The elements that are nearest; of two, the later one."""
     last = (call["X"].length(axis) - 1).CastLike(places).Max(places.number(1))
     return (places * last + 0.5).Floor() / last
+
+
+@defines("MaxpoolWithMask", "X M", ignored="storage_order")
+def max_pool_with_mask(call: Call) -> Value:
+    """
+    The largest of each window's rows, each of which ends where the mask is 0.
+
+    Of masks with several channels, onnxruntime reads other places than those of the channel.
+    """
+    if any(call.size("M", axis) != 1 for axis in (0, 1)):
+        raise call.refuse("a mask of several channels", "one for all images and channels is")
+    window, count = call.list("kernel_shape"), call.rank("X") - 2
+    pads = call.list("pads") or [0] * (2 * count)
+    strides = call.list("strides") or [1] * count
+    lowest = call["X"].number(float(np.finfo(np.float32).min))
+    around = [0, 0, *pads[:count], 0, 0, *pads[count:]]
+    x, axes = call["X"].Pad(around, lowest), list(range(2, count + 2))
+    shown = call["M"].same(0).Not().typed(6)
+    mask = shown.Pad(around, call.body.constant(np.array(1, np.int32)))
+    ends = x.Shape(start=2) - np.array(window) + 1
+    found = None
+    for outer in np.ndindex(*window[:-1]):
+        alive = None
+        for inner in range(window[-1]):
+            starts = [*map(int, outer), inner]
+            stops = ends.Add(starts)
+            value, shown = (one.Slice(starts, stops, axes, strides) for one in (x, mask))
+            alive = shown if alive is None else alive * shown
+            seen = (alive > 0).Where(value, lowest)
+            found = seen if found is None else found.Max(seen)
+    if found is None:
+        raise call.unfit()
+    return found

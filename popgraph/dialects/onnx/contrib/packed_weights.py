@@ -26,6 +26,7 @@ def matmul_nbits(call: Call) -> Value:
     The weights B are integers of few bits, the lowest first in each byte, in rows of blocks.
 
     Each block of a row has a scale, and a zero point: packed as the weights are, or as a number.
+    `g_idx` tells the block of each column whose scale and zero point it has, if not its own.
     """
     rows, columns, block = call.needs("N"), call.needs("K"), call.needs("block_size")
     bits = call.integer("bits", 4)
@@ -33,8 +34,13 @@ def matmul_nbits(call: Call) -> Value:
         raise call.refuse(f"bits = {bits}", "2, 4 and 8 are")
     blocks, a = -(-columns // block), call["A"]
     codes = unpacked(call["B"], bits).reshaped(rows, blocks, -1).CastLike(a)
-    centred = codes - _zeros(call, rows, blocks, bits)
-    table = (centred * call["scales"].reshaped(rows, blocks, 1)).reshaped(rows, -1)
+    steps, points = call["scales"].reshaped(rows, blocks, 1), _zeros(call, rows, blocks, bits)
+    if call.has("g_idx"):
+        codes = codes.reshaped(rows, -1, 1).part(0, columns, 1)
+        owners = call["g_idx"].part(0, columns, 0)
+        steps = steps.Gather(owners, axis=1)
+        points = points.Gather(owners, axis=1) if call.has("zero_points") else points
+    table = ((codes - points) * steps).reshaped(rows, -1)
     product = a @ table.part(0, columns, 1).permuted(1, 0)
     return total(product, call.get("bias"))
 

@@ -30,10 +30,10 @@ def fused_matmul(call: Call) -> Value:
     return (_turned(call, "A") @ _turned(call, "B")).scaled(call.real("alpha", 1.0))
 
 
-@defines("FusedGemm", "A B C", ignored="activation_gamma")
+@defines("FusedGemm", "A B C")
 def fused_gemm(call: Call) -> Value:
     given = call.copied("alpha beta transA transB")
-    numbers = [call.real("activation_alpha"), call.real("activation_beta")]
+    numbers = [call.real(f"activation_{name}") for name in ("alpha", "beta", "gamma")]
     return activated(call, call["A"].Gemm(call["B"], call.get("C"), **given), numbers)
 
 

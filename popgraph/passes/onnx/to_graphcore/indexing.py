@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
@@ -195,7 +195,11 @@ def reverse_sequence(node: Node) -> Lowered:
 
 
 def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callable[[Node], Lowered]:
-    """A lowering of CumSum and its like: each round joins what is twice as far away."""
+    """
+    A lowering of CumSum and its like: each round joins what is a few times as far away.
+
+    All that a round joins is read out of one copy with `neutral` in front.
+    """
 
     def lower(node: Node) -> Lowered:
         axis = node.axis(node.numbers(1, "the axis")[0])
@@ -205,11 +209,12 @@ def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callab
         if node.integer("reverse"):
             value = SSAValue.get(sliced(value, backwards))
         if node.integer("exclusive"):
-            value = _moved(value, axis, 1, neutral)
-        step = 1
+            (value,) = _moved(value, axis, [1], neutral)
+        step, joined = 1, node.lowering.tuning.joined_results
         while step < size:
-            value = SSAValue.get(join(value, _moved(value, axis, step, neutral)))
-            step *= 2
+            ways = [step * count for count in range(1, joined) if step * count < size]
+            value = in_pairs(join, [value, *_moved(value, axis, ways, neutral)])
+            step *= joined
         assert shape_of(value) == shape
         value = cast(value, node.dtype)
         return sliced(value, backwards) if node.integer("reverse") else value
@@ -217,14 +222,25 @@ def running(join: Callable[[Operand, Operand], Operand], neutral: int) -> Callab
     return lower
 
 
-def _moved(value: SSAValue, axis: int, by: int, neutral: int) -> SSAValue:
-    """The elements moved along an axis, `neutral` where none came."""
-    shape = shape_of(value)
-    kept = sliced(value, {axis: (0, max(shape[axis] - by, 0), 1)})
-    low = [min(by, shape[axis]) if at == axis else 0 for at in range(len(shape))]
+def in_pairs(join: Callable[[Operand, Operand], Operand], values: Sequence[SSAValue]) -> SSAValue:
+    """Neighbours joined, and again, until one is left."""
+    values = list(values)
+    while len(values) > 1:
+        pairs = zip(values[::2], values[1::2], strict=False)
+        rest = values[len(values) - len(values) % 2 :]
+        values = [SSAValue.get(join(*pair)) for pair in pairs] + rest
+    return values[0]
+
+
+def _moved(value: SSAValue, axis: int, ways: Sequence[int], neutral: int) -> list[SSAValue]:
+    """The elements moved so far along an axis, `neutral` where none came; the last way is most."""
+    shape, most = shape_of(value), min(ways[-1], shape_of(value)[axis])
+    kept = sliced(value, {axis: (0, shape[axis] - min(ways), 1)}) if shape[axis] else value
+    low = [most if at == axis else 0 for at in range(len(shape))]
     zeros = [0] * len(shape)
     number = float(neutral) if dtype_of(value).is_float else neutral
-    return gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
+    padded = gc.PadOp(kept, low=low, high=zeros, interior=zeros, value=number).result
+    return [SSAValue.get(sliced(padded, {axis: (most - by, shape[axis], 1)})) for by in ways]
 
 
 lowers("CumSum", structural=[1])(running(gc.AddOp, 0))

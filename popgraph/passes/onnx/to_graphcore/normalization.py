@@ -13,12 +13,14 @@ from popgraph.dialects.graphcore.base import Operand, dtype_of, shape_of
 from popgraph.dialects.onnx import OnnxOp
 from popgraph.dialects.program import VariableOp
 from popgraph.passes.onnx.to_graphcore.arithmetic import cast, computing
-from popgraph.passes.onnx.to_graphcore.movement import I64, reshaped
+from popgraph.passes.onnx.to_graphcore.movement import reshaped
 from popgraph.passes.onnx.to_graphcore.node import Node
 from popgraph.passes.onnx.to_graphcore.registry import GRAPHCORE, Lowered, lowers
 from popgraph.support import dtypes, shapes
 from popgraph.support.errors import TypeMismatchError
 from popgraph.support.shapes import prod
+
+I32 = element_types.BY_NAME["i32"]
 
 
 def _along_axis(node: Node, make: Callable[[Operand, int], Operand]) -> Lowered:
@@ -43,9 +45,16 @@ def log_softmax(node: Node) -> Lowered:
 
 @lowers("Hardmax")
 def hardmax(node: Node) -> Lowered:
+    """1 where the maximum, or a NaN, is first: of two reductions, which run on vectors."""
+
     def make(x: Operand, axis: int) -> Operand:
-        first = gc.ArgMaxOp(x, axis=axis, keepdims=True, last=False)
-        places = gc.IotaOp(shape=shape_of(x), axis=axis, dtype=I64)
+        largest = gc.ReduceMaxOp(x, axes=[axis], keepdims=True)
+        is_nan = gc.CompareOp(x, x, predicate="ne")
+        is_largest = gc.OrOp(gc.CompareOp(x, largest, predicate="eq"), is_nan)
+        places = gc.IotaOp(shape=shape_of(x), axis=axis, dtype=I32)
+        nowhere = node.literal(np.array(shape_of(x)[axis], np.int32))
+        found = gc.WhereOp(is_largest, places, nowhere)
+        first = gc.ReduceMinOp(found, axes=[axis], keepdims=True)
         return gc.CastOp(
             gc.CompareOp(first, places, predicate="eq"), to=element_types.to_ir(node.dtype)
         )
