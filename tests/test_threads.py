@@ -10,7 +10,7 @@ import pytest
 
 import popgraph
 from popgraph import compiler
-from popgraph.backends.c.print.unit import RUNTIME, headers
+from popgraph.backends.c.print.unit import POOL, headers
 from popgraph.backends.c.run.executable import MOST_THREADS
 from popgraph.dialects.tile import CallOp
 from popgraph.passes.optimizer_spec import SGD, Scalar
@@ -88,5 +88,5 @@ def test_training_steps(path: Path, kind: str) -> None:
 
 
 def test_the_most_threads_are_those_that_the_pool_has_room_for() -> None:
-    (size,) = re.findall(r"POPGRAPH_RANGES = (\d+)", headers()[RUNTIME])
+    (size,) = re.findall(r"POPGRAPH_RANGES = (\d+)", headers(POOL)[POOL])
     assert int(size) == MOST_THREADS

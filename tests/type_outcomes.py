@@ -18,7 +18,6 @@ from popgraph.builder.onnx.read import import_model
 from popgraph.conformance.cases import DRAWN
 from popgraph.conformance.outcome import Status
 from popgraph.dialects.program import WeightStore
-from popgraph.passes.onnx.operator_ways import way_of
 from popgraph.support import dtypes
 from popgraph.support.errors import PopgraphError
 from tests.every_type import BY_ONNX_NAME, Trial, element, schemas, trials, variables
@@ -31,7 +30,7 @@ TOGETHER = 40
 
 
 COMPLEX = ("complex64", "complex128")
-"""C has none; onnx's reference drops imaginary parts in Resize, which we interpolate."""
+"""They are moved, not computed; onnx's reference drops imaginary parts in Resize."""
 STRING = ("string",)
 NARROW = (
     *("bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"),
@@ -73,11 +72,6 @@ def is_bad(outcome: Outcome) -> bool:
     return outcome.status in (Status.WRONG, Status.FAILED, Status.REFUSED)
 
 
-def is_complex(trial: Trial) -> bool:
-    """C has no complex numbers."""
-    return element(trial.type) in COMPLEX
-
-
 def admitted(schema: OpSchema) -> tuple[str, list[str]]:
     """The type variable of the first input, or of the first output, with the types it may be."""
     formals = [*schema.inputs, *schema.outputs]
@@ -102,8 +96,6 @@ def first_types(names: Container[tuple[str, str]]) -> dict[tuple[str, str], dict
 
 def _why_not(schema: OpSchema, variable: str, type_: str) -> str | None:
     """Why a type is not computed, in few words; "" if it is right, None if nothing tells."""
-    if element(type_) in COMPLEX and way_of(schema).is_compiled:
-        return "no complex numbers in C"
     outcome = measured(schema, variable, type_, "reference")
     if outcome is None:
         return None

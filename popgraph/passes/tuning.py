@@ -158,6 +158,8 @@ class Tuning:
     """
     most_taps: int = 16
     """Elements that a resized one is a sum of while each is looked up where it is needed."""
+    joined_results: int = 4
+    """Partial results that a round of a running sum joins, all out of one copy."""
     longest_dense_transform: int = 256
     """Fourier transforms that are one product: the matrix of a longer one leaves the caches."""
     attention_scores_l2: float = 1.0
@@ -220,6 +222,14 @@ class Tuning:
     """Vectors that are interleaved with fewer instructions than elements are moved."""
     reduction_vectors: int = 4
     """Vectors that are reduced side by side: the next addition need not wait for the last."""
+    longest_short_row: int = 32
+    """Vectors of a row up to which it pays to add up the lanes of several rows together."""
+    rows_together_l1: float = 1 / 4
+    """Local memory of short rows that run together, phase by phase: more hides no more waiting."""
+    least_rows_together: int = 4
+    """Rows whose lanes are worth adding up together."""
+    most_rows_together: int = 16
+    """Rows that run together: a vector holds no more of their totals."""
     most_transposed: int = 16
     """Rows of a square that is transposed in registers."""
 

@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from xdsl.builder import ImplicitBuilder
 from xdsl.dialects.builtin import (
-    ComplexType,
     ModuleOp,
     NameLoc,
     NoneAttr,
@@ -30,7 +29,6 @@ from popgraph.dialects.program import ConstantOp, DataAttr, GraphOp, ReturnOp
 from popgraph.passes.base import Compilation
 from popgraph.passes.graphcore.to_structured import GraphcoreToStructured
 from popgraph.support import dtypes
-from popgraph.support.errors import UnsupportedError
 from tests.dialects.graphcore_run import Sample, build
 from tests.dialects.graphcore_samples import SAMPLES
 
@@ -271,17 +269,6 @@ def test_convolutions_read_no_padding_that_is_not_there() -> None:
         module = lowered(ModuleOp([graph]))
         made = [op for op in module.walk() if isinstance(op, tile.AssembleOp)]
         assert len(made) == assemblies
-
-
-def test_complex_numbers_are_refused_with_their_place() -> None:
-    graph = GraphOp("main", ["x"], [TensorType(ComplexType(f32), [2])])
-    with ImplicitBuilder(graph.block):
-        moved = gc.ReshapeOp(graph.block.args[0], shape=[2, 1])
-        moved.location = NameLoc(StringAttr("fold"), NoneAttr())
-        ReturnOp([moved.result], ["y"])
-    with pytest.raises(UnsupportedError, match="reshape of complex") as caught:
-        GraphcoreToStructured().run(Compilation(), ModuleOp([graph]))
-    assert caught.value.where == "node 'fold'"
 
 
 def test_composites_are_left_to_expand() -> None:

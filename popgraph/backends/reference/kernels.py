@@ -129,6 +129,15 @@ def store_step(op: memref.StoreOp, scope: Scope) -> Step:
     return step
 
 
+def copy_step(op: memref.CopyOp, scope: Scope) -> Step:
+    source, target = scope.slot(op.source), scope.slot(op.destination)
+
+    def step(frame: Frame) -> None:
+        frame[target][...] = frame[source]
+
+    return step
+
+
 def alloca_step(op: memref.AllocaOp, scope: Scope) -> Step:
     slot, shape, dtype = (
         scope.slot(op.memref),
@@ -249,6 +258,7 @@ KERNEL: Vocabulary = {
     scf.IfOp: if_step,
     memref.LoadOp: load_step,
     memref.StoreOp: store_step,
+    memref.CopyOp: copy_step,
     memref.AllocaOp: alloca_step,
     vector.LoadOp: vector_load_step,
     vector.StoreOp: vector_store_step,

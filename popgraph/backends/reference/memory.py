@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DenseIntOrFPElementsAttr,
     FloatAttr,
     IndexType,
@@ -39,6 +40,9 @@ def literal_value(attribute: Attribute, type_: Attribute) -> Any:
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         assert isinstance(type_, VectorType), "dense literals stand for vectors only"
         return np.array(attribute.get_values(), numpy_dtype(type_)).reshape(type_.get_shape())
+    if isinstance(attribute, ArrayAttr):
+        real, imaginary = (part.value.data for part in attribute)
+        return numpy_dtype(type_).type(complex(real, imaginary))
     assert isinstance(attribute, IntegerAttr | FloatAttr)
     number = attribute.value.data
     if isinstance(type_, IndexType):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from xdsl.dialects import arith, vector
+from xdsl.dialects import arith, complex, vector
 from xdsl.dialects.builtin import VectorType
 from xdsl.ir import Operation
 
@@ -108,13 +108,14 @@ def bitcast(op: Operation) -> Function:
     return lambda value: value.view(dtype)
 
 
-def constant(op: arith.ConstantOp) -> Function:
-    value = literal_value(op.value, op.result.type)
+def constant(op: arith.ConstantOp | complex.ConstantOp) -> Function:
+    value = literal_value(op.value, op.results[0].type)
     return lambda: value
 
 
 TYPED: dict[type[Operation], Callable[[Any], Function]] = {
     arith.ConstantOp: constant,
+    complex.ConstantOp: constant,
     arith.CmpiOp: compare_integers,
     arith.CmpfOp: lambda op: _FLOAT[op.predicate.value.data],
     tile.CompareOp: compare_lanes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -337,6 +337,10 @@ class MetadataAttr(ParametrizedAttribute):
 
     name = "onnx.metadata"
     pairs: NamesAttr
+
+    @staticmethod
+    def of(entries: Iterable[tuple[str, str]]) -> MetadataAttr:
+        return MetadataAttr(NamesAttr.of([text for entry in entries for text in entry]))
 
     @property
     def entries(self) -> list[tuple[str, str]]:

@@ -68,6 +68,8 @@ class Kind(Enum):
     SIGNED = "signed"
     UNSIGNED = "unsigned"
     BOOL = "bool"
+    COMPLEX = "complex"
+    """There is none: such elements are only moved."""
 
 
 class Ulps(NamedTuple):
@@ -218,8 +220,8 @@ def on_lanes(op: Operation, operands: Sequence[SSAValue], lanes: int) -> Operati
     return SCALARS[type(op)].lanes(op, operands, lanes)
 
 
-MASK_BYTES = 4
-"""A lane of a vector of booleans, whatever it was made of."""
+MASK_BYTES = 1
+"""A boolean in a vector takes a byte, or as much as whatever stands beside it takes."""
 
 
 def lane_bytes(kind: Attribute) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain, count
 
 from xdsl.builder import ImplicitBuilder
-from xdsl.dialects import arith, func, memref, scf
+from xdsl.dialects import func, memref
 from xdsl.dialects.builtin import IndexType, MemRefType, ModuleOp, StringAttr
 from xdsl.ir import Attribute, Block, Region
 
@@ -40,17 +40,10 @@ class Copies:
 
 def copy_function(name: str, type_: MemRefType[Attribute]) -> func.FuncOp:
     """A kernel that copies its first memory to its second."""
-    (size,) = type_.get_shape()
     body = Block(arg_types=[IndexType(), type_, type_])
     _, source, target = body.args
     with ImplicitBuilder(body):
-        zero, one, end = (arith.ConstantOp.from_int_and_width(n, IndexType()) for n in (0, 1, size))
-        loop = Block(arg_types=[IndexType()])
-        with ImplicitBuilder(loop):
-            element = memref.LoadOp.get(source, [loop.args[0]])
-            memref.StoreOp.get(element, target, [loop.args[0]])
-            scf.YieldOp()
-        scf.ForOp(zero, end, one, [], loop)
+        memref.CopyOp(source, target)
         func.ReturnOp()
     inputs = [argument.type for argument in body.args]
     return func.FuncOp(name, (inputs, []), Region(body), StringAttr("private"))

@@ -20,7 +20,7 @@ static inline u64 f32_to_whole(f32 x) {
 }
 
 /* All lanes at once where no number is out of range. */
-#define POPGRAPH_WHOLE_LANES(F, f, I, i, n, limit, whole, x) ({ \
+#define POPGRAPH_WHOLE_LANES(F, f, I, i, n, limit, whole, x) __extension__ ({ \
     union { F v; f s[n]; } from = {.v = (x)}; \
     union { I v; i s[n]; } to; \
     int away = 0; \

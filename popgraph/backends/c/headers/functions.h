@@ -294,7 +294,7 @@ static inline f64 popgraph_near_tan(f64 x) {
 
 /* Vectors compute what is near; lanes that are not get libm's answer. */
 #define POPGRAPH_IS_NEAR(x) (fabs(x) < POPGRAPH_NEAR)
-#define POPGRAPH_NEAR_LANES(V, e, n, near, far, x) ({ \
+#define POPGRAPH_NEAR_LANES(V, e, n, near, far, x) __extension__ ({ \
     union { V v; e s[n]; } from = {.v = (x)}, to; \
     int away = 0; \
     for (int k = 0; k < n; k++) to.s[k] = near(from.s[k]); \
@@ -302,6 +302,26 @@ static inline f64 popgraph_near_tan(f64 x) {
     if (away) for (int k = 0; k < n; k++) \
         if (!POPGRAPH_IS_NEAR(from.s[k])) to.s[k] = far(from.s[k]); \
     to.v; \
+})
+
+/*
+ * The larger or smaller lanes, NaN where either is. Each lane is as the machine's own instruction has
+ * it: y > x ? y : x is x if one of them is NaN, so that only the NaNs of y are put in afterwards. They
+ * do not depend on x, which in a reduction is what the last step gave. Of two lanes GCC makes no
+ * vector in this way.
+ */
+#ifdef __AVX512F__
+#define POPGRAPH_NANS(V, M, y, z, nan) ((V)(((M)(y) & (nan)) | ((M)(z) & ~(nan))))
+#else
+#define POPGRAPH_NANS(V, M, y, z, nan) ((V)((M)(z) | (nan)))
+#endif
+#define POPGRAPH_EXTREMES(V, e, n, M, beyond, x, y) __extension__ ({ \
+    union { V v; e s[n]; } from = {.v = (x)}, by = {.v = (y)}, to; \
+    const M nan = (M)(by.v != by.v); \
+    if (n < 4) for (int k = 0; k < n; k++) to.s[k] = \
+        from.s[k] beyond##= by.s[k] || from.s[k] != from.s[k] ? from.s[k] : by.s[k]; \
+    else for (int k = 0; k < n; k++) to.s[k] = by.s[k] beyond from.s[k] ? by.s[k] : from.s[k]; \
+    n < 4 ? to.v : POPGRAPH_NANS(V, M, by.v, to.v, nan); \
 })
 
 /* f32 by way of f64, which hides all errors but the last rounding. */

@@ -37,7 +37,7 @@ def converted(name: str, source: Attribute, target: Attribute, operand: str) -> 
         case "narrow":
             return cast(f"({cast(text, at, 'u32', count)} & {_mask(end)})", "u32", "u8", count)
         case "bool":
-            low = f"({cast(text, at, 'i32', count)} & 1)"
+            low = f"({cast(text, at, 'i32' if count is None else end.lane(count), count)} & 1)"
             return low if count is None else f"-{low}"
     return cast(text, at, end.name, count)
 
@@ -50,9 +50,9 @@ def _entered(
         case "half":
             return widened(start, operand, count), "f32"
         case "bool":
-            number = operand if count else f"(i32){operand}"
+            number, lane = (operand, start.lane(count)) if count else (f"(i32){operand}", "i32")
             # True is -1 for those who see a sign; the lanes of a mask are that already.
-            return (number if signed == (count is not None) else f"(-({number}))"), "i32"
+            return (number if signed == (count is not None) else f"(-({number}))"), lane
         case "narrow":
             return _widened_integer(start, signed, cast(operand, "u8", "u32", count), count)
         case "float" if start.name == "f64" and end.name == "f16":

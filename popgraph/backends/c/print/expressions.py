@@ -57,11 +57,11 @@ def _computed(op: Operation, found: Element, row: Row, operands: Sequence[str]) 
 @lru_cache(1024)
 def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
     """What a vector template may refer to besides its operands; the same for all of a type."""
-    unsigned = f"u{found.lane_bits}x{count}"
+    unsigned = f"u{found.lane_bits(count)}x{count}"
     return {
-        "T": f"{found.lanes_name}x{count}",
+        "T": f"{found.lane(count)}x{count}",
         **dict.fromkeys("UWM", unsigned),
-        "E": found.lanes_name,
+        "E": found.lane(count),
         "n": str(count),
         "f": "" if found.bits == 64 else "f",
         "bits": str(found.bits),
@@ -69,11 +69,13 @@ def _vector_fields(found: Element, count: int) -> Mapping[str, str]:
 
 
 def _as_mask(op: Operation, computed: str) -> str:
-    """Comparisons give lanes as wide as what they compare; a mask in a variable has i32 lanes."""
+    """Comparisons give lanes as wide as what they compare; masks have lanes of their own width."""
     if op.name not in COMPARISONS:
         return computed
-    count, lane = types.lanes(op.results[0].type), f"i{_element(op).lane_bits}"
-    return cast(f"(({lane}x{count})({computed}))", lane, "i32", count)
+    result = op.results[0].type
+    count = types.lanes(result)
+    lane = f"i{_element(op).lane_bits(count)}"
+    return cast(f"(({lane}x{count})({computed}))", lane, types.element(result).lane(count), count)
 
 
 def _by_lanes(
@@ -93,11 +95,13 @@ def _by_lanes(
     if types.element(result).kind == "bool":
         lane = f"-(i32)({lane})"
     loop = f"for (int k = 0; k < {count}; k++) y.s[k] = {lane};"
-    return "({ " + " ".join([*parts, _lanes_union(result, "y") + ";", loop, "y.v;"]) + " })"
+    statements = " ".join([*parts, _lanes_union(result, "y") + ";", loop, "y.v;"])
+    return f"__extension__ ({{ {statements} }})"
 
 
 def _lanes_union(type_: Attribute, name: str) -> str:
-    lane, count = types.element(type_).lanes_name, types.lanes(type_)
+    count = types.lanes(type_)
+    lane = types.element(type_).lane(count)
     return f"union {{ {types.value(type_)} v; {lane} s[{count}]; }} {name}"
 
 
@@ -112,10 +116,11 @@ def _select(op: Operation, operands: Sequence[str]) -> str:
     if count is None:
         return f"{condition} ? {chosen} : {other}"
     type_ = op.results[0].type
-    bits = types.element(type_).lane_bits
-    condition = cast(condition, "i32", f"i{bits}", count)
-    fields = {"a": chosen, "b": other, "T": types.value(type_), "M": f"u{bits}x{count}"}
-    return BLEND.replace("{mask}", f"(u{bits}x{count}){condition}").format_map(fields)
+    bits = types.element(type_).lane_bits(count)
+    condition = cast(condition, _element(op).lane(count), f"i{bits}", count)
+    unsigned = f"u{bits}x{count}"
+    fields = {"a": chosen, "b": other, "T": types.value(type_), "M": unsigned}
+    return BLEND.format_map({**fields, "mask": f"({unsigned}){condition}"})
 
 
 def _bitcast(op: Operation, operands: Sequence[str]) -> str:
@@ -132,7 +137,7 @@ def _broadcast(op: Operation, operands: Sequence[str]) -> str:
     found, count = types.element(op.operands[0].type), types.lanes(op.results[0].type)
     target = types.value(op.results[0].type)
     if found.kind == "bool":
-        return f"(-(i32){operand}) - ({target}){{0}}"
+        return f"(({found.lane(count)})-(i32){operand}) - ({target}){{0}}"
     if found.kind == "none":
         return f"({target}){{{', '.join([operand] * (count or 1))}}}"
     # Not a sum: it would lose the sign of -0.
@@ -151,7 +156,8 @@ def _insert(op: Operation, operands: Sequence[str]) -> str:
     if _element(op).kind == "bool":
         inserted = f"-(i32){inserted}"
     position = _position(op.get_mixed_position(), dynamic)
-    return f"({{ {types.value(op.result.type)} y = {target}; y[{position}] = {inserted}; y; }})"
+    copy = f"{types.value(op.result.type)} y = {target};"
+    return f"__extension__ ({{ {copy} y[{position}] = {inserted}; y; }})"
 
 
 def _shuffle(op: Operation, operands: Sequence[str]) -> str:
@@ -161,7 +167,7 @@ def _shuffle(op: Operation, operands: Sequence[str]) -> str:
     picks = op.mask.get_values()
     count, result = types.lanes(op.v1.type) or 1, types.value(op.result.type)
     if count == len(picks):
-        whole = f"u{_element(op).lane_bits}x{count}"
+        whole = f"u{_element(op).lane_bits(count)}x{count}"
         return f"POPGRAPH_SHUFFLE({whole}, {first}, {second}, {', '.join(map(str, picks))})"
     lanes = [f"{first}[{at}]" if at < count else f"{second}[{at - count}]" for at in picks]
     return f"({result}){{{', '.join(lanes)}}}"

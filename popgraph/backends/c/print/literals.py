@@ -6,7 +6,7 @@ import math
 import sys
 
 import numpy as np
-from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
+from xdsl.dialects.builtin import ArrayAttr, DenseIntOrFPElementsAttr, FloatAttr, IntegerAttr
 from xdsl.ir import Attribute
 
 from popgraph.backends.c.print import types
@@ -16,7 +16,7 @@ from popgraph.support.errors import UnsupportedError
 
 
 def literal(attribute: Attribute, type_: Attribute) -> str:
-    """The C text of an `arith.constant`; safe to stand anywhere in an expression."""
+    """The C text of a constant; safe to stand anywhere in an expression."""
     found = types.element(type_)
     if isinstance(attribute, DenseIntOrFPElementsAttr):
         count = types.lanes(type_) or 1
@@ -25,6 +25,9 @@ def literal(attribute: Attribute, type_: Attribute) -> str:
         texts = (_number(value, found, attribute.get_element_type()) for value in values)
         sign = "-" if found.kind == "bool" else ""
         return f"(({types.value(type_)}){{{', '.join(sign + text for text in texts)}}})"
+    if isinstance(attribute, ArrayAttr):
+        parts = (literal(part, part.type) for part in attribute)
+        return f"(({found.name}){{{', '.join(parts)}}})"
     if isinstance(attribute, IntegerAttr):
         return _number(attribute.value.data, found, type_)
     if isinstance(attribute, FloatAttr):

@@ -85,10 +85,15 @@ FLOAT: Mapping[str, Row] = {
     "arith.mulf": _same("{a} * {b}"),
     "arith.divf": _same("{a} / {b}"),
     "arith.negf": _same("-{a}"),
-    # A NaN on either side is the result; of zeros of both signs either may be. Lane by lane: of
-    # masks that are joined GCC makes vectors first, which takes twice as many instructions.
-    "arith.maximumf": Row("({a} >= {b} || {a} != {a}) ? {a} : {b}"),
-    "arith.minimumf": Row("({a} <= {b} || {a} != {a}) ? {a} : {b}"),
+    # A NaN on either side is the result; of zeros of both signs either may be.
+    "arith.maximumf": Row(
+        "({a} >= {b} || {a} != {a}) ? {a} : {b}",
+        "POPGRAPH_EXTREMES({T}, {E}, {n}, {M}, >, {a}, {b})",
+    ),
+    "arith.minimumf": Row(
+        "({a} <= {b} || {a} != {a}) ? {a} : {b}",
+        "POPGRAPH_EXTREMES({T}, {E}, {n}, {M}, <, {a}, {b})",
+    ),
     "tile.remainder": Row(
         "popgraph_remainder{f}({a}, {b})",
         "POPGRAPH_REMAINDERS({T}, {E}, {n}, {f}, {a}, {b})",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from xdsl.dialects import arith, func, memref, scf, vector
+from xdsl.dialects import arith, complex, func, memref, scf, vector
 from xdsl.dialects.builtin import MemRefType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
@@ -234,6 +234,12 @@ def _store(body: Body, op: Operation) -> None:
     body.line(f"{body.element(base, indices)} = {body.name(value)};")
 
 
+def _copy(body: Body, op: Operation) -> None:
+    assert isinstance(op, memref.CopyOp) and isinstance(op.source.type, MemRefType)
+    size = types.element(op.source.type).bits // 8 * prod(types.dense(op.source.type))
+    body.line(f"__builtin_memcpy({body.name(op.destination)}, {body.name(op.source)}, {size});")
+
+
 def _vector_memory(
     body: Body, type_: Attribute, base: SSAValue, indices: Sequence[SSAValue]
 ) -> str:
@@ -247,7 +253,8 @@ def _vector_load(body: Body, op: Operation) -> None:
     text = _vector_memory(body, result.type, base, indices)
     if types.element(result.type).kind == "bool":
         count = types.lanes(result.type)
-        text = cast(f"((i8x{count})({text} != 0))", "i8", "i32", count)
+        lane = types.element(result.type).lane(count)
+        text = cast(f"((i8x{count})({text} != 0))", "i8", lane, count)
     if sum(isinstance(use.operation, vector.FMAOp) for use in result.uses) > 1:
         text = f"POPGRAPH_KEPT({types.value(result.type)}, {text})"
     body.define(result, text)
@@ -257,7 +264,9 @@ def _vector_store(body: Body, op: Operation) -> None:
     value, base, *indices = op.operands
     stored = body.name(value)
     if types.element(value.type).kind == "bool":
-        stored = cast(f"({stored} & 1)", "i32", "u8", types.lanes(value.type))
+        count = types.lanes(value.type)
+        lane = types.element(value.type).lane(count)
+        stored = cast(f"({stored} & 1)", lane, "u8", count)
     body.line(f"{_vector_memory(body, value.type, base, indices)} = {stored};")
 
 
@@ -271,6 +280,7 @@ def _prefetch(body: Body, op: Operation) -> None:
 
 _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     arith.ConstantOp: _constant,
+    complex.ConstantOp: _constant,
     scf.ForOp: _for,
     scf.IfOp: _if,
     scf.YieldOp: _nothing,
@@ -278,6 +288,7 @@ _STATEMENTS: Mapping[type[Operation], Callable[[Body, Operation], None]] = {
     memref.AllocaOp: _alloca,
     memref.LoadOp: _load,
     memref.StoreOp: _store,
+    memref.CopyOp: _copy,
     vector.LoadOp: _vector_load,
     vector.StoreOp: _vector_store,
     PrefetchOp: _prefetch,

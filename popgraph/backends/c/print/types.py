@@ -21,6 +21,10 @@ _SPELLED = frozenset(
 """Element types with a C type of the same name in runtime.h; all others have a byte each."""
 
 
+_MASK_BITS = 512
+"""What a mask takes at most before its lanes get narrower than 32 bits."""
+
+
 @dataclass(frozen=True)
 class Element:
     """An element type as C sees it."""
@@ -46,14 +50,15 @@ class Element:
         """The type in which sums wrap around instead of being undefined."""
         return f"u{max(self.bits, 32)}"
 
-    @property
-    def lanes_name(self) -> str:
+    def lane(self, count: int | None) -> str:
         """What a vector of it holds: a vector of booleans is a mask of 0 and -1."""
-        return "i32" if self.kind == "bool" else self.name
+        return f"i{self.lane_bits(count)}" if self.kind == "bool" else self.name
 
-    @property
-    def lane_bits(self) -> int:
-        return 32 if self.kind == "bool" else self.bits
+    def lane_bits(self, count: int | None) -> int:
+        """Lanes of masks are narrow where so many stand together that those of data must be."""
+        if self.kind != "bool" or count is None:
+            return self.bits
+        return max(8, min(32, _MASK_BITS // count))
 
 
 @lru_cache(4096)
@@ -107,7 +112,7 @@ def value(type_: Attribute) -> str:
     """The C type of a variable that holds a value."""
     count = lanes(type_)
     found = element(type_)
-    return found.name if count is None else f"{found.lanes_name}x{count}"
+    return found.name if count is None else f"{found.lane(count)}x{count}"
 
 
 @lru_cache(4096)

@@ -12,11 +12,13 @@ RUNTIME = "runtime.h"
 """What every unit includes."""
 HEADERS = (RUNTIME, "conversions.h", "functions.h", "derived.h")
 """What generated C stands on."""
+POOL, SERIAL = "pool.h", "serial.h"
+"""What a program stands on besides: threads, or none."""
 
 
-def headers() -> dict[str, str]:
-    """The texts of the headers by name."""
-    return {name: (HERE / name).read_text("utf-8") for name in HEADERS}
+def headers(*more: str) -> dict[str, str]:
+    """The texts of the headers by name, with `more` of them."""
+    return {name: (HERE / name).read_text("utf-8") for name in (*HEADERS, *more)}
 
 
 PREAMBLE = f'#include "{RUNTIME}"\n\n'

@@ -123,6 +123,9 @@ def work_of(op: Operation) -> Work:
             return Work(stored=size(op.value.type), instructions=1)
         case vector.StoreOp():
             return Work(stored=size(op.vector.type), instructions=1)
+        case memref.CopyOp():
+            moved = size(op.source.type)
+            return Work(loaded=moved, stored=moved, instructions=2)
     flops = flops_of(op)
     return Work(flops=flops, instructions=1) if flops else NOTHING
 
@@ -271,9 +274,9 @@ def evaluated(op: Operation, numbers: Numbers) -> int | None:
     return function(*known)
 
 
-def contraction_flops(module: ModuleOp) -> int:
+def multiply_adds(module: ModuleOp) -> int:
     """
-    What the sums of products of a model cost as they are written: 2 for every term.
+    The terms of the sums of products of a model as they are written: the count of all commands.
 
     Asked of the module as `graphcore-to-structured` leaves it, this is the number by which all
     implementations are compared, whatever they save. Of branches the longer counts, and of
@@ -281,21 +284,21 @@ def contraction_flops(module: ModuleOp) -> int:
     """
     graphs = {graph.sym_name.data: graph for graph in graphs_of(module)}
     called = {name for graph in graphs.values() for op in _calls(graph) for name in op.graphs}
-    return sum(_flops(graph, graphs) for name, graph in graphs.items() if name not in called)
+    return sum(_terms(graph, graphs) for name, graph in graphs.items() if name not in called)
 
 
 def _calls(graph: GraphOp) -> Iterator[CallCondOp | CallLoopOp]:
     return (op for op in graph.walk() if isinstance(op, CallCondOp | CallLoopOp))
 
 
-def _flops(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
+def _terms(graph: GraphOp, graphs: Mapping[str, GraphOp]) -> int:
     """Of one run of a graph."""
-    total = sum(2 * prod(op.sizes) for op in graph.walk() if isinstance(op, ContractOp))
+    total = sum(prod(op.sizes) for op in graph.walk() if isinstance(op, ContractOp))
     for op in _calls(graph):
         turns = 1
         if isinstance(op, CallLoopOp) and op.trips.value.data != UNBOUNDED:
             turns = op.trips.value.data
-        total += turns * max(_flops(graphs[name], graphs) for name in op.graphs)
+        total += turns * max(_terms(graphs[name], graphs) for name in op.graphs)
     return total
 
 
@@ -308,6 +311,8 @@ def written(function: func.FuncOp) -> frozenset[int]:
                 target = op.memref
             case vector.StoreOp():
                 target = op.base
+            case memref.CopyOp():
+                target = op.destination
             case func.CallOp():  # what is handed on may be written
                 found.update(_places(function, op.operands))
                 continue

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from xdsl.dialects.builtin import ComplexType, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from popgraph.dialects import graphcore as gc
-from popgraph.dialects.graphcore.base import GraphcoreOp, tensor_of
-from popgraph.passes.analysis.graph import origin
+from popgraph.dialects.graphcore.base import GraphcoreOp
 from popgraph.passes.analysis.replace import made_for
 from popgraph.passes.base import Compilation, Pass
 from popgraph.passes.graphcore.to_structured import (
@@ -28,7 +27,6 @@ from popgraph.passes.graphcore.to_structured import (
 )
 from popgraph.passes.options import Options
 from popgraph.passes.tuning import Tuning
-from popgraph.support.errors import UnsupportedError
 
 __all__ = ["GraphcoreToStructured"]
 
@@ -101,7 +99,6 @@ class GraphcoreToStructured(Pass):
 
 def lower(op: GraphcoreOp, tuning: Tuning) -> None:
     """Puts the tile operations for `op` in its place."""
-    check_elements(op)
     with made_for(op) as made:
         value = lowered(op, tuning)
     for new in made:
@@ -120,13 +117,3 @@ def lowered(op: GraphcoreOp, tuning: Tuning) -> SSAValue:
     if type(op) in TUNED:
         return TUNED[type(op)](op, tuning)
     return next(RULES[kind] for kind in type(op).__mro__ if kind in RULES)(op)
-
-
-def check_elements(op: GraphcoreOp) -> None:
-    """Scalar bodies know no complex numbers."""
-    if any(isinstance(tensor_of(v).element_type, ComplexType) for v in (*op.operands, *op.results)):
-        raise UnsupportedError(
-            f"{op.title} of complex numbers cannot be compiled",
-            origin(op),
-            "the reference backend runs it; or keep real and imaginary parts apart",
-        )

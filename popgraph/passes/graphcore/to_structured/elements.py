@@ -12,6 +12,8 @@ from xdsl.builder import ImplicitBuilder
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
     AnyFloat,
+    ArrayAttr,
+    ComplexType,
     FloatAttr,
     IntegerAttr,
     IntegerType,
@@ -31,6 +33,8 @@ Operand: TypeAlias = SSAValue | Operation
 @lru_cache(maxsize=1 << 6)
 def kind_of(element: Attribute) -> Kind:
     """Asked about every scalar that is written; there are few types of them."""
+    if isinstance(element, ComplexType):
+        return Kind.COMPLEX
     dtype = element_types.from_ir(element)
     if dtype.is_float:
         return Kind.FLOAT
@@ -56,7 +60,7 @@ def computing(element: Attribute) -> Attribute:
     match kind_of(element):
         case Kind.FLOAT:
             return element if element == f64 else f32
-        case Kind.BOOL:
+        case Kind.BOOL | Kind.COMPLEX:
             return element
         case _:
             return IntegerType(max(width_of(element), 8))
@@ -103,7 +107,10 @@ def left(value: Operand, element: Attribute) -> SSAValue:
 
 
 def attribute(number: Any, element: Attribute) -> Attribute:
-    """`number` as a literal of an element type."""
+    """`number` as a literal of an element type; a complex one has two parts."""
+    if isinstance(element, ComplexType):
+        part, parts = element.element_type, (complex(number).real, complex(number).imag)
+        return ArrayAttr([attribute(one, part) for one in parts])
     if kind_of(element) is Kind.FLOAT:
         return _float(pack("<d", float(number)), element)
     assert isinstance(element, IntegerType)

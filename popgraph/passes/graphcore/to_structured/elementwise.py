@@ -11,8 +11,9 @@ from popgraph.dialects import tile
 from popgraph.dialects.graphcore import Elementwise
 from popgraph.dialects.graphcore.base import shape_of, tensor_of
 from popgraph.dialects.program import ConstantOp, DataAttr
+from popgraph.dialects.tile.scalars import Kind
 from popgraph.dialects.tile.structured.ops import element
-from popgraph.passes.graphcore.to_structured.elements import Operand, body, left, number
+from popgraph.passes.graphcore.to_structured.elements import Operand, body, kind_of, left, number
 from popgraph.passes.graphcore.to_structured.scalars import scalar
 from popgraph.support.shapes import prod
 
@@ -31,8 +32,10 @@ def broadcast_map(shape: Sequence[int], domain: Sequence[int]) -> AffineMap:
 
 
 def literal(value: SSAValue) -> object | None:
-    """The number that a tensor of one element holds, where it is a constant."""
+    """The number that a constant of one element holds; none in bodies is complex."""
     owner = value.owner
+    if kind_of(element(value)) is Kind.COMPLEX:
+        return None
     if isinstance(owner, ConstantOp) and isinstance(owner.literal, DataAttr):
         array = owner.literal.array
         return array.reshape(()).item() if prod(array.shape) == 1 else None

@@ -132,6 +132,7 @@ COMPOSED: Mapping[Kind, Mapping[str, Write]] = {
         "pow": unsigned_power,
     },
     Kind.BOOL: {"not": bits_not, "max": arith.OrIOp, "min": arith.AndIOp},
+    Kind.COMPLEX: {},
 }
 """The functions that take several operations; `RECORDS` has those that are one."""
 

@@ -162,6 +162,24 @@ class Group:
             and self._local_bytes() <= self.target.l1(self.target.tuning.row_buffer_l1)
         )
 
+    def rows_together(self) -> int:
+        """
+        How many rows an iteration takes: a power of two, of which there are whole ones.
+
+        Each operation goes over all of them before the next begins, so that no row waits for its
+        own sums, and the lanes of several rows are added up together.
+        """
+        tuning = self.target.tuning
+        longest = max(
+            prod(tensor(value).get_shape()[self.shared :]) * element_bytes(value.type)
+            for value in self.inside
+        )
+        most = min(tuning.most_rows_together, self.target.l1(tuning.rows_together_l1) // longest)
+        together = 1
+        while 2 * together <= most and self.rows[-1] % (2 * together) == 0:
+            together *= 2
+        return together
+
     def _reads_own_rows(self) -> bool:
         inside = set(self.inside)
         return all(inside.isdisjoint(member.strays(self.shared)) for member in self.members)
@@ -260,7 +278,8 @@ def put_into_nest(group: Group) -> tile.NestOp:
         )
     )
     body = Block(arg_types=[value.type for value in inputs])
-    nest = tile.NestOp(inputs, group.rows, body, [value.type for value in results])
+    types = [value.type for value in results]
+    nest = tile.NestOp(inputs, group.rows, body, types, group.rows_together())
     insert_made_for(last, nest, at=InsertPoint.after(last))
     arguments = dict(zip(inputs, body.args, strict=True))
     for op in operations:

@@ -24,13 +24,7 @@ builtin.module {
 // -----
 builtin.module {
   func.func private @copy_4_f32(%0: index, %1: memref<4xf32>, %2: memref<4xf32>) {
-    %3 = arith.constant 0 : index
-    %4 = arith.constant 1 : index
-    %5 = arith.constant 4 : index
-    scf.for %6 = %3 to %5 step %4 {
-      %7 = memref.load %1[%6] : memref<4xf32>
-      memref.store %7, %2[%6] : memref<4xf32>
-    }
+    "memref.copy"(%1, %2) : (memref<4xf32>, memref<4xf32>) -> ()
     func.return
   }
   func.func private @add(%chunk: index, %x: memref<4xf32>, %y: memref<4xf32>, %z: memref<4xf32>) {

@@ -25,26 +25,23 @@ builtin.module {
       %8 = arith.constant -0.000000e+00 : f32
       %9 = vector.broadcast %8 : f32 to vector<4xf32>
       %10 = arith.constant 6 : index
-      %11 = arith.constant 4 : index
+      %11 = arith.constant dense<[false, false, true, true]> : vector<4xi1>
       %12 = arith.constant 0.000000e+00 : f32
       scf.for %13 = %5 to %6 step %7 {
         %14 = arith.muli %13, %10 : index
         %15 = vector.load %3[%14] : memref<12xf32>, vector<4xf32>
         %16 = arith.addf %9, %15 : vector<4xf32>
-        %17, %18 = scf.for %19 = %11 to %10 step %7 iter_args(%20 = %16, %21 = %8) -> (vector<4xf32>, f32) {
-          %22 = arith.addi %14, %19 : index
-          %23 = memref.load %3[%22] : memref<12xf32>
-          %24 = arith.addf %21, %23 : f32
-          scf.yield %20, %24 : vector<4xf32>, f32
-        }
-        %25 = vector.shuffle %17, %17 [2, 3, 0, 1] : vector<4xf32>, vector<4xf32>
-        %26 = arith.addf %17, %25 : vector<4xf32>
-        %27 = vector.shuffle %26, %26 [1, 0, 3, 2] : vector<4xf32>, vector<4xf32>
-        %28 = arith.addf %26, %27 : vector<4xf32>
-        %29 = vector.extract %28[0] : f32 from vector<4xf32>
-        %30 = arith.addf %29, %18 : f32
-        %31 = arith.addf %30, %12 : f32
-        memref.store %31, %4[%13] : memref<2xf32>
+        %17 = arith.addi %14, %6 : index
+        %18 = vector.load %3[%17] : memref<12xf32>, vector<4xf32>
+        %19 = arith.addf %16, %18 : vector<4xf32>
+        %20 = tile.select %11, %19, %16 : vector<4xi1>, vector<4xf32>
+        %21 = vector.shuffle %20, %20 [2, 3, 0, 1] : vector<4xf32>, vector<4xf32>
+        %22 = arith.addf %20, %21 : vector<4xf32>
+        %23 = vector.shuffle %22, %22 [1, 0, 3, 2] : vector<4xf32>, vector<4xf32>
+        %24 = arith.addf %22, %23 : vector<4xf32>
+        %25 = vector.extract %24[0] : f32 from vector<4xf32>
+        %26 = arith.addf %25, %12 : f32
+        memref.store %26, %4[%13] : memref<2xf32>
       }
     } -> tensor<2xf32>
     pg.return [#pg.bytes<"v0">], %1 : tensor<2xf32>

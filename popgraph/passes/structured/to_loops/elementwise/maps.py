@@ -98,6 +98,7 @@ class MapLoops:
             range(len(self.sizes)), window or self.sizes, self.forms, indexed_dims(op.body.block)
         )
         self.lanes = self._lanes(self.forms, vector_bytes)
+        self.in_rows = window is not None
         self.interleaved = 0 if self.lanes or window else self._interleaved_lanes(vector_bytes)
         self.moves = not (window or once or self.interleaved) and _moves(op)
 
@@ -226,11 +227,24 @@ class MapLoops:
             run(point, [*before, widened], weave)
             return
         if self.lanes:
-            runs[-1] = Run(self.groups[-1], parts[-1], (self.lanes, 1))
+            runs[-1] = Run(self.groups[-1], parts[-1], self._widths())
         elif self.moves and (squares := self._squares()):
             squares.write(runs)
             return
         run(point, runs, self._element)
+
+    def _widths(self) -> tuple[int, ...]:
+        """The steps of the loop along lanes: narrow vectors take what is left of a row."""
+        if not self.in_rows:
+            return (self.lanes, 1)
+        widths, rest = [self.lanes], self.groups[-1].extent % self.lanes
+        narrow = self.lanes
+        while rest and narrow > 1:
+            narrow //= 2
+            if rest >= narrow:
+                widths.append(narrow)
+                rest -= narrow
+        return tuple(widths)
 
     def _squares(self) -> BlockTranspose | None:
         """How elements are transposed on their way, if they are."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, memref, scf, vector
+from xdsl.dialects import arith, complex, memref, scf, vector
 from xdsl.dialects.builtin import (
+    ArrayAttr,
+    ComplexType,
     DenseArrayBase,
     FloatAttr,
     IndexType,
@@ -138,7 +140,10 @@ class Writer:
         return found
 
     def literal(self, value: Attribute) -> SSAValue:
-        """A scalar constant, at the top of the kernel."""
+        """A scalar constant, at the top of the kernel; a complex one is an array of two numbers."""
+        if isinstance(value, ArrayAttr):
+            type_ = ComplexType(value.data[0].type)
+            return self.once(create_unchecked(complex.ConstantOp, types=(type_,), value=value))
         assert isinstance(value, IntegerAttr | FloatAttr)
         type_ = value.type
         if isinstance(type_, IntegerType) and type_.signedness.data != Signedness.SIGNLESS:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import DenseIntOrFPElementsAttr, VectorType, i1
 from xdsl.ir import SSAValue
 from xdsl.ir.affine import AffineMap
 
@@ -36,6 +38,7 @@ from popgraph.passes.structured.to_loops.emit.access import (
     windows,
 )
 from popgraph.passes.structured.to_loops.emit.bodies import Along, inline, widest_lane
+from popgraph.passes.structured.to_loops.emit.index import Index
 from popgraph.passes.structured.to_loops.emit.vectors import (
     STRIDES,
     Run,
@@ -69,6 +72,10 @@ class Mode:
     along: Lanes
     lanes: int = 0
     unrolled: int = 1
+    masked: bool = False
+    """Whether terms that vectors leave over are taken by one more, with a mask."""
+    rows: int = 1
+    """Results whose lanes are added up together, where lanes are partial results."""
 
     @property
     def width(self) -> int:
@@ -79,6 +86,8 @@ class Mode:
         steps = [self.width, self.lanes]
         if self.along is Lanes.PARALLEL:
             steps += [narrow for narrow in (16, 8, 4, 2) if narrow < self.lanes]
+        elif self.masked and extent % self.lanes:
+            steps.append(extent % self.lanes)
         used = []
         for step in dict.fromkeys([*steps, 1]):
             if extent >= step:
@@ -112,6 +121,7 @@ class ReduceLoops:
         self.mode = self._mode(target.machine.vector_bytes)
         if self.mode.along is Lanes.REDUCTION:
             self.outer = self._largest_first()
+            self.mode = replace(self.mode, rows=self._rows())
 
     def parallel_loops(self) -> ParallelLoops | None:
         """What threads may share."""
@@ -120,6 +130,8 @@ class ReduceLoops:
         steps = [1] * len(self.outer)
         if self.mode.along is Lanes.PARALLEL:
             steps[-1] = self.mode.width
+        elif self.mode.rows > 1:
+            steps[-1] = self.mode.rows
         work = volume(self.outer) * volume(self.inner)
         loops = loops_in_steps(self.outer, steps)
         moved = touched(self.values, self.forms, self.outer, len(self.what.outputs))
@@ -146,8 +158,33 @@ class ReduceLoops:
             widest = widest_lane(kinds, what.body, along=inner)
             lanes = fitting_lanes(extent, vector_bytes, widest)
             if lanes and _contiguous(factors, self.inner[-1]):
-                return Mode(Lanes.REDUCTION, lanes, max(1, min(beside, extent // lanes)))
+                unrolled = max(1, min(beside, extent // lanes))
+                masked = not any(type_of(initial) == i1 for initial in what.initial)
+                return Mode(Lanes.REDUCTION, lanes, unrolled, masked)
         return Mode(Lanes.NOTHING)
+
+    def _rows(self) -> int:
+        """
+        How many results are added up together: halves of the lanes of one beside those of another.
+
+        Only when rows are short, so that this takes a good part of the time, and results stand side
+        by side along the innermost loop.
+        """
+        lanes = self.mode.lanes
+        if not (self.outer and self.mode.masked and len(self.inner) == 1):
+            return 1
+        longest = self.target.tuning.longest_short_row * lanes
+        if self.inner[0].extent > longest or not self._results_in_lanes():
+            return 1
+        kinds = [tensor(value).element_type for value in [*self.what.outputs]]
+        kinds += [tensor(value).element_type for value in self.what.epilogue_inputs]
+        kinds += [type_of(initial) for initial in self.what.initial]
+        widest = widest_lane(kinds, self.what.epilogue, along=self.outer[-1].last)
+        most = min(lanes, self.target.machine.vector_bytes // widest if widest else 1)
+        rows = 1
+        while 2 * rows <= min(most, self.outer[-1].extent):
+            rows *= 2
+        return rows if rows >= self.target.tuning.least_rows_together else 1
 
     def _largest_first(self) -> list[Group]:
         """
@@ -213,6 +250,8 @@ class ReduceLoops:
         if self.mode.along is Lanes.PARALLEL:
             widths = self.mode.widths(self.outer[-1].extent)
             runs[-1] = Run(self.outer[-1], parts[-1], widths)
+        elif self.mode.rows > 1:
+            runs[-1] = Run(self.outer[-1], parts[-1], (self.mode.rows, 1))
         run(point, runs, self._results)
 
     def _inner_widths(self) -> tuple[int, ...]:
@@ -223,7 +262,10 @@ class ReduceLoops:
     def _results(self, width: int, carried: list[SSAValue]) -> list[SSAValue]:
         """One result, or a few vectors of them."""
         if self.mode.along is Lanes.REDUCTION:
-            self._write_results(self._across_lanes(), 0)
+            if width > 1:
+                self._write_results(self._of_rows(), width)
+            else:
+                self._write_results(self._totals(self._across_lanes()), 0)
             return carried
         lanes = min(width, self.mode.lanes) if width > 1 else 0
         vectors = width // max(1, lanes)
@@ -270,7 +312,7 @@ class ReduceLoops:
 
     def _across_lanes(self) -> list[SSAValue]:
         """
-        The accumulators of one result, each reduced on many lanes at once.
+        The accumulators of one result, on many lanes at once.
 
         The carried values are those of the vectors, one vector after the other, then those of the
         scalars that take what vectors leave over, if they do.
@@ -283,19 +325,94 @@ class ReduceLoops:
             if combiner is not None
         ]
         start = self._start(neutral, mode.lanes) * mode.unrolled
-        if 1 in self._inner_widths():
+        if 1 in self._inner_widths() and not mode.masked:
             start += neutral
         scalars = count * mode.unrolled
 
         def step(width: int, accumulators: list[SSAValue]) -> list[SSAValue]:
+            if mode.masked and width < mode.lanes:
+                return self._masked(accumulators[:count], dim, width) + accumulators[count:]
             if width == 1:
                 return accumulators[:scalars] + self._apply(accumulators[scalars:], dim, 0, 1)
             vectors = width // mode.lanes
             used = count * vectors
             return self._apply(accumulators[:used], dim, mode.lanes, vectors) + accumulators[used:]
 
-        accumulators = self.accumulation.fold(start, step, mode.width)
+        return self.accumulation.fold(start, step, mode.width)
+
+    def _masked(self, accumulators: Sequence[SSAValue], dim: int, rest: int) -> list[SSAValue]:
+        """The body on the last vector of a row, of which only so many lanes are new."""
+        lanes = self.mode.lanes
+        with self.point.shifted(dim, rest - lanes):
+            values = self._apply(accumulators, dim, lanes, 1)
+        type_ = VectorType(i1, [lanes])
+        news = [int(lane >= lanes - rest) for lane in range(lanes)]
+        mask = self.writer.once(
+            arith.ConstantOp(DenseIntOrFPElementsAttr.from_list(type_, news), type_)
+        )
+        pairs = zip(values, accumulators, strict=True)
+        return [self.writer.once(tile.SelectOp(mask, new, old)) for new, old in pairs]
+
+    def _totals(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
+        """The results that the accumulators of one row come to."""
+        count = len(self.what.initial)
         return [self._total(accumulators[number::count], number) for number in range(count)]
+
+    def _of_rows(self) -> list[SSAValue]:
+        """The results of a few rows, as vectors: the lanes of every row wait in local memory."""
+        lanes, rows, count = self.mode.lanes, self.mode.rows, len(self.what.initial)
+        homes = [self.writer.local(type_of(initial), rows * lanes) for initial in self.what.initial]
+        dim, before = self.outer[-1].last, dict(self.point.indices)
+        with self.writer.loop(0, rows, 1) as loop:
+            row = Index.of(loop.counter)
+            self.point.indices[dim] = self.point.indices[dim] + row
+            accumulators = self._across_lanes()
+            for number, home in enumerate(homes):
+                found = self._joined(accumulators[number::count], number)
+                self.writer.vector_store(found, home, row.scaled(lanes))
+        self.point.indices = before
+        return [self._lanes_of_rows(home, number) for number, home in enumerate(homes)]
+
+    def _lanes_of_rows(self, home: SSAValue, number: int) -> SSAValue:
+        """A vector with the total of a row in each lane."""
+        lanes, rows = self.mode.lanes, self.mode.rows
+        combiner, initial = self.combiners[number], self.what.initial[number]
+        assert combiner is not None
+        vectors = [self.writer.vector_load(home, Index(row * lanes), lanes) for row in range(rows)]
+        part = lanes
+        while part > 1:
+            part //= 2
+            vectors = list(self._halved(combiner, vectors, part))
+        (total,) = vectors
+        if rows < lanes:
+            total = self.writer.shuffle(total, total, range(rows))
+        if identity_of(combiner, initial) != initial:
+            start = self.writer.broadcast(self.writer.literal(initial), rows)
+            total = self.writer.once(combiner(total, start))
+        return total
+
+    def _halved(
+        self, combiner: Combiner, vectors: Sequence[SSAValue], part: int
+    ) -> Iterator[SSAValue]:
+        """
+        Vectors of parts of so many lanes, one for each row; parts were twice as long before.
+
+        A vector is added up with its neighbour. The last one is with itself, and then holds what
+        it held twice: rows stand in order in the first half.
+        """
+        lanes = self.mode.lanes
+        for at in range(0, len(vectors), 2):
+            first, second = vectors[at], vectors[min(at + 1, len(vectors) - 1)]
+            low = [lane for lane in range(2 * lanes) if lane // part % 2 == 0]
+            high = [lane + part for lane in low]
+            one, other = (self.writer.shuffle(first, second, half) for half in (low, high))
+            yield self.writer.once(combiner(one, other))
+
+    def _joined(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
+        """The vectors of one row as one vector of partial results."""
+        combiner = self.combiners[number]
+        assert combiner is not None
+        return self._in_pairs(combiner, parts)
 
     def _total(self, parts: Sequence[SSAValue], number: int) -> SSAValue:
         """All lanes of all vectors and the scalars, in pairs."""
